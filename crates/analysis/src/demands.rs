@@ -18,7 +18,7 @@ use crate::percentile::{needed, percentile};
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, Estimate};
 
-/// The answer to whether a target meets a demand.
+/// The verdict on one demand for one target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kept {

@@ -13,7 +13,7 @@ use crate::percentile::percentile;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, Estimate, median};
 
-/// Fewest hosts among which outliers are searched for.
+/// Minimum number of hosts among which outliers are searched for.
 const FEWEST_HOSTS: usize = 5;
 /// The modified z-score beyond which a host is an outlier (B. Iglewicz, D. Hoaglin, How to Detect and Handle Outliers, ASQC Quality Press,
 /// 1993).

@@ -1,13 +1,13 @@
 //! The levels of a rate within one measurement: the sustained rate, and an initial burst if the rate fell.
 
 use iotax_model::plan::RateUnit;
-use iotax_model::record::{Measurement, Tallies};
+use iotax_model::record::{Measurement, Sample};
 
 use crate::checks::step::{self, Step};
 use crate::figures::whole_intervals;
 use crate::stats::{MAD_TO_SD, median};
 
-/// Fewest intervals after a fall that form a level.
+/// Minimum number of intervals after a fall that form a level.
 const LEVEL: usize = 3;
 
 /// An initial rate that was higher than the sustained rate.
@@ -36,10 +36,7 @@ impl Levels {
     #[must_use]
     pub fn of(m: &Measurement, unit: RateUnit) -> Option<Self> {
         let samples = whole_intervals(m);
-        let rates: Vec<f64> = samples
-            .iter()
-            .map(|sample| amount(&sample.tallies, unit) as f64 / (sample.duration_ns as f64 / 1e9))
-            .collect();
+        let rates: Vec<f64> = samples.iter().map(|sample| rate(sample, unit)).collect();
         let fall = fall(&rates);
         let held = &rates[fall.map_or(0, |(_, begin)| begin)..];
         let middle = median(held).filter(|middle| *middle > 0.0 && held.len() >= LEVEL)?;
@@ -52,6 +49,12 @@ impl Levels {
     }
 }
 
+/// Returns the rate in each interval of a measurement, with the interval's end in seconds from the start of the measured window.
+#[must_use]
+pub fn rates(m: &Measurement, unit: RateUnit) -> Vec<(f64, f64)> {
+    whole_intervals(m).into_iter().map(|sample| (sample.at_ns as f64 / 1e9, rate(sample, unit))).collect()
+}
+
 /// Finds the fall of a rate and the first interval after it. An interval in the midst of the fall belongs to neither level.
 fn fall(rates: &[f64]) -> Option<(Step, usize)> {
     let between = |at: usize| {
@@ -62,9 +65,10 @@ fn fall(rates: &[f64]) -> Option<(Step, usize)> {
     clean.or_else(|| (0..rates.len()).find_map(between)).filter(|(_, begin)| rates.len() - begin >= LEVEL)
 }
 
-fn amount(tallies: &Tallies, unit: RateUnit) -> u64 {
-    match unit {
-        RateUnit::Ios => tallies.ios(),
-        RateUnit::Bytes => tallies.bytes(),
-    }
+fn rate(sample: &Sample, unit: RateUnit) -> f64 {
+    let amount = match unit {
+        RateUnit::Ios => sample.tallies.ios(),
+        RateUnit::Bytes => sample.tallies.bytes(),
+    };
+    amount as f64 / (sample.duration_ns as f64 / 1e9)
 }

@@ -14,7 +14,7 @@ use iotax_model::workload::Workload;
 
 use crate::cells::by_cell;
 use crate::checks::generator;
-use crate::levels::{BurstLevel, Levels};
+use crate::levels::{self, BurstLevel, Levels};
 use crate::stats::{geometric_mean, median};
 
 /// Largest scatter within a measurement, as a share of the rate, that counts as limited; the median over the measurements is compared.
@@ -98,6 +98,21 @@ pub struct LimitsOnTarget<'a> {
     pub limits: Vec<RateLimit>,
     /// Rates of reads or writes that showed no limit.
     pub free: Vec<FreeRate>,
+    /// The measurement with the longest burst, else the first one that has levels; absent if none has.
+    pub course: Option<RateCourse<'a>>,
+}
+
+/// The rate over time of one measurement, and the levels found in it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RateCourse<'a> {
+    /// The measured workload.
+    pub workload: &'a Workload,
+    /// The measurement's round.
+    pub round: u32,
+    /// The end of each interval in seconds from the start of the measured window, and the rate in it in I/Os per second.
+    pub rates: Vec<(f64, f64)>,
+    /// Burst and sustained rate of this measurement, in I/Os per second.
+    pub levels: Levels,
 }
 
 /// Sustained rates of reads or of writes at the two block sizes at which a limit would show.
@@ -156,7 +171,20 @@ pub fn limits<'a>(run: &'a Run) -> Vec<LimitsOnTarget<'a>> {
                 burst: longest(rounds.iter().filter_map(|one| one.burst)),
             })
         });
-        LimitsOnTarget { target, rates: rates.collect(), limits, free }
+        let course = run.plan.workloads.iter().flat_map(|workload| {
+            let all = cells.get(&(workload.name.as_str(), target)).into_iter().flatten();
+            all.filter_map(move |m| Some((workload, m.round, Levels::of(m, RateUnit::Ios)?, *m)))
+        });
+        // Of equal ones the first.
+        let length = |levels: &Levels| levels.burst.map_or(0.0, |burst| burst.seconds);
+        let course = course.reduce(|known, next| if length(&next.2) > length(&known.2) { next } else { known });
+        let course = course.map(|(workload, round, levels, m)| RateCourse {
+            workload,
+            round,
+            rates: levels::rates(m, RateUnit::Ios),
+            levels,
+        });
+        LimitsOnTarget { target, rates: rates.collect(), limits, free, course }
     };
     let all = run.plan.targets.iter().map(|target| of_target(&target.name));
     all.filter(|one| !one.rates.is_empty()).collect()

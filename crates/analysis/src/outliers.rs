@@ -13,7 +13,7 @@ use crate::metric::Metric;
 use crate::stats::{MAD_TO_SD, median};
 use iotax_model::Run;
 
-/// Fewest rounds in which outliers are searched for.
+/// Minimum number of rounds in which outliers are searched for.
 const FEWEST_ROUNDS: usize = 4;
 /// Smallest residual of an outlier, in robust standard deviations.
 const FAR: f64 = 5.0;

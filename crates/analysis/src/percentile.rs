@@ -14,7 +14,7 @@ pub fn percentile(latency: &Histogram, q: f64) -> Option<f64> {
     (latency.count() >= needed(q)).then(|| latency.quantile(q)).flatten()
 }
 
-/// Fewest values beyond a percentile; with fewer, the percentile is mostly chance and not reported.
+/// Minimum number of values beyond a percentile; with fewer, the percentile is mostly chance and not reported.
 const BEYOND: f64 = 10.0;
 
 /// Quantiles in reports and JSON, ascending.

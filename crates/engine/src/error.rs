@@ -229,7 +229,7 @@ pub enum OpenRefusal {
         /// Number of blocks needed: 1, or one per job for sequential jobs.
         needed: u32,
     },
-    /// The area is longer than the target.
+    /// The area extends past the end of the target.
     #[error(
         "size = {size} from offset = {offset} is more than its length of {length}; lower size, or fill the target first"
     )]

@@ -124,7 +124,7 @@ impl Reading {
 }
 
 impl Stream {
-    /// Makes the current counts the ones from which counting starts.
+    /// Makes the current counts the start of counting.
     fn set_base(&mut self) {
         self.last = Reading::now(self);
         self.base = self.last;

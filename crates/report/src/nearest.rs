@@ -5,11 +5,11 @@ use iotax_model::units::{Bytes, human};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Coefficient of variation of the interarrival times from which arrivals count as bursty instead of random.
+/// Minimum coefficient of variation of the interarrival times at which arrivals count as bursty instead of random.
 const BURSTY: f64 = 1.3;
 /// Coefficient of variation of the interarrival times below which arrivals count as evenly spaced.
 const EVEN: f64 = 0.5;
-/// Share of sequential reads and writes from which a trace counts as sequential.
+/// Minimum share of sequential reads and writes at which a trace counts as sequential.
 const SEQUENTIAL: f64 = 0.5;
 /// Ratio of the areas that receive half of the I/Os, trace to workload, below which the trace's hot area is reported as lost.
 const LESS: f64 = 0.8;

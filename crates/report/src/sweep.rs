@@ -65,7 +65,7 @@ pub(super) fn against_half(course: &TargetSeries<'_>, at: usize) -> Option<f64> 
     Some(half.iops? / point.iops?)
 }
 
-/// Returns a sentence per target: the knee of a depth sweep, or the block size from which bandwidth limits a size sweep.
+/// Returns a sentence per target: the knee of a depth sweep, or the smallest block size at which bandwidth limits a size sweep.
 pub(super) fn sentences(test: &SuiteTest<'_>) -> Vec<String> {
     let sentence = |course: &TargetSeries<'_>| {
         let knee = course.knee.as_ref().map(|knee| of_knee(course, knee));

@@ -50,9 +50,9 @@ pub enum Heat {
     Hot,
 }
 
-/// Share of time with I/O in flight from which a device is [`Heat::Warm`].
+/// Minimum share of time with I/O in flight for a device to count as [`Heat::Warm`].
 const WARM: f64 = 0.6;
-/// Share of time with I/O in flight from which a device is saturated, if at least [`WAITING`] I/Os are in flight on average.
+/// Minimum share of time with I/O in flight of a saturated device, which also has at least [`WAITING`] I/Os in flight on average.
 const HOT: f64 = 0.9;
 /// Minimum mean number of I/Os in flight of a saturated device: some of them then wait for others.
 const WAITING: f64 = 2.0;

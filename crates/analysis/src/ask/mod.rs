@@ -143,7 +143,7 @@ pub struct Against {
     pub verdict: Verdict,
 }
 
-/// The answer to whether a target can sustain a requested number of I/Os per second. A long run takes precedence over the search.
+/// The verdict on whether a target can sustain a requested number of I/Os per second. A long run takes precedence over the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Possible {
@@ -337,7 +337,7 @@ impl Measured<'_> {
         self.open.iter().map(|(rate, _)| *rate).filter(|rate| *rate < lowest).reduce(f64::max)
     }
 
-    /// Returns the lowest rate from which on no window meets all conditions; `None` if the highest rate tried meets them.
+    /// Returns the lowest rate at and above which no window meets all conditions; `None` if the highest rate tried meets them.
     fn missed_from(&self, ask: &AskSpec) -> Option<f64> {
         let kept = self.open.iter().filter(|window| keeps(ask, &[**window])).map(|(rate, _)| *rate);
         let highest = kept.reduce(f64::max).unwrap_or(0.0);

@@ -35,7 +35,7 @@ pub(super) const DRAWS: usize = 499;
 /// Factors that widen resampled intervals downwards and upwards, from simulations: late I/Os are clustered in few rounds, so resampled
 /// rounds vary too little.
 const TOGETHER: (f64, f64) = (1.55, 1.1);
-/// Fewest rounds for a bootstrap over rounds.
+/// Minimum number of rounds for a bootstrap over rounds.
 pub(super) const FEWEST_ROUNDS: usize = 4;
 
 /// One trial of a condition: a window at one rate, and the share of its I/Os that counts against the condition.

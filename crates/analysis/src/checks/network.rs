@@ -31,9 +31,9 @@ const HEADERS: u64 = 66;
 const DATAGRAM_HEADERS: u64 = 42;
 /// Smallest loss, as a share of the received bytes, at which the receiving interface's counters show if packets were lost before or after it.
 const TOLD_APART: f64 = 0.2;
-/// Share of a link's speed, headers included, from which the link counts as saturated.
+/// Minimum share of a link's speed, headers included, at which the link counts as saturated.
 const FULL: f64 = 0.9;
-/// CPU time, as a share of its threads' time, from which a process counts as the limit.
+/// Minimum CPU time, as a share of its threads' time, at which a process counts as the limit.
 const BOUND: f64 = 0.95;
 /// ITU-T Y.1541's bound for packet loss in quality classes 0 to 4. One lost TCP segment in 1000 limits a stream's window to some 40 segments on any
 /// link (Mathis, Semke, Mahdavi and Ott, ACM CCR 27(3), 1997: 1.22 / sqrt(loss)).

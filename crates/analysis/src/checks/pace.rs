@@ -17,7 +17,7 @@ use crate::stats::steady::{Steadiness, steadiness};
 use crate::warm_up::warm_up;
 use iotax_model::Run;
 
-/// Fewest measurements of a run in which a lasting drop is searched for.
+/// Minimum number of measurements of a run in which a lasting drop is searched for.
 const MEASUREMENTS: usize = 12;
 
 /// Depth of a fall, in standard deviations, up to which a random (Poisson) schedule explains it.

@@ -1,8 +1,8 @@
 //! Finds one lasting drop in a series.
 
-/// Fewest values on each side of a step.
+/// Minimum number of values on each side of a step.
 const LEVEL: usize = 2;
-/// Fewest values of a series that is searched for a step.
+/// Minimum number of values of a series that is searched for a step.
 const LEAST: usize = 6;
 /// Largest residual variance of a fit with two levels, as a share of the variance about a single mean.
 const LEFT: f64 = 0.15;

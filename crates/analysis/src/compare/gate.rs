@@ -44,7 +44,8 @@ pub struct Gate {
     pub metric: Metric,
     /// Direction of the difference that trips the gate.
     pub direction: GateDirection,
-    /// Ratios up to `1 + threshold` and down to `1 / (1 + threshold)` pass: 0.05 for 5%.
+    /// The threshold as a fraction: 0.05 for 5%. The gate trips if the ratio's whole confidence interval lies above `1 + threshold` or
+    /// below `1 / (1 + threshold)`, in the gate's direction.
     pub threshold: f64,
     /// The gate as text, with its metric spelled out: `latency_mean slower > 5%`.
     text: String,

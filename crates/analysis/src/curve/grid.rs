@@ -9,7 +9,7 @@ use iotax_model::Workload;
 use super::knee::Courses;
 use super::{Curve, Curves, Located};
 
-/// Fewest shares of reads for a grid, and fewest that must reach a level.
+/// Minimum number of shares of reads for a grid, and of those that must reach a level.
 const FEWEST: usize = 3;
 /// Maximum number of response-time levels; the lowest are kept.
 const LEVELS: usize = 6;

@@ -19,11 +19,11 @@ use serde::Serialize;
 use super::RatePoint;
 use crate::stats::paired::Interval;
 
-/// Fewest sustained rates that can show a bend.
+/// Minimum number of sustained rates that can show a bend.
 const FEWEST: usize = 4;
 /// Number of bootstrap samples of the rounds.
 const DRAWS: usize = 999;
-/// Fewest rounds for a bootstrap over rounds.
+/// Minimum number of rounds for a bootstrap over rounds.
 const FEWEST_ROUNDS: usize = 3;
 /// Mean response time at the *double*, as a multiple of that at the lowest rate.
 const DOUBLE: f64 = 2.0;

@@ -26,7 +26,7 @@ pub const SUSTAINED: f64 = 0.98;
 /// Incomplete I/Os per window that a sustained rate may always have: at low rates two of them already exceed the allowed share.
 const UNDER_WAY: u64 = 2;
 
-/// Fewest rates that form a curve.
+/// Minimum number of rates that form a curve.
 const FEWEST: usize = 3;
 
 /// Latency against offered load for one workload: one curve per target.

@@ -15,7 +15,7 @@ use super::paired::{Differences, Prior};
 
 /// Maximum degrees of freedom of the prior.
 const MOST_DEGREES: f64 = 4.0;
-/// Fewest variances from which a prior is estimated.
+/// Minimum number of variances for an estimate of the prior.
 const FEWEST: usize = 5;
 
 /// Estimates the prior of a family. `None` if too few members have a variance, or if the variances differ too much for a common one.

@@ -8,7 +8,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::Estimate;
 
-/// Fewest differences for a sign-flip p-value: with fewer it cannot be below 0.03.
+/// Minimum number of differences for a sign-flip p-value: with fewer it cannot be below 0.03.
 const FLIP_FROM: usize = 6;
 /// Largest number of differences for which all sign patterns are enumerated.
 const FLIP_EXACT: usize = 16;

@@ -2,7 +2,7 @@
 
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal};
 
-/// Number of values beyond the quantile from which a normal distribution approximates the binomial one.
+/// Minimum number of values beyond the quantile for a normal distribution to approximate the binomial one.
 const MANY: f64 = 10_000.0;
 
 /// Returns the ranks (from 1) of the two values between which the `q` quantile lies with confidence `1 - alpha` or more. The `n` values must be

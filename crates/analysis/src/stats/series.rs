@@ -8,9 +8,9 @@ use super::steady;
 
 /// Number of intervals averaged into a batch before the end of the warm-up is searched for: the 5 of MSER-5.
 const BATCH: usize = 5;
-/// Fewest batches in which a warm-up is searched for.
+/// Minimum number of batches in which a warm-up is searched for.
 const FEWEST_BATCHES: usize = 4;
-/// Fewest intervals from which an autocorrelation is computed.
+/// Minimum number of intervals for an autocorrelation.
 const FEWEST: usize = 10;
 
 /// Statistics of one measurement's I/O rates by interval: autocorrelation and apparent warm-up.

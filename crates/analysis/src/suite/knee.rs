@@ -26,10 +26,10 @@ pub struct OutstandingKnee {
     pub beyond: Option<(f64, f64)>,
 }
 
-/// Share of the ceiling from which a depth counts as reaching the ceiling.
+/// Minimum share of the ceiling at which a depth counts as reaching it.
 pub const REACHED: f64 = 0.9;
 
-/// Fewest depths for a knee.
+/// Minimum number of depths for a knee.
 const FEWEST: usize = 3;
 
 /// Finds the knee of points in ascending order of depth; `None` if a figure is unknown, or for fewer than three points.

@@ -23,7 +23,7 @@ pub struct Transition {
     pub misfit: f64,
 }
 
-/// Fewest sizes for a meaningful fit.
+/// Minimum number of sizes for a meaningful fit.
 const FEWEST: usize = 4;
 
 /// Fixed nanoseconds per I/O, and nanoseconds per byte.

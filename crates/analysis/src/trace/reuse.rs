@@ -14,7 +14,7 @@ const MOST: usize = 1 << 16;
 const GROUPS: usize = 16;
 /// The 97.5th percentile of Student's t with 15 degrees of freedom, for the 95% interval from 16 groups.
 const T_95: f64 = 2.131;
-/// Fewest followed blocks that must fit into a cache for its hits to be reported; with fewer, distances are too coarse.
+/// Minimum number of followed blocks that must fit into a cache for its hits to be reported; with fewer, distances are too coarse.
 const FEWEST: f64 = 64.0;
 /// Number of possible bit lengths of a distance: 0 to 64.
 const BIT_LENGTHS: usize = 65;

@@ -7,7 +7,7 @@
 //! The ranks of exchangeable noise are a random order whatever its distribution, so critical values come from a table, and an outlier counts
 //! as one rank.
 
-/// Fewest runs on each side of a change.
+/// Minimum number of runs on each side of a change.
 pub const LEAST_SIDE: usize = 4;
 
 /// Probability of a false change each time a series is examined. Chosen so that fewer than 5% of series ever give a false alarm if they are
@@ -46,7 +46,7 @@ const CRITICAL: &[(usize, f64)] = &[
     (1000, 3.268),
 ];
 
-/// Fewest runs in which a change can be found.
+/// Minimum number of runs in which a change can be found.
 pub const LEAST_RUNS: usize = CRITICAL[0].0;
 
 /// Returns the critical value for `n` runs, interpolated linearly over the logarithm of `n`; `None` for fewer than [`LEAST_RUNS`].

@@ -4,7 +4,7 @@ use iotax_model::record::{Measurement, Sample};
 
 use super::clock::{CompletionGap, HostClock};
 
-/// Fewest intervals before the first event from which the normal level is determined.
+/// Minimum number of intervals before the first event for an estimate of the normal level.
 const FEWEST: usize = 4;
 /// Smallest rate of a normal interval, as a share of the slowest interval's rate before the first event. Also the smallest share of the
 /// scheduled rate that the load must reach before the first event.

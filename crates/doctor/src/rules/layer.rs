@@ -5,7 +5,7 @@ use iotax_model::units::human;
 
 use crate::rule::{Rule, Subject, Sureness, Violation, disks, seen};
 
-/// Usage of a pool or snapshot, in percent, from which it may be full before anyone checks again.
+/// Minimum usage of a pool or snapshot, in percent, at which it may be full before anyone checks again.
 const NEARLY_FULL_PERCENT: u64 = 90;
 /// RAID levels that compute parity.
 const PARITY: [&str; 3] = ["raid4", "raid5", "raid6"];

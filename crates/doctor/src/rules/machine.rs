@@ -5,13 +5,13 @@ use iotax_model::units::human;
 
 use crate::rule::{Rule, Subject, Sureness, Violation, seen};
 
-/// Percentage of the last 5 minutes with all tasks stalled on memory, from which memory and not I/O is reported as the bottleneck.
+/// Minimum percentage of the last 5 minutes with all tasks stalled on memory at which memory, not I/O, is reported as the bottleneck.
 const STALLS_PERCENT: f64 = 5.0;
-/// Steal time in percent from which the hypervisor counts as overcommitted.
+/// Minimum steal time in percent at which the hypervisor counts as overcommitted.
 const STEAL_PERCENT: f64 = 10.0;
 /// Limit of dirty memory in bytes below which writers constantly wait for the disk.
 const FEW_DIRTY_BYTES: u64 = 16 << 20;
-/// Limit of dirty memory in percent (vm.dirty_ratio) from which writing back all dirty pages takes minutes.
+/// Minimum vm.dirty_ratio, in percent, at which writing back all dirty pages takes minutes.
 const MANY_DIRTY_PERCENT: u64 = 40;
 
 /// Object named in violations that concern the machine itself.

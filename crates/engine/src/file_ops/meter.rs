@@ -15,7 +15,7 @@ use crate::window::Window;
 use crate::workers::{Finish, WorkerContext};
 use iotax_model::threads;
 
-/// Number of consecutive failures from which a worker pauses after each failed call, so that it does not retry in a busy loop.
+/// After this many consecutive failures a worker pauses after each failed call, so that it does not retry in a busy loop.
 const FAILURES_BEFORE_PAUSE: u32 = 64;
 const PAUSE: Duration = Duration::from_millis(1);
 

@@ -12,7 +12,7 @@ use crate::random::SplitMix64;
 /// Sector size in bytes; contents are generated in whole sectors.
 pub(crate) const SECTOR: u32 = 512;
 
-/// Length in bytes from which a write is longer than any layer's compression unit and deduplication window.
+/// A write of at least this many bytes is longer than any layer's compression unit and deduplication window.
 const LONG: usize = 1 << 20;
 
 /// An endless sequence of contents. Each is determined by its number, so that it can be generated again.

@@ -9,7 +9,7 @@ use crate::shared::Common;
 use crate::window::Window;
 use iotax_model::threads;
 
-/// Nanoseconds before an I/O is due from which a worker spins instead of sleeping, because a sleeping thread wakes up late.
+/// A worker spins for the last nanoseconds before an I/O is due, because a sleeping thread wakes up late.
 const SPIN_NS: u64 = 20_000;
 
 /// Maximum time in nanoseconds that a worker waiting for its start sleeps before it checks the stop flag.

@@ -13,7 +13,7 @@ pub(super) const HEADER: usize = 28;
 /// Maximum length in bytes of a frame's payload: a quarter of the message size that nats-server accepts by default.
 pub(super) const CHUNK: usize = 256 << 10;
 
-/// Minimum length in bytes from which a message is compressed.
+/// Minimum length in bytes of a message that is compressed.
 const COMPRESS_FROM: usize = 512;
 
 /// Maximum length in bytes of a decompressed message.

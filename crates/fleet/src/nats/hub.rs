@@ -422,7 +422,7 @@ impl NatsHub {
         self.publish(name, &Frame::plain(Kind::Close, self.epoch, DONE.to_vec()));
     }
 
-    /// Reports members as lost from which no message has arrived for the set time.
+    /// Reports members as lost if no message from them has arrived for the set time.
     fn lose_silent(&mut self, now: u64) {
         let patience = nanos(self.patience);
         let silent = self.members.iter().filter(|(_, state)| now.saturating_sub(state.heard_ns) > patience);

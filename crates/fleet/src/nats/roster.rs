@@ -91,7 +91,8 @@ impl Roster {
         self.leaves.iter().map(|(name, (_, at_ns))| (name.clone(), *at_ns)).collect()
     }
 
-    /// Chooses as many suitable agents as are needed, by name. Returns their names and processes. Fails if there are too few.
+    /// Chooses suitable agents in the order of their names: those in `wanted.names`, else the first `address.expect`, else all. Returns
+    /// their names and process numbers. Fails if fewer than requested are suitable, or none.
     pub(super) fn choose(
         &self,
         address: &Address,

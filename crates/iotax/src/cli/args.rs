@@ -88,7 +88,7 @@ pub(super) struct LengthArgs {
 
 /// Default total measuring time of a ladder.
 const DEFAULT_TIME: Nanos = Nanos::from_secs(180);
-/// Total time from which a ladder uses 4 GiB disks, because a long run would overwrite smaller ones repeatedly.
+/// Minimum total time of a ladder that uses 4 GiB disks, because a long run would overwrite smaller ones repeatedly.
 const LONG: Nanos = Nanos::from_secs(3600);
 /// Number of rounds into which `--time` is divided, unless measurements would get too short.
 const ROUNDS: u64 = 24;

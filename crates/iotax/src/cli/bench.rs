@@ -121,8 +121,8 @@ fn named_as_image(path: &Path) -> Option<Format> {
 /// Maximum size in bytes of an image's descriptor file, which only names the files that hold the data.
 const DESCRIPTION: u64 = 64 << 10;
 
-/// Returns the target. If it is a disk image and no workload writes, adds a target that reads the image through QEMU, to show the cost of
-/// the format.
+/// Returns the target. If it is a disk image and no workload writes, adds targets that read its bytes and its disk through QEMU: the former
+/// show the cost of QEMU's block layer and virtio, the latter that of the format.
 fn with_image(target: TargetSpec, workloads: &[Workload]) -> Vec<TargetSpec> {
     let Some(path) = target.path().filter(|_| !workloads.iter().any(Workload::modifies)) else {
         return vec![target];
@@ -135,10 +135,11 @@ fn with_image(target: TargetSpec, workloads: &[Workload]) -> Vec<TargetSpec> {
             return vec![target];
         }
     };
-    let stack =
-        Stack::from(ImageSpec { path: path.to_path_buf(), overlay: None }).with(VirtioSpec::default());
-    let format = found.format;
-    let image = TargetSpec::new(format!("as-{format}"), stack);
+    let read_as = |format: Format| {
+        let image = ImageSpec { path: path.to_path_buf(), format: Some(format), overlay: None };
+        TargetSpec::new(format!("as-{format}"), Stack::from(image).with(VirtioSpec::default()))
+    };
+    let (format, image) = (found.format, read_as(found.format));
     // Its own bytes are other data than those that a guest sees.
     if !found.others.is_empty() || path.metadata().is_ok_and(|found| found.len() < DESCRIPTION) {
         note!(
@@ -147,6 +148,9 @@ fn with_image(target: TargetSpec, workloads: &[Workload]) -> Vec<TargetSpec> {
         );
         return vec![image];
     }
-    note!("{} is an image: its bytes are measured, and what QEMU reads of it ({format}).", path.display());
-    vec![target, image]
+    note!(
+        "{} is an image: its bytes are measured, the same as QEMU reads them (as-raw), and the disk that they hold (as-{format}).",
+        path.display()
+    );
+    vec![target, read_as(Format::Raw), image]
 }

@@ -23,7 +23,7 @@ use super::watch::{Host, Watch, Watched};
 const SLACK: Duration = Duration::from_secs(30);
 /// Assumed minimum throughput of storage in bytes per second, for time limits.
 const SLOWEST: u64 = 10_000_000;
-/// Age in nanoseconds from which an I/O in flight is reported as hanging.
+/// Minimum age in nanoseconds at which an I/O in flight is reported as hanging.
 const HUNG_NS: u64 = 1_000_000_000;
 
 /// The load on one target and on its neighbour in a window.

@@ -139,7 +139,12 @@ fn an_image_that_exists_is_read_and_stays_as_it_is() {
     assert!(bench.status.success() && said.contains("mine.vmdk is an image"), "{said}");
     let json: Value = serde_json::from_slice(&bench.stdout).expect("JSON");
     let targets: Vec<&Value> = measurements(&json).iter().map(|one| &one["target"]).collect();
-    assert_eq!(targets.len(), 2, "{targets:?}");
+    assert_eq!(targets.len(), 3, "{targets:?}");
+    assert!(layers(&json, "as-raw").ends_with(&["raw", "virtio-blk export"]));
+    let compared = text(&lab.run(&["report", "1"]).stdout);
+    for sentence in ["QEMU's block layer and virtio over ", "vmdk over as-raw: "] {
+        assert!(compared.contains(sentence), "{compared}");
+    }
     assert!(layers(&json, "as-vmdk").ends_with(&["vmdk", "virtio-blk export"]));
     let through_fuse = lab.run(&["bench", &format!("image {path} > fuse"), "--runtime=300ms"]);
     assert!(through_fuse.status.success(), "{}", text(&through_fuse.stderr));

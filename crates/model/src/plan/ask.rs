@@ -22,7 +22,7 @@ const SECOND: Nanos = Nanos::from_secs(1);
 const DAY: Nanos = Nanos::from_secs(86_400);
 /// Suffix in the name of a workload that holds the rate found by the search.
 const HELD: &str = "-held";
-/// Minimum number of pairs of trials from which a confidence interval is computed.
+/// Minimum number of pairs of trials for a confidence interval.
 const FEWEST_PAIRS: u64 = 6;
 
 /// Searches for the highest rate at which each target meets the conditions, in place of rounds of fixed workloads.

@@ -85,7 +85,7 @@ impl TargetSpec {
         self.stack.find::<PathSpec>().map(|PathSpec(path)| path.as_path())
     }
 
-    /// Path of the block device that the stack is built on and that iotax may overwrite; `None` without one.
+    /// Path of the block device at the bottom of the stack, which iotax writes to only if `--overwrite` names it too; `None` without one.
     #[must_use]
     pub fn device(&self) -> Option<&Path> {
         self.stack.find::<DeviceSpec>().map(|DeviceSpec(path)| path.as_path())

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::Format;
+
 /// A layer of a target with its settings, in a form that can be compared with other targets.
 #[derive(Debug)]
 pub struct Part {
@@ -39,6 +41,11 @@ impl Part {
     /// A part that adds the keys of `spec`, except those in `without`, to the settings of the layer below.
     pub fn of_below(spec: &impl Serialize, without: &[&str]) -> Self {
         Self::new("", "", spec, without)
+    }
+
+    /// Marks a part as an image format.
+    pub(super) fn format(format: Format, part: Self) -> Self {
+        Self { kind: format!("{}{format}", Self::IMAGE), ..part }
     }
 
     /// Returns whether this part is a disk image format.

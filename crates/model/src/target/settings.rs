@@ -82,7 +82,7 @@ settings! {
     DirtyRatio = "dirty_ratio", dirty_ratio: u32, Memory, Some((1, 100));
     /// Share of available memory in percent that is dirty when the kernel begins to write back.
     DirtyBackgroundRatio = "dirty_background_ratio", dirty_background_ratio: u32, Memory, Some((1, 100));
-    /// Age in hundredths of a second from which on dirty data is written back.
+    /// Age in hundredths of a second at which dirty data is written back.
     DirtyExpireCentisecs = "dirty_expire_centisecs", dirty_expire_centisecs: u32, Memory, Some((1, 360_000));
     /// Time in hundredths of a second between two rounds of writeback.
     DirtyWritebackCentisecs = "dirty_writeback_centisecs", dirty_writeback_centisecs: u32, Memory, Some((1, 360_000));

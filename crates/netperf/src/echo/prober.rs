@@ -37,7 +37,7 @@ const LAST_CALL: u64 = 1_000_000_000;
 const LAST_CALL_MOST: u64 = DRAIN.0 / 5 * 4;
 /// Pause in nanoseconds of a closed loop after a socket error.
 const PAUSE: u64 = 10_000_000;
-/// Nanoseconds before a message is due from which the worker spins, because a sleeping thread wakes up late.
+/// The worker spins for the last nanoseconds before a message is due, because a sleeping thread wakes up late.
 const SPIN: u64 = 20_000;
 /// Minimum number of messages that are remembered, also in a closed loop, to recognize duplicates; the next constant is the maximum.
 const LEAST_ROOM: u64 = 1 << 12;

@@ -24,7 +24,7 @@ pub(crate) struct Counters {
     jitter_ns: AtomicU64,
     first_arrival: AtomicU64,
     last_arrival: AtomicU64,
-    /// Time from which gaps count: the start of the window.
+    /// Start of the window; gaps before it do not count.
     begin: AtomicU64,
     /// Three times the expected nanoseconds between arrivals; a gap is at least that long.
     shortest: AtomicU64,

@@ -8,6 +8,7 @@ use iotax_model::units::human;
 use iotax_model::units::human::listed;
 use iotax_model::{Run, TargetSpec};
 
+use super::ranking::Ranking;
 use super::speed;
 use super::together::{self, Where};
 use crate::sentences::{amount, margin};
@@ -36,11 +37,12 @@ enum Said {
     Withheld,
 }
 
-/// Returns a line per layer, in the order of the ladder steps. Targets that no step leads to follow, compared with the baseline, if at most
+/// Returns a line per layer, in the order of the ladder steps and of the ranking. Targets that no step leads to follow, compared with the baseline, if at most
 /// [`MOST_PAIRS`] of them exist.
-pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
-    let mut lines =
-        along(run, &judgement.edges, |workload, edge, metric| judgement.step(workload, edge, metric));
+pub(super) fn lines(run: &Run, judgement: &Judgement, ranking: &Ranking<'_>) -> Vec<String> {
+    let mut edges = judgement.edges.clone();
+    ranking.sort(&mut edges, |edge| &edge.to);
+    let mut lines = along(run, &edges, |workload, edge, metric| judgement.step(workload, edge, metric));
     let baseline = &run.plan.baseline;
     let is_reached = |target: &TargetSpec| judgement.edges.iter().any(|edge| edge.to == target.name);
     let others = run.plan.targets.iter().filter(|target| target.name != *baseline && !is_reached(target));

@@ -1,6 +1,7 @@
 //! The one-screen answer of a run: a line per layer, one table of all cells, and the most serious remarks.
 
 mod layers;
+mod ranking;
 mod remarks;
 mod speed;
 mod table;
@@ -9,6 +10,7 @@ mod together;
 use iotax_analysis::Judgement;
 use iotax_model::Run;
 
+use ranking::Ranking;
 pub(crate) use remarks::{grave, trust};
 pub(crate) use table::{Cell, Change, Table};
 
@@ -17,7 +19,7 @@ pub(crate) use table::{Cell, Change, Table};
 pub(crate) struct Answer {
     /// A warning if any guest's CPU was emulated; else `None`.
     pub(crate) emulated: Option<&'static str>,
-    /// One line per layer with its cost, in the order of the ladder.
+    /// One line per layer with its cost, in the order of the ladder; ranked formats cheapest first.
     pub(crate) layers: Vec<String>,
     /// Figures of all cells (target and workload); `None` if nothing was measured.
     pub(crate) table: Option<Table>,
@@ -35,10 +37,11 @@ pub(crate) fn emulated(run: &Run) -> Option<&'static str> {
 impl Answer {
     /// Builds the answer of a run with several targets.
     pub(crate) fn of(run: &Run, judgement: &Judgement) -> Self {
+        let ranking = Ranking::of(run, judgement);
         Self {
             emulated: emulated(run),
-            layers: layers::lines(run, judgement),
-            table: table::of(run, judgement),
+            layers: layers::lines(run, judgement, &ranking),
+            table: table::of(run, judgement, &ranking),
             remarks: remarks::lines(run, judgement),
         }
     }

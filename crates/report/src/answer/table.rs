@@ -8,12 +8,13 @@ use iotax_model::target::VirtioSpec;
 use iotax_model::units::human;
 use iotax_model::workload::Kind;
 
+use super::ranking::Ranking;
 use super::speed;
 use crate::figure::{UNKNOWN, megabytes, microseconds, or_unknown, rate};
 use crate::marks;
 use crate::sentences::margin;
 
-/// Block size in bytes from which cells show bytes per second instead of IOPS.
+/// Minimum block size in bytes of workloads whose cells show bytes per second instead of IOPS.
 const LARGE: u64 = 64 << 10;
 
 /// A table with a row per target and a column per workload.
@@ -70,16 +71,17 @@ impl Change {
 }
 
 /// Builds the table; `None` if nothing was measured.
-pub(super) fn of(run: &Run, judgement: &Judgement) -> Option<Table> {
+pub(super) fn of(run: &Run, judgement: &Judgement, ranking: &Ranking<'_>) -> Option<Table> {
     let measured = |w: &&Workload| judgement.cells.iter().any(|cell| cell.workload == w.name);
     let workloads: Vec<&Workload> = run.plan.workloads.iter().filter(measured).collect();
     if workloads.is_empty() {
         return None;
     }
     let row = |target: &str| workloads.iter().map(|w| cell(run, judgement, w, target)).collect();
-    let targets: Vec<(String, Vec<Cell>)> =
+    let mut targets: Vec<(String, Vec<Cell>)> =
         run.plan.targets.iter().map(|target| (target.name.clone(), row(&target.name))).collect();
-    let legend = legend(run, &targets);
+    ranking.sort(&mut targets, |(name, _)| name);
+    let legend = legend(run, &targets, ranking);
     let workloads = workloads.into_iter().map(|w| (w.name.clone(), shown(w).1)).collect();
     Some(Table { workloads, targets, legend })
 }
@@ -117,7 +119,7 @@ fn change(comparison: &Comparison) -> Change {
 }
 
 /// Explains the marks that occur in the table.
-fn legend(run: &Run, targets: &[(String, Vec<Cell>)]) -> String {
+fn legend(run: &Run, targets: &[(String, Vec<Cell>)], ranking: &Ranking<'_>) -> String {
     let has = |is: fn(Change) -> bool| {
         targets.iter().flat_map(|(_, cells)| cells).filter_map(|cell| cell.change).any(is)
     };
@@ -125,6 +127,7 @@ fn legend(run: &Run, targets: &[(String, Vec<Cell>)]) -> String {
         (has(|change| change == Change::Same), format!("= same, {}", margin(run))),
         (has(|change| matches!(change, Change::Open(_))), "? not decided".into()),
         (has(|change| change == Change::Withheld), "! not usable".into()),
+        (ranking.is_some(), "formats by mean cost, cheapest first".into()),
         (
             run.plan.targets.iter().any(|target| target.stack.has::<VirtioSpec>()),
             "virtio is a guest's disk without the guest: no kernel of its own, no exits, no interrupts"

@@ -47,7 +47,7 @@ struct SuitePoint<'a> {
     latency_mean_ns: Option<f64>,
 }
 
-/// The depth from which more outstanding I/Os only add latency.
+/// The depth above which more outstanding I/Os only add latency.
 #[derive(Serialize, JsonSchema)]
 struct DepthKnee<'a> {
     /// I/Os outstanding at the knee: ceiling x latency at the smallest depth, the median over the rounds.
@@ -74,7 +74,7 @@ struct BeyondKnee {
     latency_ratio: f64,
 }
 
-/// The block size from which bandwidth is the limit.
+/// The smallest block size at which bandwidth is the limit.
 #[derive(Serialize, JsonSchema)]
 struct SizeTransition {
     /// Bytes at which the fixed time of an I/O equals its transfer time; 0 if bandwidth is the limit at every size, absent if size makes no

@@ -41,7 +41,8 @@ pub fn conclusions(compared: &Compared) -> Vec<String> {
     sentences
 }
 
-/// Explains why a comparison that is decided here may be undecided in the report of its run, which adds rounds and tests several times.
+/// Explains why a verdict decided here may be undecided in the run's own report: that report tests repeatedly while rounds are added, and
+/// tests more comparisons, so it needs stronger evidence.
 fn stricter(more: &More) -> String {
     format!(
         "These verdicts are of this comparison alone, from all rounds at once. The report of {} looks several times, at more comparisons, and asks \

@@ -1,4 +1,4 @@
-//! Adds block devices, and the devices below them, to a stack, from /sys.
+//! Reads block devices and the devices below them from /sys and adds them to a stack.
 
 use std::fs;
 use std::path::{Path, PathBuf};

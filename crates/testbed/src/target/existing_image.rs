@@ -1,11 +1,12 @@
 //! Builds targets on an existing disk image of the user, which is only read.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use iotax_model::target::{FileSpec, Format, ImageSpec, Layer, LayerKind};
-use iotax_model::units::human;
+use iotax_model::units::{Bytes, human};
 
 use super::ExportedImage;
 use super::file::check_exchange;
@@ -16,7 +17,7 @@ use super::needs::Needs;
 use super::node::{BlockNode, NodeBase};
 use super::preflight::{check_directory, check_found, check_length, check_nothing_beside};
 use crate::build_error::BuildError;
-use crate::guest::image::{self, FoundImage};
+use crate::guest::image::{self, DevicePart, FoundImage, ImageError};
 use crate::holders::{self, BackingFile};
 use crate::refusal::Refusal;
 
@@ -56,7 +57,12 @@ impl Build for ImageSpec {
         let FoundImage { format, size, .. } = look(self, true)?;
         let path = std::fs::canonicalize(&self.path).map_err(BuildError::file(&self.path))?;
         let node = match &self.overlay {
-            None => BlockNode::on(NodeBase::Image { path, format, part: None, read_only: true }),
+            None => {
+                // QEMU does not open a raw file that ends within a sector, as VPC images do.
+                let part = DevicePart { offset: Bytes(0), size, writable: false };
+                let part = (self.format == Some(Format::Raw)).then_some(part);
+                BlockNode::on(NodeBase::Image { path, format, part, read_only: true })
+            }
             Some(dir) => {
                 let folder = at.builder.folder(dir, at.undo_log)?;
                 let overlay = folder.join(at.name::<Self>()).with_added_extension("qcow2");
@@ -70,7 +76,7 @@ impl Build for ImageSpec {
     fn recorded(&self, exported: Option<&ExportedImage>) -> Vec<Layer> {
         let stored = exported.and_then(|image| image.stored.as_ref());
         let format = stored.map_or(Format::Raw, |(_, format)| *format);
-        let over = others(&self.path);
+        let over = if self.format == Some(Format::Raw) { Vec::new() } else { others(&self.path) };
         let over = if over.is_empty() { String::new() } else { format!(", over {}", over.join(", ")) };
         let image = Layer::new(LayerKind::Image, format.word(), format!("as it was found{over}"));
         let overlay = self.overlay.as_ref().map(|dir| {
@@ -93,19 +99,28 @@ fn look(spec: &ImageSpec, shared: bool) -> Result<FoundImage, Refusal> {
         let why = if path.exists() { "is no regular file" } else { "does not exist" };
         return Err(Refusal::input(format!("image {shown}: {why}; give the file of a disk image")));
     }
-    let found = image::look(path, shared).map_err(|error| {
+    let found = if spec.format == Some(Format::Raw) { bytes_of(path) } else { image::look(path, shared) };
+    let found = found.map_err(|error| {
         let said = error.to_string();
         // Of `Failed to get shared "write" lock`; other messages tell of blocks.
         if said.contains("\" lock") {
             return Refusal::environment(format!(
-                "image {shown}: a program has it open to write it, such as the QEMU of a guest that runs; measure it when that has ended"
+                "image {shown}: a program has it, or a file that it reads, open to write it, such as the QEMU of a guest that runs; measure it when \
+                 that has ended"
             ));
         }
         Refusal::input(said)
     })?;
-    if found.format == Format::Raw && spec.overlay.is_none() {
+    if let Some(format) = spec.format.filter(|format| *format != found.format) {
         return Err(Refusal::input(format!(
-            "image {shown}: QEMU knows no format by its content; a raw image is measured by its path alone: {shown}"
+            "image {shown} format={format}: QEMU takes it for {}; leave the format out, or give raw for the bytes of the file",
+            found.format
+        )));
+    }
+    if found.format == Format::Raw && spec.format.is_none() && spec.overlay.is_none() {
+        return Err(Refusal::input(format!(
+            "image {shown}: QEMU knows no format by its content; a raw image is measured by its path alone, {shown}, or as QEMU reads it, \
+             image {shown} format=raw"
         )));
     }
     if found.encrypted || found.format == Format::Luks {
@@ -128,6 +143,14 @@ fn look(spec: &ImageSpec, shared: bool) -> Result<FoundImage, Refusal> {
         return Err(Refusal::input(format!("image {shown}: {cut}")));
     }
     Ok(found)
+}
+
+/// Describes a file as a raw image of its whole sectors, whatever it holds.
+fn bytes_of(path: &Path) -> Result<FoundImage, ImageError> {
+    let failed = |error: io::Error| ImageError::Failed { path: path.into(), action: "info", reason: error.to_string() };
+    let length = path.metadata().map_err(failed)?.len();
+    let size = Bytes(length - length % WHOLE);
+    Ok(FoundImage { format: Format::Raw, size, has_data_file: false, encrypted: false, others: Vec::new() })
 }
 
 /// Lists processes that have the image, or a file that it reads, open for writing. QEMU's lock of a raw image does not keep readers out.
@@ -158,6 +181,9 @@ fn cut_short(path: &Path, found: &FoundImage) -> Option<String> {
         human::bytes(end)
     ))
 }
+
+/// Bytes of the largest sectors that disks have.
+const WHOLE: u64 = 4096;
 
 /// Bytes per sector. The last cluster of an image may end within a sector.
 const SECTOR: u64 = 512;
@@ -222,7 +248,7 @@ mod tests {
             fs::write(&source, [7].repeat(4 << 20)).expect("written");
             let shown = path.display().to_string();
             qemu("qemu-img", &["convert", "-O", format, &source.display().to_string()], &path);
-            let spec = ImageSpec { path: path.clone(), overlay: None };
+            let spec = ImageSpec { path: path.clone(), format: None, overlay: None };
             look(&spec, true).unwrap_or_else(|error| panic!("{shown}: {error}"));
             let length = path.metadata().expect("there").len();
             File::options().write(true).open(&path).and_then(|file| file.set_len(length / 2)).expect("cut");
@@ -253,7 +279,7 @@ mod tests {
         let secret = ["create", "-q", "--object", "secret,id=s,data=x", "-f", "qcow2"];
         let arguments = [&secret[..], &["-o", "encrypt.format=luks,encrypt.key-secret=s,size=1M"]].concat();
         qemu("qemu-img", &arguments, &path);
-        let spec = ImageSpec { path: path.clone(), overlay: None };
+        let spec = ImageSpec { path: path.clone(), format: None, overlay: None };
         let refused = look(&spec, false).expect_err("no key").to_string();
         assert!(refused.contains("it is encrypted, and iotax asks nobody for a key"), "{refused}");
         assert_eq!(found(&path), Err("it is encrypted".into()));

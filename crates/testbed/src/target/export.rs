@@ -163,7 +163,7 @@ impl Export {
         Ok(shown)
     }
 
-    /// Starts a daemon that exports a node, and waits up to 3 minutes until the export is ready.
+    /// Starts a daemon that exports a node, and waits up to 3 minutes for the export to be ready.
     fn start(&self, node: &BlockNode, undo_log: &UndoLog) -> Result<(StorageDaemon, File), BuildError> {
         let mut command = self.form.command(self, node)?;
         let program = PathBuf::from(command.get_program());

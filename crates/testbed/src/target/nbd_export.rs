@@ -31,6 +31,7 @@ impl Build for NbdExportSpec {
         if at.permission.allows_export(self) {
             check_nothing_beside(&shown, &work)?;
             check_length(&shown, size, &work)?;
+            check_writable(self)?;
             return check_empty(self, size, at.permission);
         }
         let refusal = check_found(&shown, Some(size), at.plan, &work);
@@ -71,6 +72,13 @@ fn node_of(spec: &NbdExportSpec) -> Value {
 fn length(spec: &NbdExportSpec) -> Result<Bytes, Refusal> {
     let length = image::length_of_export(&node_of(spec), &spec.to_string());
     length.map_err(|error| Refusal::environment(error.to_string()))
+}
+
+/// Rejects an export that its server does not allow to be written. Writes nothing.
+fn check_writable(spec: &NbdExportSpec) -> Result<(), Refusal> {
+    let opened = QEMU_IO.look(["-c", "length", &format!("json:{}", node_of(spec))], PATIENCE);
+    let refuse = |error| Refusal::environment(format!("{spec}: it cannot be opened to be written: {error}"));
+    opened.map(drop).map_err(refuse)
 }
 
 /// Rejects an export with non-zero bytes at its ends, unless signatures may be overwritten.

@@ -91,8 +91,8 @@ impl Frame {
         bytes
     }
 
-    /// Decodes a frame of the journal of measurement `run`; `None` if its checksum or any constant byte is wrong. A header is accepted for any
-    /// measurement.
+    /// Decodes a frame of the journal of measurement `run`. `None` if the checksum does not match or a field has an invalid value. Headers
+    /// of any measurement are accepted, because their checksum does not depend on it.
     pub(super) fn decode(bytes: &Bytes, run: u64) -> Option<Self> {
         let word = |at: usize| bytes[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
         let length = bytes[4..].first_chunk().map(|word| u32::from_le_bytes(*word))?;

@@ -46,7 +46,7 @@ struct Shared {
     /// Number of the measurement that the journal belongs to.
     run: u64,
     began: Instant,
-    /// Number of queued bytes from which workers wait for the writer.
+    /// Workers wait for the writer once this many bytes are queued.
     most_pending: usize,
     state: Mutex<State>,
     /// Signals that records are queued, or that the journal is being closed.

@@ -51,7 +51,7 @@ pub(super) struct Args {
     margin: MarginArgs,
     #[command(flatten)]
     workload: WorkloadFlags,
-    /// Make the recommended settings last: show the files, ask, write them and apply them now
+    /// Make the recommended kernel settings permanent: show the udev and sysctl files, ask, write the files and apply the settings now
     #[arg(long)]
     apply: bool,
     /// Print as JSON; the page goes to stderr

@@ -272,8 +272,7 @@ impl LayerType for FileSpec {
             // The only one that there is.
             without.push("preallocation");
         }
-        let kind = format!("{}{}", Part::IMAGE, self.format);
-        let format = Part::new(&kind, self.format.word(), self, &without);
+        let format = Part::format(self.format, Part::new("", self.format.word(), self, &without));
         let snapshot = self.snapshot.map(|kind| {
             let mut part = Part::plain(format!("{kind} snapshot"));
             if kind == Snapshot::External {

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Area, Below, BottomLocation, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer,
+    Area, Below, BottomLocation, CacheMode, Format, FromLine, LayerInterface, LayerType, Part, PlannedLayer,
     Segments, keys, word,
 };
 
@@ -16,6 +16,8 @@ use super::{
 pub struct ImageSpec {
     /// Path of the image.
     pub path: PathBuf,
+    /// Format in which QEMU reads the image; `None` for the one that it detects.
+    pub format: Option<Format>,
     /// Existing directory for a qcow2 overlay that takes all writes; `None` if workloads only read.
     pub overlay: Option<PathBuf>,
 }
@@ -39,6 +41,9 @@ enum ImageEntry {
 struct ImageTable {
     /// The image, which stays as it is
     path: PathBuf,
+    /// Format in which QEMU reads the image; raw reads the bytes of the file as they are, whatever it holds [default: detected]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    format: Option<Format>,
     /// A directory for a qcow2 overlay on the image, which takes writes and is new before each measurement [default: the image is only read]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     overlay: Option<PathBuf>,
@@ -47,21 +52,25 @@ struct ImageTable {
 impl From<ImageEntry> for ImageSpec {
     fn from(entry: ImageEntry) -> Self {
         match entry {
-            ImageEntry::Path(path) => Self { path, overlay: None },
+            ImageEntry::Path(path) => Self { path, format: None, overlay: None },
             ImageEntry::Table(table) => table.into(),
         }
     }
 }
 
 impl From<ImageTable> for ImageSpec {
-    fn from(ImageTable { path, overlay }: ImageTable) -> Self {
-        Self { path, overlay }
+    fn from(ImageTable { path, format, overlay }: ImageTable) -> Self {
+        Self { path, format, overlay }
     }
 }
 
 impl From<ImageSpec> for ImageEntry {
-    fn from(ImageSpec { path, overlay }: ImageSpec) -> Self {
-        if overlay.is_none() { Self::Path(path) } else { Self::Table(ImageTable { path, overlay }) }
+    fn from(ImageSpec { path, format, overlay }: ImageSpec) -> Self {
+        if format.is_none() && overlay.is_none() {
+            Self::Path(path)
+        } else {
+            Self::Table(ImageTable { path, format, overlay })
+        }
     }
 }
 
@@ -102,18 +111,20 @@ impl LayerType for ImageSpec {
 
     fn confine(&self, area: &dyn Area) -> Result<(), String> {
         // The image itself is only read.
-        let Self { path: _, overlay } = self;
+        let Self { path: _, format: _, overlay } = self;
         area.takes_files("image.overlay", overlay.as_deref())
     }
 
     fn parts(&self) -> Vec<Part> {
-        self.overlay.iter().map(|_| Part::plain("overlay")).collect()
+        let format = self.format.filter(|format| *format != Format::Raw);
+        let format = format.map(|format| Part::format(format, Part::plain(format.word())));
+        format.into_iter().chain(self.overlay.iter().map(|_| Part::plain("overlay"))).collect()
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
-        let Self { path, overlay } = self.clone();
+        let Self { path, format, overlay } = self.clone();
         let shown = word(&path.to_string_lossy());
-        vec![format!("image {shown}{}", keys(&ImageTable { path, overlay }, None, &["path"]))]
+        vec![format!("image {shown}{}", keys(&ImageTable { path, format, overlay }, None, &["path"]))]
     }
 }
 

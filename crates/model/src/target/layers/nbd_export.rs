@@ -11,6 +11,8 @@ use super::{
     Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, word,
 };
 
+/// Maximum length in bytes of a Unix socket's path.
+const ADDRESS: usize = 107;
 /// Default port of NBD.
 const PORT: u16 = 10809;
 const TCP: &str = "nbd://";
@@ -80,6 +82,10 @@ impl FromStr for NbdExportSpec {
             let socket = PathBuf::from(decode(socket)?);
             if !socket.is_absolute() {
                 return Err(refuse("the socket is no absolute path"));
+            }
+            let length = socket.as_os_str().len();
+            if length > ADDRESS {
+                return Err(refuse(&format!("the socket's path has {length} bytes, and an address takes {ADDRESS}")));
             }
             return Ok(Self { server: NbdAddress::Unix(socket), export: decode(export)? });
         }
@@ -229,7 +235,9 @@ mod tests {
             assert_eq!(spec.to_string(), shown);
             assert_eq!(shown.parse().as_ref(), Ok(&spec));
         }
+        let long = format!("nbd+unix:///x?socket=/{}", "a".repeat(107));
         for (text, why) in [
+            (long.as_str(), "the socket's path has 108 bytes, and an address takes 107"),
             ("nbds://box/x", "TLS is not spoken"),
             ("nbd:box:1", "it is no URI of NBD"),
             ("nbd:///x", "it has no host"),

@@ -306,7 +306,8 @@ fn bottom() -> impl Strategy<Value = Stack> {
     prop_oneof![
         path().prop_map(|path| PathSpec(path).into()),
         path().prop_map(|path| DeviceSpec(path).into()),
-        (path(), prop::option::of(path())).prop_map(|(path, overlay)| ImageSpec { path, overlay }.into()),
+        (path(), prop::option::of(format()), prop::option::of(path()))
+            .prop_map(|(path, format, overlay)| ImageSpec { path, format, overlay }.into()),
         (path(), "[a-z/ =%]{0,9}").prop_map(|(socket, export)| {
             NbdExportSpec { server: NbdAddress::Unix(socket), export }.into()
         }),
