@@ -163,8 +163,9 @@ fn reads_beyond_a_file_that_shrinks_are_short_or_empty_and_the_rest_goes_on() {
                 file.as_file().set_len(cut).expect("cut");
             }
         };
-        let job = job(&keys(ioengine, Rw::RandRead));
-        let Some(outcome) = outcome(&job, file.path(), &mut cut_off) else { continue };
+        // Long enough to outlast a stall.
+        let keys = WorkloadKeys { runtime: Some(Nanos::from_secs(1)), ..keys(ioengine, Rw::RandRead) };
+        let Some(outcome) = outcome(&job(&keys), file.path(), &mut cut_off) else { continue };
         assert!(!outcome.errors.is_empty(), "{ioengine}");
         for error in &outcome.errors {
             // The block that the cut goes through, which mmap has whole, and those beyond it.

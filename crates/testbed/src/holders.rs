@@ -39,25 +39,41 @@ impl BackingFile {
         self.number == other.number || (self.is_apart(other) && same)
     }
 
+    /// Returns whether both are certainly the same file: their numbers are equal or, on different filesystems, their lengths and birth times.
+    pub(crate) fn is(self, other: Self) -> bool {
+        let born = |file: Self| file.content.is_some_and(|(_, born)| born.is_some());
+        self.may_be(other) && (self.number == other.number || (born(self) && born(other)))
+    }
+
     /// Returns whether the two files are on different filesystems.
     pub(crate) const fn is_apart(self, other: Self) -> bool {
         self.number.0 != other.number.0
     }
 }
 
-/// Lists processes that have one of these block devices or files open for writing. `devices` are device numbers (`rdev`).
+/// Lists processes that have one of these block devices, or what may be one of these files, open for writing. `devices` are device numbers
+/// (`rdev`).
 pub(crate) fn writers(devices: &[u64], files: &[BackingFile]) -> Vec<String> {
     if devices.is_empty() && files.is_empty() {
         return Vec::new();
     }
+    writers_of(devices, |open| files.iter().any(|file| file.may_be(open)))
+}
+
+/// Lists processes that certainly have one of these files open for writing.
+pub(crate) fn writers_of_files(files: &[BackingFile]) -> Vec<String> {
+    writers_of(&[], |open| files.iter().any(|file| file.is(open)))
+}
+
+fn writers_of(devices: &[u64], is_wanted: impl Fn(BackingFile) -> bool) -> Vec<String> {
     users(|task| {
         entries(&task.join("fd")).iter().any(|descriptor| {
-            is_one(descriptor, devices, files) && is_for_writing(task, descriptor).unwrap_or(true)
+            is_one(descriptor, devices, &is_wanted) && is_for_writing(task, descriptor).unwrap_or(true)
         })
     })
 }
 
-fn is_one(descriptor: &Path, devices: &[u64], files: &[BackingFile]) -> bool {
+fn is_one(descriptor: &Path, devices: &[u64], is_wanted: &impl Fn(BackingFile) -> bool) -> bool {
     // Does not query network filesystems, which could block forever.
     let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::SIZE | StatxFlags::BTIME;
     let Ok(found) = statx(CWD, descriptor, AtFlags::STATX_DONT_SYNC, wanted) else { return false };
@@ -68,7 +84,7 @@ fn is_one(descriptor: &Path, devices: &[u64], files: &[BackingFile]) -> bool {
             let is_known = found.stx_mask & StatxFlags::BTIME.bits() != 0;
             let born = is_known.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec));
             let open = BackingFile { number, content: Some((found.stx_size, born)) };
-            files.iter().any(|file| file.may_be(open))
+            is_wanted(open)
         }
         _ => false,
     }
@@ -151,6 +167,14 @@ mod tests {
     use super::*;
     use std::io::BufRead;
     use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_file_without_a_birth_time_may_be_another_of_its_length_and_is_not_taken_for_it() {
+        let file = |device, born| BackingFile { number: (device, 1), content: Some((4096, born)) };
+        let (known, elsewhere, unknown) = (file(1, Some((7, 8))), file(2, Some((7, 8))), file(3, None));
+        assert!(known.is(elsewhere) && unknown.is(unknown));
+        assert!(known.may_be(unknown) && !known.is(unknown));
+    }
 
     #[test]
     fn a_process_in_a_directory_is_named() {

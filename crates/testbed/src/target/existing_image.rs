@@ -158,7 +158,7 @@ fn writers(path: &Path, found: &FoundImage) -> Vec<String> {
     let files = std::iter::once(path).chain(found.others.iter().map(Path::new));
     let files: Vec<BackingFile> =
         files.filter_map(|file| Some(BackingFile::of(&std::fs::metadata(file).ok()?))).collect();
-    holders::writers(&[], &files)
+    holders::writers_of_files(&files)
 }
 
 /// Describes the problem if an image file ends before the data that its tables refer to; `None` otherwise. For VHDX and VPC, QEMU detects
