@@ -152,5 +152,6 @@ fn with_image(target: TargetSpec, workloads: &[Workload]) -> Vec<TargetSpec> {
         "{} is an image: its bytes are measured, the same as QEMU reads them (as-raw), and the disk that they hold (as-{format}).",
         path.display()
     );
-    vec![target, read_as(Format::Raw), image]
+    let bytes = read_as(Format::Raw);
+    vec![target, bytes, image]
 }
