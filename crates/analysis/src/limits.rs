@@ -177,7 +177,8 @@ pub fn limits<'a>(run: &'a Run) -> Vec<LimitsOnTarget<'a>> {
         });
         // Of equal ones the first.
         let length = |levels: &Levels| levels.burst.map_or(0.0, |burst| burst.seconds);
-        let course = course.reduce(|known, next| if length(&next.2) > length(&known.2) { next } else { known });
+        let course =
+            course.reduce(|known, next| if length(&next.2) > length(&known.2) { next } else { known });
         let course = course.map(|(workload, round, levels, m)| RateCourse {
             workload,
             round,

@@ -54,12 +54,12 @@ pub fn windows(plan: &Plan, cells: &[Cell]) -> Vec<Vec<Cell>> {
     windows
 }
 
-/// Shuffles the measurements of a round. The order depends only on the seed and the round number.
-pub fn shuffle(cells: &mut [Cell], seed: u64, round: u32) {
+/// Shuffles what is done in a round, such as its measurements. The order depends only on the seed and the round number.
+pub fn shuffle<T>(all: &mut [T], seed: u64, round: u32) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(
         seed.wrapping_add(u64::from(round).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
     );
-    cells.shuffle(&mut random);
+    all.shuffle(&mut random);
 }
 
 #[cfg(test)]

@@ -102,7 +102,8 @@ fn a_burst_before_a_limit_is_found_with_its_rate_and_length() {
     assert!(is_near(limit.rate, 3000.0) && limit.scope == LimitScope::Together, "{limit:?}");
     assert!(is_near(burst.rate, 6000.0) && is_near(burst.seconds, 4.0), "{burst:?}");
     let course = found.course.as_ref().expect("a picture");
-    let seen: Vec<bool> = course.rates.iter().map(|(end, rate)| (*end <= 4.0) == is_near(*rate, 6000.0)).collect();
+    let seen: Vec<bool> =
+        course.rates.iter().map(|(end, rate)| (*end <= 4.0) == is_near(*rate, 6000.0)).collect();
     assert!(course.levels.burst.is_some() && seen == vec![true; 10], "{course:?}");
 }
 

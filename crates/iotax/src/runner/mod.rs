@@ -8,6 +8,7 @@ mod common_window;
 mod context;
 pub(crate) mod crash;
 mod crash_database;
+mod fill;
 mod gate;
 mod guests;
 pub(crate) mod marks;
@@ -244,10 +245,7 @@ impl Runner<'_> {
             }
         }
         self.phases.begin(phases::FILL);
-        for group in 0..self.groups.len() {
-            let filled = self.fill_group(group);
-            self.or_lose(group, filled)?;
-        }
+        self.fill_all()?;
         for group in 0..order.plan.targets.len() {
             if self.lost.contains(&group) {
                 continue;
@@ -346,29 +344,6 @@ impl Runner<'_> {
         let is_one_of_many = matches!(&stack.ends, NetworkEnds::Servers(servers) if servers.len() > 1);
         let site = NetworkSite::new(stack.spec, stack.ends.guest(), path, is_one_of_many, self.context.stop)?;
         Ok(Site::Network(site))
-    }
-
-    /// Fills the storage of all members of a group.
-    fn fill_group(&mut self, group: usize) -> anyhow::Result<()> {
-        let plan = self.order.plan;
-        if group < plan.targets.len() && plan.storage_of(group) != group {
-            let stamped = self.groups[plan.storage_of(group)].first().and_then(|first| first.stamped);
-            self.groups[group]
-                .iter_mut()
-                .for_each(|target| (target.is_filled, target.stamped) = (true, stamped));
-            return Ok(());
-        }
-        let members = if self.lost.contains(&group) { 0 } else { self.groups[group].len() };
-        (0..members).try_for_each(|member| self.fill(group, member))
-    }
-
-    /// Fills the storage of one member of a group. Each member gets different data, because deduplicating storage would keep equal data
-    /// only once.
-    fn fill(&mut self, group: usize, member: usize) -> anyhow::Result<()> {
-        let before: usize = self.groups[..group].iter().map(Vec::len).sum();
-        let seed = self.order.seed.wrapping_add((before + member) as u64);
-        let (plan, target) = (self.order.plan, &mut self.groups[group][member]);
-        target.fill(&mut self.local, plan, seed, self.context.progress)
     }
 
     /// Returns the index of the group of the neighbour that competes with a target; `None` without a neighbour.

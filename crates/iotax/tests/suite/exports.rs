@@ -261,12 +261,23 @@ fn an_export_that_may_not_be_written_is_refused_before_anything_is_built() {
     let lab = Lab::new();
     let port = free_port();
     let mut command = Command::new("nbdkit");
-    command.args(["--foreground", "--readonly", "--ipaddr=127.0.0.1", "--port", &port.to_string(), "memory", "16M"]);
+    command.args([
+        "--foreground",
+        "--readonly",
+        "--ipaddr=127.0.0.1",
+        "--port",
+        &port.to_string(),
+        "memory",
+        "16M",
+    ]);
     let _nbdkit = Server::start(&mut command, || TcpStream::connect(("127.0.0.1", port)).is_ok());
     let uri = format!("nbd://127.0.0.1:{port}");
     let refused = lab.run(&["bench", &uri, "--rw=randwrite", "--overwrite", &uri]);
     let said = text(&refused.stderr);
-    assert!(refused.status.code() == Some(4) && said.contains("it cannot be opened to be written: "), "{said}");
+    assert!(
+        refused.status.code() == Some(4) && said.contains("it cannot be opened to be written: "),
+        "{said}"
+    );
     assert!(lab.run(&["bench", &uri, "--runtime=300ms"]).status.success());
     lab.assert_nothing_left();
 }

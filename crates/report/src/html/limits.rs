@@ -33,12 +33,13 @@ fn chart(found: &LimitsOnTarget<'_>, course: &RateCourse<'_>) -> Chart {
     let row = |series: &str, at: f64, rate: f64| -> Vec<Cell> {
         vec![series.into(), at.into(), rate.into(), "".into()]
     };
-    let mut rows: Vec<Vec<Cell>> =
-        course.rates.iter().map(|(at, rate)| row(MEASURED, *at, *rate)).collect();
+    let mut rows: Vec<Vec<Cell>> = course.rates.iter().map(|(at, rate)| row(MEASURED, *at, *rate)).collect();
     let sustained = course.levels.sustained;
     match course.levels.burst {
         Some(burst) => {
-            rows.extend([(0.0, burst.rate), (burst.seconds, burst.rate)].map(|(at, rate)| row(LEVELS, at, rate)));
+            rows.extend(
+                [(0.0, burst.rate), (burst.seconds, burst.rate)].map(|(at, rate)| row(LEVELS, at, rate)),
+            );
             rows.push(row(LEVELS, burst.seconds, sustained));
         }
         None => rows.push(row(LEVELS, 0.0, sustained)),

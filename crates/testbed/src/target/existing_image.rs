@@ -147,7 +147,11 @@ fn look(spec: &ImageSpec, shared: bool) -> Result<FoundImage, Refusal> {
 
 /// Describes a file as a raw image of its whole sectors, whatever it holds.
 fn bytes_of(path: &Path) -> Result<FoundImage, ImageError> {
-    let failed = |error: io::Error| ImageError::Failed { path: path.into(), action: "info", reason: error.to_string() };
+    let failed = |error: io::Error| ImageError::Failed {
+        path: path.into(),
+        action: "info",
+        reason: error.to_string(),
+    };
     let length = path.metadata().map_err(failed)?.len();
     let size = Bytes(length - length % WHOLE);
     Ok(FoundImage { format: Format::Raw, size, has_data_file: false, encrypted: false, others: Vec::new() })

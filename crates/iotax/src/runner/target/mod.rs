@@ -223,37 +223,45 @@ impl Target {
         }
     }
 
-    /// Writes the data that the plan's workloads expect, through the target itself, so that no read finds unwritten space. Does not write
-    /// to storage that existed before.
+    /// Writes a piece of the data that the plan's workloads expect, through the target itself, so that no read finds unwritten space: up to
+    /// `most` bytes, a multiple of 1 MiB, after the first `done` bytes. Returns the bytes written so far; `None` once all are. Does not write to
+    /// storage that existed before.
     pub(super) fn fill(
         &mut self,
         run_agent: &mut AgentClient,
         plan: &Plan,
         seed: u64,
+        (done, most): (Bytes, Bytes),
         progress: &mut dyn Progress,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Option<Bytes>> {
         self.is_filled = true;
         // What an image of the user's holds is what is measured.
         let Some((area, true)) = self.area().filter(|_| !self.spec.stack.has::<ImageSpec>()) else {
-            return Ok(());
+            return Ok(None);
         };
         let filled = if self.takes_layouts() { plan.filled() } else { plan.touched() };
-        let area = ByteRange { size: area.size.min(filled), ..area };
-        let (name, size) = (self.spec.name.clone(), area.size);
-        if size.0 == 0 {
-            return Ok(());
+        let (begin, total) = (area.offset, area.size.min(filled));
+        if total <= done {
+            return Ok(None);
         }
+        let size = most.min(Bytes(total.0 - done.0));
+        let piece = ByteRange { offset: Bytes(begin.0 + done.0), size, ..area };
+        let name = self.spec.name.clone();
         // 10 MB/s is slower than any storage worth measuring.
         let patience = Duration::from_secs(60 + size.0 / 10_000_000);
         self.resume()?;
         let own = self.own_agent()?;
         let agent = own.map_or(run_agent, |own| own.client);
-        agent
-            .fill(&area, &plan.content(), seed, patience, &mut |done| progress.filled(&name, done, size))
-            .map_err(interrupted)?;
+        let mut tell = |more: Bytes| progress.filled(&name, Bytes(done.0 + more.0), total);
+        agent.fill(&piece, &plan.content(), seed, patience, &mut tell).map_err(interrupted)?;
+        self.pause()?;
+        let done = Bytes(done.0 + size.0);
+        if done < total {
+            return Ok(Some(done));
+        }
         let is_stamped = plan.content().verify != Verify::None && plan.has_own_storage(&self.spec);
-        self.stamped = is_stamped.then(|| StampedFill { seed, end: Bytes(area.offset.0 + size.0) });
-        self.pause()
+        self.stamped = is_stamped.then(|| StampedFill { seed, end: Bytes(begin.0 + total.0) });
+        Ok(None)
     }
 
     /// Builds the agent's job for one measurement of this target.

@@ -85,7 +85,9 @@ impl FromStr for NbdExportSpec {
             }
             let length = socket.as_os_str().len();
             if length > ADDRESS {
-                return Err(refuse(&format!("the socket's path has {length} bytes, and an address takes {ADDRESS}")));
+                return Err(refuse(&format!(
+                    "the socket's path has {length} bytes, and an address takes {ADDRESS}"
+                )));
             }
             return Ok(Self { server: NbdAddress::Unix(socket), export: decode(export)? });
         }
