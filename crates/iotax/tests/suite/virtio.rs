@@ -342,12 +342,13 @@ fn operations_are_carried_out_on_what_a_daemon_exports() {
 fn writes_wait_for_a_slow_backup_and_not_with_fleecing() {
     require!(program "qemu-storage-daemon", "qemu-img");
     let lab = Lab::new();
-    let (megabytes, iops) = (32_u64, 16_u64);
+    let (megabytes, iops) = (32_u64, 20_u64);
     let text_of_plan = format!(
         "repeat = 2\n[watch]\ncontrol = 'control'\ncopy_iops = {iops}\n\
-         events = [{{ operation = 'snapshot', at = '500ms' }}, {{ operation = 'backup' }}, {{ operation = 'backup-fleecing' }}]\n\
+         events = [{{ operation = 'snapshot', at = '300ms' }}, {{ operation = 'stream', at = '1s' }}, {{ operation = 'backup' }}, \
+         {{ operation = 'backup-fleecing' }}, {{ operation = 'mirror', at = '10s' }}]\n\
          [[target]]\nname = 'qcow2'\nstack = 'WORK > qcow2 file > virtio'\n\
-         [defaults]\nrw = 'randwrite'\nbs = '4k'\nrate_iops = 100\niodepth = 300\nsize = '{megabytes}m'\nruntime = '15s'\nramp_time = '0s'\n\
+         [defaults]\nrw = 'randwrite'\nbs = '4k'\nrate_iops = 100\niodepth = 300\nsize = '{megabytes}m'\nruntime = '12s'\nramp_time = '0s'\n\
          blackout = '500ms'\nverify = 'xxh3'\n[[workload]]\nname = 'load'\n[[workload]]\nname = 'control'\n"
     );
     let json = lab.json(&["run", &lab.plan(&text_of_plan).display().to_string(), "--yes", "--json", "-"]);
@@ -358,7 +359,7 @@ fn writes_wait_for_a_slow_backup_and_not_with_fleecing() {
         assert_eq!((&episode["failed"], &episode["lost"]), (&0.into(), &0.into()), "{episode}");
         let events = episode["events"].as_array().expect("events");
         assert!(events.iter().all(|event| event["failure"].is_null()), "{episode}");
-        orders.push([1, 2].map(|place: usize| events[place]["name"].as_str().expect("a name")));
+        orders.push([2, 3].map(|place: usize| events[place]["name"].as_str().expect("a name")));
     }
     orders.sort_unstable();
     assert_eq!(orders, [["backup", "backup-fleecing"], ["backup-fleecing", "backup"]], "{json}");

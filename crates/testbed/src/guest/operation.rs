@@ -31,8 +31,9 @@ const FILTER: &str = "watch-filter";
 const ACCESS: &str = "watch-access";
 /// QEMU's name for the limit on a copy's I/Os.
 const LIMIT: &str = "watch-limit";
-/// QEMU's name for the node that a storage daemon exports in place of the image, see `filtered`.
+/// QEMU's name for the node that a storage daemon exports in place of the image, see `filtered`, and for its limit, which is none.
 pub(crate) const FILTERED: &str = "filtered";
+const UNLIMITED: &str = "unlimited";
 
 /// An error of an operation on a guest or image, such as a snapshot.
 #[derive(Debug, thiserror::Error)]
@@ -76,18 +77,28 @@ pub struct OperationFiles {
     pub fleecing: Option<PathBuf>,
 }
 
-/// The user of a disk, above whose image filters are put.
-#[derive(Debug, Clone, Copy)]
+/// The user of a disk, which holds its topmost node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DiskUser {
     /// A guest's disk device.
     Guest,
-    /// An export of a storage daemon, by a node that [`filtered`] describes.
+    /// An export of a storage daemon. It keeps its node as long as it lives, so no filter can be put on the disk.
     Export,
+    /// An export of the node that [`filtered`] describes.
+    FilteredExport,
 }
 
-/// A node that changes nothing, above the node `below`. An export keeps its node as long as it lives; this one can be put on another node.
+/// A filter above the node `below` that changes nothing, and that can be put on another node. Jobs take it for the node below, which they do not
+/// with QEMU's other node without an effect (`raw`).
 pub(crate) fn filtered(below: &str, drive: Drive) -> Value {
-    json!({ "driver": "raw", "node-name": FILTERED, "discard": drive.discard.word(), "file": below })
+    json!({
+        "driver": "throttle", "node-name": FILTERED, "throttle-group": UNLIMITED, "discard": drive.discard.word(), "file": below,
+    })
+}
+
+/// The object that [`filtered`] refers to.
+pub(crate) fn unlimited() -> Value {
+    json!({ "qom-type": "throttle-group", "id": UNLIMITED })
 }
 
 /// Performs operations on a guest or on an exported image, one at a time.
@@ -135,7 +146,7 @@ impl Operator {
             Operation::Commit => self.commit(),
             Operation::Stream => self.stream(),
             Operation::Resize => self.resize(),
-            Operation::Mirror | Operation::Backup => self.copy(operation, &self.top().to_owned()),
+            Operation::Mirror | Operation::Backup => self.copy(operation, &self.root().to_owned()),
             Operation::BackupFleecing => self.fleece(),
         }
     }
@@ -165,6 +176,11 @@ impl Operator {
         self.state.over.last().copied().unwrap_or(&self.image)
     }
 
+    /// Name of the disk's topmost node, which most jobs start from.
+    fn root(&self) -> &str {
+        if self.user == DiskUser::FilteredExport { FILTERED } else { self.top() }
+    }
+
     fn stop(&mut self) -> Result<(), OperationError> {
         let begun = Instant::now();
         self.execute("stop", &json!({}))?;
@@ -192,7 +208,8 @@ impl Operator {
     /// Commits the nodes of `over` from index `height` upward into the node below them, and removes them.
     fn commit_into(&mut self, height: usize) -> Result<(), OperationError> {
         let base = height.checked_sub(1).map_or(self.image.as_str(), |below| self.state.over[below]);
-        self.begin("block-commit", &json!({ "device": self.top(), "base-node": base }))?;
+        let arguments = json!({ "device": self.root(), "top-node": self.top(), "base-node": base });
+        self.begin("block-commit", &arguments)?;
         self.job(Operation::Commit)?;
         let committed = self.state.over.split_off(height);
         committed.into_iter().rev().try_for_each(|node| self.close(node))
@@ -282,7 +299,7 @@ impl Operator {
                 let path = format!("/machine/peripheral/{DISK}");
                 self.execute("qom-set", &json!({ "path": path, "property": "drive", "value": node }))
             }
-            DiskUser::Export => {
+            DiskUser::Export | DiskUser::FilteredExport => {
                 let options = [filtered(node, self.drive)];
                 self.execute("blockdev-reopen", &json!({ "options": options }))
             }

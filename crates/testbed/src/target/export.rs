@@ -197,9 +197,10 @@ impl Export {
         first: &[String],
     ) -> Result<Command, BuildError> {
         let mut command = netns::command_at(node.namespace(), &DAEMON.path()?);
-        let NodeArguments { node: blockdev, objects } = node.arguments(NODE, self.drive, &self.file)?;
+        let NodeArguments { node: blockdev, mut objects } = node.arguments(NODE, self.drive, &self.file)?;
         let filtered = self.form.takes_filters().then(|| operation::filtered(NODE, self.drive));
         let top = if filtered.is_some() { operation::FILTERED } else { NODE };
+        objects.extend(filtered.as_ref().map(|_| operation::unlimited()));
         let mut export = json!({ "id": self.marker, "node-name": top, "writable": !node.is_read_only() });
         if !self.drive.cache.write_cache() {
             // A node has no such mode: what serves it flushes after each write.
@@ -280,7 +281,8 @@ impl ExportedImage {
         let qmp = Qmp::start(monitor, qmp::DEADLINE, daemon.pid(), &Interrupt::default());
         let qmp = qmp.map_err(|error| in_monitor(io::Error::other(error)))?;
         let l2_cache_size = export.file.l2_cache_size;
-        Ok(Some(Operator::new(qmp, NODE.to_owned(), DiskUser::Export, export.drive, l2_cache_size, files)))
+        let user = if self.takes_filters() { DiskUser::FilteredExport } else { DiskUser::Export };
+        Ok(Some(Operator::new(qmp, NODE.to_owned(), user, export.drive, l2_cache_size, files)))
     }
 
     /// Path and format of the topmost image: the current snapshot overlay, else the image itself.
