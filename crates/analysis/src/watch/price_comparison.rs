@@ -101,7 +101,7 @@ fn sides<'a>(plan: &'a Plan, watch: &'a WatchSpec, load: &Workload) -> Vec<[Side
     let (mut all, baseline) = (Vec::new(), plan.baseline.as_str());
     for (_, event) in watch.scheduled(load.runtime) {
         let others = plan.targets.iter().filter(|target| target.name != baseline);
-        all.extend(others.map(|other| [&other.name, baseline].map(|target| Side { target, event: &event.name })));
+        all.extend(others.map(|other| [other.name.as_str(), baseline].map(|target| Side { target, event: &event.name })));
     }
     for pair in watch.alternatives() {
         let of = |target: &'a TargetSpec| pair.map(|event| Side { target: &target.name, event: &event.name });
