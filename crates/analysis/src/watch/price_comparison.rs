@@ -101,7 +101,11 @@ fn sides<'a>(plan: &'a Plan, watch: &'a WatchSpec, load: &Workload) -> Vec<[Side
     let (mut all, baseline) = (Vec::new(), plan.baseline.as_str());
     for (_, event) in watch.scheduled(load.runtime) {
         let others = plan.targets.iter().filter(|target| target.name != baseline);
-        all.extend(others.map(|other| [other.name.as_str(), baseline].map(|target| Side { target, event: &event.name })));
+        all.extend(
+            others.map(|other| {
+                [other.name.as_str(), baseline].map(|target| Side { target, event: &event.name })
+            }),
+        );
     }
     for pair in watch.alternatives() {
         let of = |target: &'a TargetSpec| pair.map(|event| Side { target: &target.name, event: &event.name });
@@ -136,9 +140,8 @@ pub fn price_comparisons<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<Pric
     for workload in plan.workloads.iter().filter(|workload| !watch.is_control(&workload.name)) {
         for [ours, theirs] in sides(plan, watch, workload) {
             let of = |side, round| seen(side, &workload.name, round);
-            let rounds: Vec<[Seen<'_, '_>; 2]> = (1..=plan.repeat)
-                .filter_map(|round| Some([of(ours, round)?, of(theirs, round)?]))
-                .collect();
+            let rounds: Vec<[Seen<'_, '_>; 2]> =
+                (1..=plan.repeat).filter_map(|round| Some([of(ours, round)?, of(theirs, round)?])).collect();
             let mut both = rounds.iter().flatten();
             let withheld = both.find_map(|one| {
                 let reason = unusable.get(&place(one.episode.measurement)).cloned();

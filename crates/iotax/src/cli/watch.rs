@@ -34,7 +34,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "EVENT", value_parser = str::parse::<PlannedEvent>)]
     event: Vec<PlannedEvent>,
     /// Highest number of I/Os per second of the files that mirror, backup and backup-fleecing copy to, as of a slow backup server
-    #[arg(long, value_name = "N", value_parser = number::whole::<u32>(1..))]
+    #[arg(long, value_name = "N", value_parser = number::positive::<u32>)]
     copy_iops: Option<u32>,
     /// Exit with code 1 unless this holds, and with code 5 if that is undecided: "gap < 30s", "recovery < 1m", "late = 0", "errors = 0", "lost = 0"
     #[arg(long, value_name = "CONDITION", value_parser = str::parse::<Requirement>)]

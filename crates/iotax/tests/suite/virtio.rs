@@ -369,7 +369,10 @@ fn writes_wait_for_a_slow_backup_and_not_with_fleecing() {
     let price = |event: &str| {
         let prices = json["prices"].as_array().expect("prices");
         let price = prices.iter().find(|price| price["event"] == event).expect("a price");
-        (price["took_ns"].as_f64().expect("took"), price["response_mean_ns"]["with"].as_f64().expect("a mean"))
+        (
+            price["took_ns"].as_f64().expect("took"),
+            price["response_mean_ns"]["with"].as_f64().expect("a mean"),
+        )
     };
     let ((plain_took, plain), (fleecing_took, fleecing)) = (price("backup"), price("backup-fleecing"));
     assert!(plain_took > 0.8 * least_ns && fleecing_took > 0.8 * least_ns, "{json}");

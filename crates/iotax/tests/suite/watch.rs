@@ -491,7 +491,10 @@ mod guests {
         }
         let prices = json["prices"].as_array().expect("prices");
         let priced: Vec<&str> = prices.iter().filter_map(|price| price["event"].as_str()).collect();
-        assert_eq!(priced, ["stop", "snapshot", "commit", "backup", "resize", "stream", "mirror", "backup-fleecing"]);
+        assert_eq!(
+            priced,
+            ["stop", "snapshot", "commit", "backup", "resize", "stream", "mirror", "backup-fleecing"]
+        );
         for price in prices {
             assert_eq!(price["rounds"], 2, "{price}");
             let mean = &price["response_mean_ns"];

@@ -208,7 +208,10 @@ mod tests {
         ] {
             let error = text.parse::<PlannedEvent>().expect_err(text);
             assert!(error.contains(&format!("{text:?}")) && error.contains(why), "{error}");
-            assert!(error.contains("stop, snapshot, commit, stream, resize, mirror, backup, backup-fleecing"), "{error}");
+            assert!(
+                error.contains("stop, snapshot, commit, stream, resize, mirror, backup, backup-fleecing"),
+                "{error}"
+            );
         }
     }
 

@@ -146,7 +146,10 @@ impl Operator {
             Operation::Commit => self.commit(),
             Operation::Stream => self.stream(),
             Operation::Resize => self.resize(),
-            Operation::Mirror | Operation::Backup => self.copy(operation, &self.root().to_owned()),
+            Operation::Mirror | Operation::Backup => {
+                let root = self.root().to_owned();
+                self.copy(operation, &root)
+            }
             Operation::BackupFleecing => self.fleece(),
         }
     }
