@@ -4,7 +4,9 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::plan::Plan;
+use crate::plan::{Plan, PlannedEvent, WatchSpec};
+use crate::units::Nanos;
+use crate::workload::Workload;
 
 /// A pair of target and workload, as indices into the plan; one measurement per round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -54,12 +56,34 @@ pub fn windows(plan: &Plan, cells: &[Cell]) -> Vec<Vec<Cell>> {
     windows
 }
 
+/// The events of a watch during a workload in round `round` (from 1), with their times from the start of the window, in order. Alternatives without
+/// a time change places at random; of the rounds 2n - 1 and 2n each has another order, so that neither alternative is the first one more often.
+#[must_use]
+pub fn events_in_round<'a>(
+    watch: &'a WatchSpec,
+    workload: &Workload,
+    seed: u64,
+    round: u32,
+) -> Vec<(Nanos, &'a PlannedEvent)> {
+    let mut events = watch.events_of(workload);
+    let mut exchanges = [false, true];
+    exchanges.shuffle(&mut random_of(seed, round.div_ceil(2)));
+    for pair in watch.exchanged().filter(|_| exchanges[round as usize % 2]) {
+        let [one, other] = pair.map(|event| events.iter().position(|(_, planned)| *planned == event));
+        if let (Some(one), Some(other)) = (one, other) {
+            (events[one].1, events[other].1) = (events[other].1, events[one].1);
+        }
+    }
+    events
+}
+
 /// Shuffles what is done in a round, such as its measurements. The order depends only on the seed and the round number.
 pub fn shuffle<T>(all: &mut [T], seed: u64, round: u32) {
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(
-        seed.wrapping_add(u64::from(round).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
-    );
-    all.shuffle(&mut random);
+    all.shuffle(&mut random_of(seed, round));
+}
+
+fn random_of(seed: u64, round: u32) -> Xoshiro256PlusPlus {
+    Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_add(u64::from(round).wrapping_mul(0x9E37_79B9_7F4A_7C15)))
 }
 
 #[cfg(test)]
@@ -113,6 +137,37 @@ mod tests {
         together.workloads.truncate(1);
         let windows = windows(&together, &round_order(&together, 7, 1));
         assert_eq!((windows.len(), windows.concat().len()), (1, 2));
+    }
+
+    #[test]
+    fn alternatives_without_a_time_are_each_first_in_half_of_the_rounds() {
+        let watch = |events: [&str; 3]| WatchSpec {
+            events: events.map(|event| event.parse().expect("an event")).into(),
+            ..WatchSpec::default()
+        };
+        let workload = Workload { runtime: Nanos::from_secs(40), ..plan().workloads[0].clone() };
+        let of = |watch: &WatchSpec, seed: u64, round| -> Vec<(u64, String)> {
+            let events = events_in_round(watch, &workload, seed, round).into_iter();
+            events.map(|(at, event)| (at.0 / 1_000_000_000, event.name.clone())).collect()
+        };
+        let free = watch(["backup", "snapshot", "backup-fleecing"]);
+        let planned = [(10, "backup"), (20, "snapshot"), (30, "backup-fleecing")];
+        let exchanged = [(10, "backup-fleecing"), (20, "snapshot"), (30, "backup")];
+        let mut firsts = HashSet::new();
+        for seed in 0..32 {
+            let orders = [1, 2, 1, 2].map(|round| of(&free, seed, round));
+            assert_eq!(orders[..2], orders[2..], "the seed and the round decide");
+            let orders = [1, 2].map(|round| of(&free, seed, round));
+            let is = |order: &[(u64, String)], all: [(u64, &str); 3]| {
+                order.iter().map(|(at, name)| (*at, name.as_str())).eq(all)
+            };
+            let each = |one, other| is(&orders[0], one) && is(&orders[1], other);
+            assert!(each(planned, exchanged) || each(exchanged, planned), "{orders:?}");
+            firsts.insert(is(&orders[0], planned));
+        }
+        assert_eq!(firsts.len(), 2, "which one comes first is random");
+        let given = watch(["backup@10s", "snapshot", "backup-fleecing"]);
+        assert_eq!(of(&given, 1, 1), of(&given, 1, 2));
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(super) fn all(run: &Run) -> Vec<String> {
     if is_repeated(run) {
         let prices = prices(run, &episodes);
         let compared = price_comparisons(run, &episodes);
-        let rows = price_comparison::rows(&compared);
+        let rows: Vec<_> = price_comparison::tables(&compared).flat_map(price_comparison::rows).collect();
         let against = rows.iter().map(|row| price_comparison::sentence(run, row));
         let prices = prices.iter().map(price_sentence);
         return prices.chain(against).chain(summary(run, watch, &episodes)).collect();

@@ -1,10 +1,10 @@
-//! Compares the cost of an event on one target with that on the baseline, round by round.
+//! Compares the cost of an event on one target with that on the baseline, and that of an operation with its alternative's, round by round.
 //!
 //! The figures are those of the event's own seconds on each target, as in [`super::price`]. All comparisons over events, workloads and targets
 //! form one family of Holm's procedure, because a reader may pick the one that looks worst.
 
-use iotax_model::Run;
-use iotax_model::Workload;
+use iotax_model::plan::WatchSpec;
+use iotax_model::{Plan, Run, TargetSpec, Workload};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -57,7 +57,7 @@ impl ComparedFigure for EventFigure {
     }
 }
 
-/// One figure of an event on one target compared with the baseline.
+/// One figure of an event on one target compared with the baseline, or with that of another event on the same target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PriceComparison<'a> {
     /// The workload's name.
@@ -68,23 +68,59 @@ pub struct PriceComparison<'a> {
     pub figure: EventFigure,
     /// The target's name.
     pub target: &'a str,
-    /// The baseline target's name.
+    /// Name of the target compared with: the baseline, or the same target.
     pub baseline: &'a str,
+    /// Name of the event compared with: the same event, or the alternative to its operation.
+    pub baseline_event: &'a str,
     /// Geometric means of the target's and the baseline's figures.
     pub values: (f64, f64),
     /// Ratio of the target's figure to the baseline's.
     pub ratio: Ratio,
-    /// Number of rounds in which both targets were measured.
+    /// Number of rounds in which both were measured.
     pub rounds: u32,
 }
 
-/// Compares the cost of every event on every target with that on the baseline. Empty for a single round, or if an event hits all targets at
-/// once.
+impl PriceComparison<'_> {
+    /// Returns whether two events on one target are compared, not one event on two targets.
+    #[must_use]
+    pub fn is_of_events(&self) -> bool {
+        self.event != self.baseline_event
+    }
+}
+
+/// An event on a target, by name.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    target: &'a str,
+    event: &'a str,
+}
+
+/// The pairs that are compared under a load: every event on every target with that on the baseline, and then every operation with its
+/// alternative on the same target.
+fn sides<'a>(plan: &'a Plan, watch: &'a WatchSpec, load: &Workload) -> Vec<[Side<'a>; 2]> {
+    let (mut all, baseline) = (Vec::new(), plan.baseline.as_str());
+    for (_, event) in watch.scheduled(load.runtime) {
+        let others = plan.targets.iter().filter(|target| target.name != baseline);
+        all.extend(
+            others.map(|other| {
+                [other.name.as_str(), baseline].map(|target| Side { target, event: &event.name })
+            }),
+        );
+    }
+    for pair in watch.alternatives() {
+        let of = |target: &'a TargetSpec| pair.map(|event| Side { target: &target.name, event: &event.name });
+        all.extend(plan.targets.iter().map(of));
+    }
+    all
+}
+
+/// Compares the cost of every event on every target with that on the baseline, and on every target the costs of operations that are alternatives.
+/// Empty for a single round, or if an event hits all targets at once.
 ///
 /// A figure that is unknown in any common round is not compared.
 #[must_use]
 pub fn price_comparisons<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<PriceComparison<'a>> {
-    let (plan, baseline) = (&run.plan, run.plan.baseline.as_str());
+    let plan = &run.plan;
     let Some(watch) = plan.watch().filter(|_| plan.repeat > 1 && !plan.is_together()) else {
         return Vec::new();
     };
@@ -96,48 +132,48 @@ pub fn price_comparisons<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<Pric
             m.target == target && m.workload == workload && m.round == round
         })
     };
-    let seen = |target: &str, workload: &str, event: &'a str, round: u32| {
-        let control = watch.control.as_deref().and_then(|control| find(target, control, round));
-        Some(Seen { event, episode: find(target, workload, round)?, control })
+    let seen = |side: Side<'a>, load: &str, round: u32| {
+        let control = watch.control.as_deref().and_then(|control| find(side.target, control, round));
+        Some(Seen { event: side.event, episode: find(side.target, load, round)?, control })
     };
     let mut all: Vec<(PriceComparison<'a>, Sample)> = Vec::new();
     for workload in plan.workloads.iter().filter(|workload| !watch.is_control(&workload.name)) {
-        for (_, event) in watch.scheduled(workload.runtime) {
-            for target in plan.targets.iter().filter(|target| target.name != baseline) {
-                let of = |name: &str, round| seen(name, &workload.name, &event.name, round);
-                let rounds: Vec<[Seen<'_, '_>; 2]> = (1..=plan.repeat)
-                    .filter_map(|round| Some([of(&target.name, round)?, of(baseline, round)?]))
-                    .collect();
-                let mut both = rounds.iter().flatten();
-                let withheld = both.find_map(|one| {
-                    let reason = unusable.get(&place(one.episode.measurement)).cloned();
-                    reason.or_else(|| one.failure())
+        for [ours, theirs] in sides(plan, watch, workload) {
+            let of = |side, round| seen(side, &workload.name, round);
+            let rounds: Vec<[Seen<'_, '_>; 2]> =
+                (1..=plan.repeat).filter_map(|round| Some([of(ours, round)?, of(theirs, round)?])).collect();
+            let mut both = rounds.iter().flatten();
+            let withheld = both.find_map(|one| {
+                let reason = unusable.get(&place(one.episode.measurement)).cloned();
+                reason.or_else(|| one.failure())
+            });
+            for figure in EventFigure::ALL {
+                let pairs = rounds.iter().map(|[ours, theirs]| {
+                    Some((ours.figure(figure, workload)?, theirs.figure(figure, workload)?))
                 });
-                for figure in EventFigure::ALL {
-                    let pairs = rounds.iter().map(|[ours, theirs]| {
-                        Some((ours.figure(figure, workload)?, theirs.figure(figure, workload)?))
-                    });
-                    let sample = pairs
-                        .collect::<Option<Vec<(f64, f64)>>>()
-                        .and_then(|pairs| Some((Sample::paired(&pairs, figure)?, geometric_mean(&pairs))));
-                    let Some((sample, values)) = sample else { continue };
-                    let ratio =
-                        Ratio::new(figure, ratio_of(values), &sample, &Decision::none(), withheld.clone());
-                    let comparison = PriceComparison {
-                        workload: &workload.name,
-                        event: &event.name,
-                        figure,
-                        target: &target.name,
-                        baseline,
-                        values,
-                        ratio,
-                        rounds: u32::try_from(rounds.len()).unwrap_or(u32::MAX),
-                    };
-                    all.push((comparison, sample));
-                }
+                let sample = pairs
+                    .collect::<Option<Vec<(f64, f64)>>>()
+                    .and_then(|pairs| Some((Sample::paired(&pairs, figure)?, geometric_mean(&pairs))));
+                let Some((sample, values)) = sample else { continue };
+                let ratio =
+                    Ratio::new(figure, ratio_of(values), &sample, &Decision::none(), withheld.clone());
+                let comparison = PriceComparison {
+                    workload: &workload.name,
+                    event: ours.event,
+                    figure,
+                    target: ours.target,
+                    baseline: theirs.target,
+                    baseline_event: theirs.event,
+                    values,
+                    ratio,
+                    rounds: u32::try_from(rounds.len()).unwrap_or(u32::MAX),
+                };
+                all.push((comparison, sample));
             }
         }
     }
+    // Each kind has a table.
+    all.sort_by_key(|(one, _)| one.is_of_events());
     decide(&mut all, plan.margin.share());
     all.into_iter().map(|(comparison, _)| comparison).collect()
 }

@@ -59,7 +59,14 @@ impl Directories {
             | Design::UntilSteady(_)
             | Design::Curve(_)
             | Design::Ask(_) => {}
-            Design::Watch(WatchSpec { events, require: _, late: _, control: _, together: _ }) => {
+            Design::Watch(WatchSpec {
+                events,
+                require: _,
+                late: _,
+                control: _,
+                copy_iops: _,
+                together: _,
+            }) => {
                 let command = events.iter().find(|event| matches!(event.action, Action::Command(_)));
                 if let Some(event) = command {
                     return Err(format!("event {:?} runs a command", event.name));

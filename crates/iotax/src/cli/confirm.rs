@@ -100,10 +100,14 @@ pub(super) fn events(plan: &Plan) -> Vec<String> {
     let Some(watch) = plan.watch() else { return Vec::new() };
     let window = plan.workloads.first().map(|workload| workload.runtime).unwrap_or_default();
     let all = watch.scheduled(window).into_iter();
+    let exchanged = watch.exchanged().map(|[one, other]| {
+        format!("events {} and {} change places at random from round to round", one.name, other.name)
+    });
     all.map(|(at, event)| match &event.action {
         Action::Command(command) => format!("event {} at {at}: sh -c {command:?}", event.name),
         Action::Operation(operation) => format!("event {} at {at}: QEMU's {operation}", event.name),
     })
+    .chain(exchanged)
     .collect()
 }
 

@@ -29,10 +29,13 @@ pub(super) struct Args {
     #[arg(long, value_name = "HOST")]
     ping: Vec<String>,
     /// Run a command during the load, by sh -c on this host, "NAME = COMMAND", or an operation on the measured guest or image: stop,
-    /// snapshot, commit, stream, resize, mirror, backup; with a time as in "NAME@20s = COMMAND" or backup@20s; events without a time are
-    /// spread evenly
+    /// snapshot, commit, stream, resize, mirror, backup, backup-fleecing; with a time as in "NAME@20s = COMMAND" or backup@20s; events
+    /// without a time are spread evenly
     #[arg(long, value_name = "EVENT", value_parser = str::parse::<PlannedEvent>)]
     event: Vec<PlannedEvent>,
+    /// Highest number of I/Os per second of the files that mirror, backup and backup-fleecing copy to, as of a slow backup server
+    #[arg(long, value_name = "N", value_parser = number::positive::<u32>)]
+    copy_iops: Option<u32>,
     /// Exit with code 1 unless this holds, and with code 5 if that is undecided: "gap < 30s", "recovery < 1m", "late = 0", "errors = 0", "lost = 0"
     #[arg(long, value_name = "CONDITION", value_parser = str::parse::<Requirement>)]
     require: Vec<Requirement>,
@@ -89,6 +92,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let watch = WatchSpec {
         late: args.late.unwrap_or(watch.late),
         control: control.clone(),
+        copy_iops: args.copy_iops,
         together: args.together || !args.ping.is_empty(),
         ..watch
     };

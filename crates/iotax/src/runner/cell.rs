@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use iotax_model::plan::{Neighbour, Operation};
 use iotax_model::record::{CacheDrop, HostActivity, Measurement, Outcome};
+use iotax_model::schedule;
 use iotax_model::threads;
 use iotax_model::units::Nanos;
 use iotax_model::workload::Workload;
@@ -111,14 +112,15 @@ impl Runner<'_> {
         if let (Some((watch, workload)), [Part { targets: [target], .. }]) = (watch, parts.as_mut_slice()) {
             let wanted: Vec<Operation> = watch.operations_of(workload).collect();
             if !wanted.is_empty() {
-                let ready = Operations::prepare(target, &wanted, self.context.undo_log);
+                let ready = Operations::prepare(target, &wanted, watch.copy_iops, self.context.undo_log);
                 operations = Some(ready.context("an operation cannot be carried out")?);
             }
         }
         let planned = watch.map(|(watch, workload)| {
             let names: Vec<&str> = (0..scheduled.len()).map(|place| named(place).as_str()).collect();
+            let round = scheduled.first().map_or(1, |first| first.round);
             PlannedEvents {
-                events: watch.events_of(workload),
+                events: schedule::events_in_round(watch, workload, self.order.seed, round),
                 operations: operations.as_ref(),
                 window: Duration::from(workload.window()),
                 is_control: watch.is_control(&workload.name),

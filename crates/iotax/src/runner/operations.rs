@@ -24,6 +24,7 @@ impl Operations {
     pub(super) fn prepare(
         target: &mut Target,
         operations: &[Operation],
+        copy_iops: Option<u32>,
         undo_log: &mut UndoLog,
     ) -> anyhow::Result<Self> {
         let (built, top, file) = match &target.site {
@@ -39,12 +40,26 @@ impl Operations {
         let copies = operations.iter().filter(|operation| operation.copies());
         let covers = [Operation::Snapshot, Operation::Stream].into_iter();
         let covers = covers.filter(|operation| operations.contains(operation));
-        let written = copies.clone().count() + covers.clone().count();
+        let has_fleecing = operations.contains(&Operation::BackupFleecing);
+        let written = copies.clone().count() + covers.clone().count() + usize::from(has_fleecing);
         if let Some(directory) = stored.parent() {
             preflight::check_room(directory, built.size.0.saturating_mul(written as u64))?;
         }
         let mut entries = Vec::new();
-        let mut files = OperationFiles::default();
+        let mut files = OperationFiles { copy_iops, ..OperationFiles::default() };
+        let mut create = |undo_log: &mut UndoLog, name: &str| {
+            let path = stored.with_extension(format!("watch-{name}"));
+            entries.push(undo_log.record(Effect::File { path: path.clone(), identity: None })?);
+            let made = OpenOptions::new().write(true).create_new(true).open(&path);
+            made.with_context(|| format!("{}", path.display()))?;
+            anyhow::Ok(path)
+        };
+        for operation in copies {
+            files.copies.push((*operation, create(undo_log, operation.word())?));
+        }
+        if has_fleecing {
+            files.fleecing = Some(create(undo_log, "fleecing")?);
+        }
         for operation in covers {
             let path = stored.with_extension(format!("watch-{operation}.qcow2"));
             let file = file.clone().unwrap_or_default();
@@ -52,13 +67,6 @@ impl Operations {
             let overlay =
                 if operation == Operation::Stream { &mut files.streamed } else { &mut files.overlay };
             *overlay = Some(path);
-        }
-        for operation in copies {
-            let path = stored.with_extension(format!("watch-{operation}"));
-            entries.push(undo_log.record(Effect::File { path: path.clone(), identity: None })?);
-            let made = OpenOptions::new().write(true).create_new(true).open(&path);
-            made.with_context(|| format!("{}", path.display()))?;
-            files.copies.push((*operation, path));
         }
         let of_export =
             built.exported.as_ref().map(|image| image.operator(files.clone())).transpose()?.flatten();

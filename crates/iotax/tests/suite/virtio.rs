@@ -229,12 +229,13 @@ fn killed_at_any_moment_it_can_be_cleaned() {
 #[test]
 fn killed_during_an_operation_it_can_be_cleaned() {
     require!(program "qemu-storage-daemon", "qemu-img");
-    for operation in ["snapshot", "stream", "backup"] {
+    for operation in ["snapshot", "stream", "backup", "backup-fleecing"] {
         let lab = Lab::new();
         let target = format!("{} > qcow2 file + 2 external snapshots > virtio", lab.work().display());
         let event = format!("{operation}@1s");
         let load = ["--size=64m", "--rate-iops=200", "--runtime=4s", "--ramp-time=0", "--yes"];
-        let arguments = [&["watch", &target, "--event", &event], &load[..]].concat();
+        let slow: &[&str] = if operation.starts_with("backup") { &["--copy-iops=20"] } else { &[] };
+        let arguments = [&["watch", &target, "--event", &event], &load[..], slow].concat();
         let child = start_until(lab.iotax().args(&arguments), &format!("{operation} begins"));
         lab.kill_and_clean(child, &format!("{operation} begins"));
     }
@@ -338,5 +339,55 @@ fn operations_are_carried_out_on_what_a_daemon_exports() {
     let of = |event: &str| compared.iter().filter(|one| one["event"] == event).count();
     assert!(operations.iter().all(|operation| of(operation) >= 6), "{json}");
     assert!(compared.iter().all(|one| one["baseline"] == "raw" && one["rounds"] == 2), "{json}");
+    lab.assert_nothing_left();
+}
+
+/// Plainly, first writes wait until the slow copy has what they overwrite; by fleecing they wait for a local file alone.
+#[test]
+fn writes_wait_for_a_slow_backup_and_not_with_fleecing() {
+    require!(program "qemu-storage-daemon", "qemu-img");
+    let lab = Lab::new();
+    let (megabytes, iops) = (32_u64, 20_u64);
+    let text_of_plan = format!(
+        "repeat = 2\n[watch]\ncontrol = 'control'\ncopy_iops = {iops}\n\
+         events = [{{ operation = 'snapshot', at = '300ms' }}, {{ operation = 'stream', at = '1s' }}, {{ operation = 'backup' }}, \
+         {{ operation = 'backup-fleecing' }}, {{ operation = 'mirror', at = '10s' }}]\n\
+         [[target]]\nname = 'qcow2'\nstack = 'WORK > qcow2 file > virtio'\n\
+         [defaults]\nrw = 'randwrite'\nbs = '4k'\nrate_iops = 100\niodepth = 300\nsize = '{megabytes}m'\nruntime = '12s'\nramp_time = '0s'\n\
+         blackout = '500ms'\nverify = 'xxh3'\n[[workload]]\nname = 'load'\n[[workload]]\nname = 'control'\n"
+    );
+    let json = lab.json(&["run", &lab.plan(&text_of_plan).display().to_string(), "--yes", "--json", "-"]);
+    assert_valid(&json);
+    let episodes = json["watch"].as_array().expect("a watch");
+    let mut orders = Vec::new();
+    for episode in episodes.iter().filter(|episode| episode["workload"] == "load") {
+        assert_eq!((&episode["failed"], &episode["lost"]), (&0.into(), &0.into()), "{episode}");
+        let events = episode["events"].as_array().expect("events");
+        assert!(events.iter().all(|event| event["failure"].is_null()), "{episode}");
+        orders.push([2, 3].map(|place: usize| events[place]["name"].as_str().expect("a name")));
+    }
+    orders.sort_unstable();
+    assert_eq!(orders, [["backup", "backup-fleecing"], ["backup-fleecing", "backup"]], "{json}");
+
+    // A copy is made by I/Os of a megabyte.
+    let least_ns = (megabytes * 1_000_000_000 / iops) as f64;
+    let price = |event: &str| {
+        let prices = json["prices"].as_array().expect("prices");
+        let price = prices.iter().find(|price| price["event"] == event).expect("a price");
+        (
+            price["took_ns"].as_f64().expect("took"),
+            price["response_mean_ns"]["with"].as_f64().expect("a mean"),
+        )
+    };
+    let ((plain_took, plain), (fleecing_took, fleecing)) = (price("backup"), price("backup-fleecing"));
+    assert!(plain_took > 0.8 * least_ns && fleecing_took > 0.8 * least_ns, "{json}");
+    // A write at a random time to a random place waits for a sixth of the copy on average.
+    assert!((0.5..1.5).contains(&(plain / (plain_took / 6.0))), "{plain} of {plain_took}: {json}");
+    assert!(plain > 3.0 * fleecing, "{plain}, {fleecing}: {json}");
+    let compared = json["price_comparisons"].as_array().expect("comparisons");
+    let mean = compared.iter().find(|one| one["figure"] == "response_mean_ns").expect("a comparison");
+    let names = [&mean["event"], &mean["baseline_event"], &mean["target"], &mean["baseline"]];
+    assert_eq!(names, ["backup-fleecing", "backup", "qcow2", "qcow2"], "{mean}");
+    assert!(mean["ratio"].as_f64() < Some(1.0 / 3.0), "{mean}");
     lab.assert_nothing_left();
 }

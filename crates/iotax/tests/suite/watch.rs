@@ -134,7 +134,7 @@ fn an_event_that_did_not_happen_lets_nothing_pass() {
     for (more, words) in [
         (
             ["--event", "pull"],
-            "or an operation on a guest or image (stop, snapshot, commit, stream, resize, mirror, backup)",
+            "or an operation on a guest or image (stop, snapshot, commit, stream, resize, mirror, backup, backup-fleecing)",
         ),
         (["--event", "a\u{7}b = true"], "cannot be called so: accepted: one line of 1 to 60 characters"),
         (["--event", "pull@5s = true"], "event \"pull\" at 5s: accepted: before 1s"),
@@ -450,10 +450,18 @@ mod guests {
         let lab = Lab::new();
         let work = lab.work();
         let target = format!("vm-qcow2:{}", work.display());
-        let names =
-            ["stop@2s", "snapshot@4s", "commit@5500ms", "backup@7s", "resize@8s", "stream@9s", "mirror@11s"];
+        let names = [
+            "stop@2s",
+            "snapshot@4s",
+            "commit@5500ms",
+            "backup@7s",
+            "resize@8s",
+            "stream@9s",
+            "mirror@11s",
+            "backup-fleecing@13s",
+        ];
         let events: Vec<&str> = names.iter().flat_map(|name| ["--event", name]).collect();
-        let keys = ["--size", "64m", "--rate-iops", "200", "--runtime", "13s", "--ramp-time", "0"];
+        let keys = ["--size", "64m", "--rate-iops", "200", "--runtime", "15s", "--ramp-time", "0"];
         let more = ["--control", "--repeat", "2", "--require", "lost = 0", "--yes", "--json", "-"];
         let json = lab.json(&[&["watch", &target][..], &events, &keys, &more].concat());
         assert_valid(&json);
@@ -467,7 +475,7 @@ mod guests {
         for episode in others {
             let events = episode["events"].as_array().expect("events");
             let failed = events.iter().find(|event| event.get("failure").is_some());
-            assert!(events.len() == 7 && failed.is_none(), "{episode}");
+            assert!(events.len() == 8 && failed.is_none(), "{episode}");
             // The guest's clock says how long it stood still, to the millisecond; the monitor's answers are what QEMU took more.
             let gaps = episode["gaps"].as_array().expect("gaps");
             let stood: Vec<(u64, u64)> = gaps
@@ -483,7 +491,10 @@ mod guests {
         }
         let prices = json["prices"].as_array().expect("prices");
         let priced: Vec<&str> = prices.iter().filter_map(|price| price["event"].as_str()).collect();
-        assert_eq!(priced, ["stop", "snapshot", "commit", "backup", "resize", "stream", "mirror"]);
+        assert_eq!(
+            priced,
+            ["stop", "snapshot", "commit", "backup", "resize", "stream", "mirror", "backup-fleecing"]
+        );
         for price in prices {
             assert_eq!(price["rounds"], 2, "{price}");
             let mean = &price["response_mean_ns"];

@@ -29,6 +29,8 @@ words! {
         Mirror = "mirror",
         /// Copies the disk to a new raw file, in its state when the copy starts.
         Backup = "backup",
+        /// Copies the disk as `backup` does, by way of a fleecing image: a local file that takes data before it is overwritten.
+        BackupFleecing = "backup-fleecing",
     }
 }
 
@@ -36,7 +38,16 @@ impl Operation {
     /// Returns whether the operation copies the disk to another file next to the image.
     #[must_use]
     pub const fn copies(self) -> bool {
-        matches!(self, Self::Mirror | Self::Backup)
+        matches!(self, Self::Mirror | Self::Backup | Self::BackupFleecing)
+    }
+
+    /// Returns the operation that does the same in another way, and whose cost the cost of this one is compared with.
+    #[must_use]
+    pub const fn alternative(self) -> Option<Self> {
+        match self {
+            Self::BackupFleecing => Some(Self::Backup),
+            _ => None,
+        }
     }
 }
 
@@ -197,7 +208,10 @@ mod tests {
         ] {
             let error = text.parse::<PlannedEvent>().expect_err(text);
             assert!(error.contains(&format!("{text:?}")) && error.contains(why), "{error}");
-            assert!(error.contains("stop, snapshot, commit, stream, resize, mirror, backup"), "{error}");
+            assert!(
+                error.contains("stop, snapshot, commit, stream, resize, mirror, backup, backup-fleecing"),
+                "{error}"
+            );
         }
     }
 

@@ -33,6 +33,10 @@ pub struct WatchSpec {
     /// Name of a workload that runs without events; the cost of an event is measured against the same seconds of this workload
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub control: Option<String>,
+    /// Highest number of I/Os per second of the files that mirror, backup and backup-fleecing copy to [default: no limit]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schemars(range(min = 1))]
+    pub copy_iops: Option<u32>,
     /// Measure all targets in one window, so that an event meets all of them at once [default: false, one after another]
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub together: bool,
@@ -44,7 +48,8 @@ fn late() -> Nanos {
 
 impl Default for WatchSpec {
     fn default() -> Self {
-        Self { events: Vec::new(), require: Vec::new(), late: LATE, control: None, together: false }
+        let (events, require) = (Vec::new(), Vec::new());
+        Self { events, require, late: LATE, control: None, copy_iops: None, together: false }
     }
 }
 
@@ -192,6 +197,23 @@ impl WatchSpec {
         if self.is_control(&workload.name) { Vec::new() } else { self.scheduled(workload.runtime) }
     }
 
+    /// Events whose operation is another way to carry out that of a second event, each with that event.
+    pub fn alternatives(&self) -> impl Iterator<Item = [&PlannedEvent; 2]> {
+        let alternative = |event: &PlannedEvent| match event.action {
+            Action::Operation(operation) => operation.alternative().map(Action::Operation),
+            Action::Command(_) => None,
+        };
+        self.events.iter().filter_map(move |event| {
+            let other = alternative(event)?;
+            Some([event, self.events.iter().find(|event| event.action == other)?])
+        })
+    }
+
+    /// Alternatives of which neither has a time. They change places at random from round to round.
+    pub fn exchanged(&self) -> impl Iterator<Item = [&PlannedEvent; 2]> {
+        self.alternatives().filter(|pair| pair.iter().all(|event| event.at.is_none()))
+    }
+
     /// The operations on guests or images during a workload. Empty for the control workload.
     pub fn operations_of(&self, workload: &Workload) -> impl Iterator<Item = Operation> + '_ {
         let happens = !self.is_control(&workload.name);
@@ -308,6 +330,15 @@ impl WatchSpec {
     fn check_operations(&self, plan: &Plan) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(format!("watch: {text}")));
         let operations: Vec<Operation> = self.operations().collect();
+        match self.copy_iops {
+            Some(0) => return refuse("copy_iops = 0: accepted: 1 and more".into()),
+            Some(iops) if !operations.iter().any(|operation| operation.copies()) => {
+                return refuse(format!(
+                    "copy_iops = {iops}: accepted: with an event mirror, backup or backup-fleecing"
+                ));
+            }
+            _ => {}
+        }
         for (place, operation) in operations.iter().enumerate() {
             if operations[..place].contains(operation) {
                 return refuse(format!("event {operation}: accepted: once in a window"));
@@ -462,6 +493,8 @@ mod tests {
             ("virtio", "resize", false),
             ("guest", "resize", true),
             ("virtio", "stream", true),
+            ("virtio", "backup-fleecing", true),
+            ("fuse", "backup-fleecing", false),
         ] {
             let target = format!("file = {{ dir = '/srv' }}\n{layer} = {{}}");
             let refused = refusal(&target, &events(&format!("{{ operation = '{operation}' }}")));
@@ -496,6 +529,16 @@ mod tests {
                 "file = { dir = '/srv' }\nvirtio = { iothread = true }",
                 events("{ operation = 'backup' }"),
                 "accepted: iothread = false",
+            ),
+            (
+                image,
+                format!("copy_iops = 0\n{}", events("{ operation = 'backup' }")),
+                "copy_iops = 0: accepted: 1 and more",
+            ),
+            (
+                image,
+                format!("copy_iops = 20\n{}", events("{ operation = 'snapshot' }")),
+                "accepted: with an event mirror, backup or backup-fleecing",
             ),
             (image, "control = 'x'\nevents = [{ operation = 'stop' }]".into(), "there are w, control"),
             (image, "control = 'control'".into(), "without an event"),

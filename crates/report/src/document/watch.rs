@@ -100,10 +100,10 @@ fn add_summary(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[Episod
         page.add(Part::Lines(vec![PRICES.into()]));
     }
     let compared = price_comparisons(run, episodes);
-    if !compared.is_empty() {
-        page.add(Part::Head(price_comparison::heading(run)));
-        page.add(Part::Table(comparison_table(&compared, in_full)));
-        page.add(Part::Lines(price_comparison::notes(run, &compared)));
+    for table in price_comparison::tables(&compared) {
+        page.add(Part::Head(price_comparison::heading(run, table)));
+        page.add(Part::Table(comparison_table(table, in_full)));
+        page.add(Part::Lines(price_comparison::notes(run, table)));
     }
     page.add_lines(summary(run, watch, episodes));
 }

@@ -28,7 +28,7 @@ pub(super) fn sections(run: &Run) -> Markup {
             section id="v0" {
                 h2 { "What each event costs" }
                 @if !prices.is_empty() { (price_table(&prices)) }
-                @if !compared.is_empty() { (comparison_table(run, &compared)) }
+                @for table in price_comparison::tables(&compared) { (comparison_table(run, table)) }
                 @for line in summary(run, watch, &all) { p { (line) } }
             }
         }
@@ -101,9 +101,9 @@ fn price_table(prices: &[Price<'_>]) -> Markup {
     }
 }
 
-/// Builds a table that compares each event's cost on each target with its cost on the baseline.
+/// Builds a table that compares each event's cost on each target with its cost on the baseline, or with that of an alternative.
 fn comparison_table(run: &Run, compared: &[PriceComparison<'_>]) -> Markup {
-    let heading = price_comparison::heading(run);
+    let heading = price_comparison::heading(run, compared);
     html! {
         h3 { (heading) }
         div.wide tabindex="0" role="region" aria-label=(heading) {

@@ -175,7 +175,7 @@ struct PricedFigure {
     interval: Option<Interval>,
 }
 
-/// The cost of an event on a target compared with that on the baseline, paired by round.
+/// The cost of an event on a target compared with that on the baseline, or with that of another event on the same target, paired by round.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct PriceComparisonEntry<'a> {
     workload: &'a str,
@@ -183,7 +183,10 @@ pub(super) struct PriceComparisonEntry<'a> {
     /// The figure, taken during the event on each target, over at least one second. Less is better.
     figure: EventFigure,
     target: &'a str,
+    /// The target compared with; the same one if two events are compared.
     baseline: &'a str,
+    /// The event compared with: the same one, or that whose operation does the same in another way, such as `backup` of `backup-fleecing`.
+    baseline_event: &'a str,
     /// Geometric mean of the target's figure over the rounds.
     target_value: f64,
     baseline_value: f64,
@@ -204,6 +207,7 @@ pub(super) fn price_comparison<'a>(one: &'a PriceComparison<'a>) -> PriceCompari
         figure: one.figure,
         target: one.target,
         baseline: one.baseline,
+        baseline_event: one.baseline_event,
         target_value: one.values.0,
         baseline_value: one.values.1,
         rounds: one.rounds,

@@ -1,4 +1,5 @@
-//! Compares the cost of events with the baseline's: a row per event and target, and the command that would decide open comparisons.
+//! Compares the cost of events with the baseline's, or with that of an alternative: a row per event and target, and the command that would decide
+//! open comparisons.
 
 use iotax_analysis::stats::verdict::{Verdict, rounds_for_most};
 use iotax_analysis::watch::{EventFigure, PriceComparison};
@@ -19,6 +20,17 @@ pub(crate) struct Row<'a> {
     pub(crate) target: &'a str,
     /// A comparison per column; `None` if the figure is unknown in any round.
     pub(crate) cells: Vec<Option<&'a PriceComparison<'a>>>,
+}
+
+/// Splits the comparisons into those of one table each: all with the baseline, and those of each pair of alternatives.
+pub(crate) fn tables<'a>(all: &'a [PriceComparison<'a>]) -> impl Iterator<Item = &'a [PriceComparison<'a>]> {
+    let events = |one: &PriceComparison<'a>| one.is_of_events().then_some((one.event, one.baseline_event));
+    all.chunk_by(move |one, other| events(one) == events(other))
+}
+
+/// Names what the comparisons of a table are made with: the baseline target, or another event.
+fn against<'a>(one: &PriceComparison<'a>) -> &'a str {
+    if one.is_of_events() { one.baseline_event } else { one.baseline }
 }
 
 /// Returns the figures that occur in at least one comparison, in the order of columns.
@@ -56,13 +68,12 @@ pub(crate) fn rows<'a>(all: &'a [PriceComparison<'a>]) -> Vec<Row<'a>> {
     keys.into_iter().map(row).collect()
 }
 
-/// Formats the heading: `What each event costs against virtio-raw, 5 rounds`.
-pub(crate) fn heading(run: &Run) -> String {
-    format!(
-        "What each event costs against {}, {}",
-        run.plan.baseline,
-        counted(u64::from(run.plan.repeat), "round")
-    )
+/// Formats the heading of a table: `What each event costs against virtio-raw, 5 rounds`, `What backup-fleecing costs against backup, 5 rounds`.
+pub(crate) fn heading(run: &Run, table: &[PriceComparison<'_>]) -> String {
+    let rounds = counted(u64::from(run.plan.repeat), "round");
+    let Some(first) = table.first() else { return rounds };
+    let what = if first.is_of_events() { first.event } else { "each event" };
+    format!("What {what} costs against {}, {rounds}", against(first))
 }
 
 /// Formats a comparison: `+131%`, `=` (same), `+3.1%?` (undecided), `!` (withheld); with `with_interval` the interval and the verdict.
@@ -86,7 +97,8 @@ pub(crate) fn cell(one: Option<&PriceComparison<'_>>, with_interval: bool) -> St
 
 /// Returns the notes below the table: its marks, what would decide undecided comparisons, and why verdicts are withheld.
 pub(crate) fn notes(run: &Run, all: &[PriceComparison<'_>]) -> Vec<String> {
-    let mut legend = vec![format!("Change against {}, in the seconds of the event", run.plan.baseline)];
+    let against = all.first().map_or("", against);
+    let mut legend = vec![format!("Change against {against}, in the seconds of the event")];
     if all.iter().any(|one| one.ratio.verdict == Verdict::Same) {
         legend.push(format!("= same, within {}", run.plan.margin));
     }
@@ -158,6 +170,7 @@ pub(crate) fn sentence(run: &Run, row: &Row<'_>) -> String {
             }
         }
     };
+    let against = row.cells.iter().flatten().next().map_or("", |one| against(one));
     let told: Vec<String> = row.cells.iter().flatten().map(|one| told(one)).collect();
-    format!("{} on {} against {}: {}.", row.event, row.target, run.plan.baseline, told.join("; "))
+    format!("{} on {} against {against}: {}.", row.event, row.target, told.join("; "))
 }

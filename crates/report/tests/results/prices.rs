@@ -91,6 +91,47 @@ fn an_operation_is_compared_by_what_it_takes_and_by_the_load_meanwhile() {
 }
 
 #[test]
+fn a_backup_by_fleecing_is_compared_with_a_plain_one_on_the_same_target() {
+    let mut run = watched(&[("host-file", 400.0, 4.0), ("vm-raw", 400.0, 3.0)], 5);
+    if let Design::Watch(watch) = &mut run.plan.design {
+        watch.events = ["backup", "backup-fleecing"].map(|event| event.parse().expect("an event")).into();
+    }
+    for m in run.measurements.iter_mut().filter(|m| m.workload != "control") {
+        let mut backup = m.occurrences.remove(0);
+        for (at_ns, operation) in [(2000 * MS, "backup"), (5000 * MS, "backup-fleecing")] {
+            if let Happened::Event { name, .. } = &mut backup.what {
+                *name = operation.into();
+            }
+            m.occurrences.push(Occurrence { at_ns, ..backup.clone() });
+        }
+    }
+    let episodes = episodes(&run);
+    let all = price_comparisons(&run, &episodes);
+    let (targets, events) = all.split_at(10);
+    assert!(targets.iter().all(|one| one.event == one.baseline_event && one.baseline == "host-file"));
+    assert_eq!(events.len(), 10, "two targets, five figures");
+    for (target, slower) in [("host-file", 4.0), ("vm-raw", 3.0)] {
+        let mean = of(events, target, EventFigure::ResponseMean);
+        assert_eq!((mean.event, mean.baseline_event), ("backup-fleecing", "backup"));
+        assert_eq!((mean.baseline, mean.ratio.verdict), (target, Verdict::Faster), "{mean:?}");
+        assert!((mean.ratio.mean * slower - 1.0).abs() < 0.1, "{mean:?}");
+        assert_eq!(of(events, target, EventFigure::Took).ratio.verdict, Verdict::Same);
+    }
+
+    let document = checked(&run);
+    let compared = document["price_comparisons"].as_array().expect("comparisons");
+    assert_eq!(compared[10]["baseline_event"], "backup", "{compared:?}");
+    let told = terminal::set(&document::run(&run, &judge(&run)), 200, false);
+    for words in [
+        "What each event costs against host-file, 5 rounds",
+        "What backup-fleecing costs against backup, 5 rounds",
+        "Change against backup, in the seconds of the event",
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+}
+
+#[test]
 fn a_gap_counts_and_an_operation_that_failed_has_no_verdict() {
     let mut run = watched(&[("host-file", 400.0, 1.0), ("vm-raw", 400.0, 1.0)], 3);
     let raw = |m: &&mut iotax_model::record::Measurement| m.target == "vm-raw" && m.workload != "control";

@@ -45,7 +45,7 @@ use disk::DiskChain;
 use image::{ChainImage, DevicePart, ImageError};
 use kernel::Kernel;
 use nic::{Backend, NicBackend};
-use operation::{OperationFiles, Operator};
+use operation::{DiskUser, OperationFiles, Operator};
 use passt::Passt;
 use process::{QemuProcess, Signs};
 pub use process::{find_qemu, qemu_version};
@@ -326,7 +326,7 @@ impl Guest {
         let qmp = Qmp::start(monitor, qmp::DEADLINE, self.pid(), &stop)
             .map_err(|source| with_diagnostics(source, &self.process))?;
         let (image, drive) = (disk::node_name(self.swaps), disk::drive_of(&self.spec));
-        Ok(Operator::new(qmp, image, drive, self.l2_cache_size, files))
+        Ok(Operator::new(qmp, image, DiskUser::Guest, drive, self.l2_cache_size, files))
     }
 
     /// Returns QEMU's events since the last call. Keeps at most 500 events between calls; later ones are dropped.

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use iotax_model::plan::Operation;
-use iotax_model::target::Format;
+use iotax_model::target::{Discard, Format};
 use iotax_model::threads;
 use iotax_model::units::Bytes;
 use serde_json::{Value, json};
 
-use super::disk::{DiskChain, Drive};
+use super::disk::{DISK, DiskChain, Drive};
 use super::image::ChainImage;
 use super::qmp::{Qmp, QmpError};
 
@@ -20,11 +20,20 @@ use super::qmp::{Qmp, QmpError};
 const STOPPED: Duration = Duration::from_secs(1);
 /// Interval at which a running job's status is polled.
 const LOOK: Duration = Duration::from_millis(20);
-/// QEMU's names for the nodes of the snapshot, of the streamed image and of the copy, and for the job.
+/// QEMU's names for the nodes of the snapshot, of the streamed image, of the copy and of the fleecing image, and for the job.
 const OVERLAY: &str = "watch-overlay";
 const STREAMED: &str = "watch-streamed";
 const COPY: &str = "watch-copy";
+const FLEECING: &str = "watch-fleecing";
 const JOB: &str = "watch-job";
+/// QEMU's names for the filter that saves data before it is overwritten, and for the disk's earlier state that it keeps.
+const FILTER: &str = "watch-filter";
+const ACCESS: &str = "watch-access";
+/// QEMU's name for the limit on a copy's I/Os.
+const LIMIT: &str = "watch-limit";
+/// QEMU's name for the node that a storage daemon exports in place of the image, see `filtered`, and for its limit, which is none.
+pub(crate) const FILTERED: &str = "filtered";
+const UNLIMITED: &str = "unlimited";
 
 /// An error of an operation on a guest or image, such as a snapshot.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +71,34 @@ pub struct OperationFiles {
     pub streamed: Option<PathBuf>,
     /// An empty file for each operation that copies the disk.
     pub copies: Vec<(Operation, PathBuf)>,
+    /// Highest number of I/Os per second of each of these copies; `None` for no limit.
+    pub copy_iops: Option<u32>,
+    /// An empty file for data that is overwritten while a backup reads the disk.
+    pub fleecing: Option<PathBuf>,
+}
+
+/// The user of a disk, which holds its topmost node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DiskUser {
+    /// A guest's disk device.
+    Guest,
+    /// An export of a storage daemon. It keeps its node as long as it lives, so no filter can be put on the disk.
+    Export,
+    /// An export of the node that [`filtered`] describes.
+    FilteredExport,
+}
+
+/// A filter above the node `below` that changes nothing, and that can be put on another node. Jobs take it for the node below, which they do not
+/// with QEMU's other node without an effect (`raw`).
+pub(crate) fn filtered(below: &str, drive: Drive) -> Value {
+    json!({
+        "driver": "throttle", "node-name": FILTERED, "throttle-group": UNLIMITED, "discard": drive.discard.word(), "file": below,
+    })
+}
+
+/// The object that [`filtered`] refers to.
+pub(crate) fn unlimited() -> Value {
+    json!({ "qom-type": "throttle-group", "id": UNLIMITED })
 }
 
 /// Performs operations on a guest or on an exported image, one at a time.
@@ -70,6 +107,7 @@ pub struct Operator {
     qmp: Qmp,
     /// Name of the block node of the disk's original image.
     image: String,
+    user: DiskUser,
     drive: Drive,
     l2_cache_size: Option<Bytes>,
     files: OperationFiles,
@@ -92,11 +130,12 @@ impl Operator {
     pub(crate) fn new(
         qmp: Qmp,
         image: String,
+        user: DiskUser,
         drive: Drive,
         l2_cache_size: Option<Bytes>,
         files: OperationFiles,
     ) -> Self {
-        Self { qmp, image, drive, l2_cache_size, files, state: DiskState::default() }
+        Self { qmp, image, user, drive, l2_cache_size, files, state: DiskState::default() }
     }
 
     /// Performs an operation and waits until it is complete.
@@ -107,7 +146,11 @@ impl Operator {
             Operation::Commit => self.commit(),
             Operation::Stream => self.stream(),
             Operation::Resize => self.resize(),
-            Operation::Mirror | Operation::Backup => self.copy(operation),
+            Operation::Mirror | Operation::Backup => {
+                let root = self.root().to_owned();
+                self.copy(operation, &root)
+            }
+            Operation::BackupFleecing => self.fleece(),
         }
     }
 
@@ -134,6 +177,11 @@ impl Operator {
     /// Name of the block node that the disk currently uses.
     fn top(&self) -> &str {
         self.state.over.last().copied().unwrap_or(&self.image)
+    }
+
+    /// Name of the disk's topmost node, which most jobs start from.
+    fn root(&self) -> &str {
+        if self.user == DiskUser::FilteredExport { FILTERED } else { self.top() }
     }
 
     fn stop(&mut self) -> Result<(), OperationError> {
@@ -163,7 +211,8 @@ impl Operator {
     /// Commits the nodes of `over` from index `height` upward into the node below them, and removes them.
     fn commit_into(&mut self, height: usize) -> Result<(), OperationError> {
         let base = height.checked_sub(1).map_or(self.image.as_str(), |below| self.state.over[below]);
-        self.begin("block-commit", &json!({ "device": self.top(), "base-node": base }))?;
+        let arguments = json!({ "device": self.root(), "top-node": self.top(), "base-node": base });
+        self.begin("block-commit", &arguments)?;
         self.job(Operation::Commit)?;
         let committed = self.state.over.split_off(height);
         committed.into_iter().rev().try_for_each(|node| self.close(node))
@@ -188,21 +237,84 @@ impl Operator {
         Ok(())
     }
 
-    fn copy(&mut self, operation: Operation) -> Result<(), OperationError> {
+    /// Copies the data of the node `from`, which is as long as the disk.
+    fn copy(&mut self, operation: Operation, from: &str) -> Result<(), OperationError> {
         let path = self.files.copies.iter().find(|(of, _)| *of == operation);
         let path = path.map(|(_, path)| path.clone()).unwrap_or_default();
-        let length = self.disk_size()?;
-        let file = OpenOptions::new().write(true).open(&path);
-        file.and_then(|file| file.set_len(length.0))
-            .map_err(|source| OperationError::File { path: path.clone(), source })?;
-        self.open(COPY, &path, Format::Raw)?;
-        let from = self.top();
+        self.lengthen(&path)?;
         let command = if operation == Operation::Mirror { "blockdev-mirror" } else { "blockdev-backup" };
-        let arguments = json!({ "device": from, "target": COPY, "sync": "full" });
-        let done = self.begin(command, &arguments);
+        let mut arguments = json!({ "device": from, "target": COPY, "sync": "full" });
+        if operation == Operation::BackupFleecing {
+            // Data that has been copied need not be saved any more.
+            arguments["discard-source"] = json!(true);
+        }
+        let done = self.open_copy(&path);
+        let done = done.and_then(|()| self.begin(command, &arguments));
         let done = done.and_then(|()| self.job(operation));
         let closed = self.close(COPY);
-        done.and(closed)
+        let unlimited = match self.files.copy_iops {
+            Some(_) => self.execute("object-del", &json!({ "id": LIMIT })),
+            None => Ok(()),
+        };
+        done.and(closed).and(unlimited)
+    }
+
+    /// Opens the file that a copy is written to, with a limit on its I/Os if there is one.
+    fn open_copy(&mut self, path: &Path) -> Result<(), OperationError> {
+        let Some(iops) = self.files.copy_iops else { return self.open(COPY, path, Format::Raw) };
+        let limits = json!({ "iops-total": iops });
+        self.execute("object-add", &json!({ "qom-type": "throttle-group", "id": LIMIT, "limits": limits }))?;
+        let mut file = self.node(COPY, path, Format::Raw);
+        if let Some(file) = file.as_object_mut() {
+            file.remove("node-name");
+        }
+        let copy = json!({ "driver": "throttle", "node-name": COPY, "throttle-group": LIMIT, "file": file });
+        self.execute("blockdev-add", &copy)
+    }
+
+    /// Copies the disk's state at the start: writes to the disk first save the data that they overwrite to the fleecing image, and the copy reads
+    /// the disk through what is saved there.
+    fn fleece(&mut self) -> Result<(), OperationError> {
+        let path = self.files.fleecing.clone().unwrap_or_default();
+        self.lengthen(&path)?;
+        let below = self.top().to_owned();
+        let filter = json!({
+            "driver": "copy-before-write", "node-name": FILTER, "file": below, "target": FLEECING,
+            "discard": self.drive.discard.word(),
+        });
+        let access = json!({
+            "driver": "snapshot-access", "node-name": ACCESS, "file": FILTER, "discard": Discard::Unmap.word(),
+        });
+        let done = self.open(FLEECING, &path, Format::Raw);
+        let done = done.and_then(|()| self.execute("blockdev-add", &filter));
+        let done = done.and_then(|()| self.put_on(FILTER));
+        let done = done.and_then(|()| self.execute("blockdev-add", &access));
+        let done = done.and_then(|()| self.copy(Operation::BackupFleecing, ACCESS));
+        // Each of them, whatever was made.
+        let ended = [self.close(ACCESS), self.put_on(&below), self.close(FILTER), self.close(FLEECING)];
+        ended.into_iter().fold(done, Result::and)
+    }
+
+    /// Puts the user of the disk on the node `node`.
+    fn put_on(&mut self, node: &str) -> Result<(), OperationError> {
+        match self.user {
+            DiskUser::Guest => {
+                let path = format!("/machine/peripheral/{DISK}");
+                self.execute("qom-set", &json!({ "path": path, "property": "drive", "value": node }))
+            }
+            DiskUser::Export | DiskUser::FilteredExport => {
+                let options = [filtered(node, self.drive)];
+                self.execute("blockdev-reopen", &json!({ "options": options }))
+            }
+        }
+    }
+
+    /// Makes an empty file as long as the disk.
+    fn lengthen(&mut self, path: &Path) -> Result<(), OperationError> {
+        let length = self.disk_size()?;
+        let file = OpenOptions::new().write(true).open(path);
+        file.and_then(|file| file.set_len(length.0))
+            .map_err(|source| OperationError::File { path: path.to_owned(), source })
     }
 
     /// Current length of the disk, as the guest sees it.

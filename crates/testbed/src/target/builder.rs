@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use iotax_model::Plan;
+use iotax_model::plan::{Operation, WatchSpec};
 use iotax_model::target::{Format, Preallocation, RequiredSpace, TargetSpec};
 use iotax_model::units::Bytes;
 
@@ -27,8 +28,8 @@ pub struct Builder {
     reach: Option<Bytes>,
     /// Maximum number of concurrent workers of any workload, which determines the number of queues.
     pub(super) workers: u32,
-    /// True if the plan performs operations on images (snapshot, resize) during measurements.
-    pub(super) has_operations: bool,
+    /// Operations on images (snapshot, resize) that the plan performs during measurements.
+    pub(super) operations: Vec<Operation>,
     pub(super) permission: Permission,
     pub(super) volumes: Volumes,
     /// The directories that iotax created for its files, by parent directory.
@@ -48,7 +49,7 @@ impl Builder {
             space: plan.space(),
             reach: plan.reach(),
             workers: plan.workers(),
-            has_operations: plan.watch().is_some_and(|watch| watch.operations().next().is_some()),
+            operations: plan.watch().into_iter().flat_map(WatchSpec::operations).collect(),
             volumes: Volumes::new(tag, plan, &permission),
             permission,
             folders: BTreeMap::new(),

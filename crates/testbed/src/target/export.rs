@@ -27,7 +27,7 @@ use crate::build_error::BuildError;
 use crate::export::{DAEMON, StorageDaemon};
 use crate::guest::disk::Drive;
 use crate::guest::image;
-use crate::guest::operation::{OperationFiles, Operator};
+use crate::guest::operation::{self, DiskUser, OperationFiles, Operator};
 use crate::guest::process;
 use crate::guest::qmp::{self, Qmp};
 use crate::interrupt::Interrupt;
@@ -102,6 +102,11 @@ pub(super) trait Shows: fmt::Debug {
 
     /// True if QEMU's main loop serves the queues of a virtio device.
     fn in_main_loop(&self) -> bool {
+        false
+    }
+
+    /// True if filters can be put on the exported image while it is in use.
+    fn takes_filters(&self) -> bool {
         false
     }
 
@@ -192,8 +197,11 @@ impl Export {
         first: &[String],
     ) -> Result<Command, BuildError> {
         let mut command = netns::command_at(node.namespace(), &DAEMON.path()?);
-        let NodeArguments { node: blockdev, objects } = node.arguments(NODE, self.drive, &self.file)?;
-        let mut export = json!({ "id": self.marker, "node-name": NODE, "writable": !node.is_read_only() });
+        let NodeArguments { node: blockdev, mut objects } = node.arguments(NODE, self.drive, &self.file)?;
+        let filtered = self.form.takes_filters().then(|| operation::filtered(NODE, self.drive));
+        let top = if filtered.is_some() { operation::FILTERED } else { NODE };
+        objects.extend(filtered.as_ref().map(|_| operation::unlimited()));
+        let mut export = json!({ "id": self.marker, "node-name": top, "writable": !node.is_read_only() });
         if !self.drive.cache.write_cache() {
             // A node has no such mode: what serves it flushes after each write.
             export["writethrough"] = json!(true);
@@ -208,7 +216,10 @@ impl Export {
         for object in objects {
             command.args(["--object", &object.to_string()]);
         }
-        command.args(["--blockdev", &blockdev.to_string(), "--export", &export.to_string()]);
+        for node in [blockdev].into_iter().chain(filtered) {
+            command.args(["--blockdev", &node.to_string()]);
+        }
+        command.args(["--export", &export.to_string()]);
         Ok(command)
     }
 
@@ -254,6 +265,11 @@ impl ExportedImage {
         if names.is_empty() { String::new() } else { format!(" (threads for {})", listed(names)) }
     }
 
+    /// Returns whether filters can be put on the image while it is in use.
+    pub(super) fn takes_filters(&self) -> bool {
+        self.export.as_ref().is_some_and(|export| export.form.takes_filters())
+    }
+
     /// Connects to the daemon's monitor for operations on the image, which an interrupt does not abort. `None` if several daemons are
     /// involved.
     pub fn operator(&self, files: OperationFiles) -> Result<Option<Operator>, BuildError> {
@@ -265,7 +281,8 @@ impl ExportedImage {
         let qmp = Qmp::start(monitor, qmp::DEADLINE, daemon.pid(), &Interrupt::default());
         let qmp = qmp.map_err(|error| in_monitor(io::Error::other(error)))?;
         let l2_cache_size = export.file.l2_cache_size;
-        Ok(Some(Operator::new(qmp, NODE.to_owned(), export.drive, l2_cache_size, files)))
+        let user = if self.takes_filters() { DiskUser::FilteredExport } else { DiskUser::Export };
+        Ok(Some(Operator::new(qmp, NODE.to_owned(), user, export.drive, l2_cache_size, files)))
     }
 
     /// Path and format of the topmost image: the current snapshot overlay, else the image itself.

@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use iotax_model::plan::Operation;
 use iotax_model::target::{Discard, Format, Layer, LayerKind, VirtioSpec};
 use iotax_model::wire::Identity;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
@@ -34,6 +35,8 @@ struct VhostUser {
     queues: u16,
     /// True if a separate I/O thread serves the queues, false if QEMU's main loop does.
     iothread: bool,
+    /// True if a filter is put on the image during measurements.
+    takes_filters: bool,
 }
 
 impl Shows for VhostUser {
@@ -58,6 +61,10 @@ impl Shows for VhostUser {
 
     fn in_main_loop(&self) -> bool {
         !self.iothread
+    }
+
+    fn takes_filters(&self) -> bool {
+        self.takes_filters
     }
 }
 
@@ -85,8 +92,9 @@ impl Build for VirtioSpec {
         }
         // One is for flushes.
         let queues = self.queues.unwrap_or(u16::try_from(at.builder.workers + 1).unwrap_or(u16::MAX));
-        let iothread = self.has_iothread(at.builder.has_operations);
-        let form = Box::new(VhostUser { socket: socket.clone(), queues, iothread });
+        let iothread = self.has_iothread(!at.builder.operations.is_empty());
+        let takes_filters = at.builder.operations.contains(&Operation::BackupFleecing);
+        let form = Box::new(VhostUser { socket: socket.clone(), queues, iothread, takes_filters });
         let drive = Drive { cache: self.cache, aio: self.aio, discard: Discard::Unmap };
         let file = at.target.file().cloned().unwrap_or_default();
         let writable = !below.node.is_read_only();
@@ -102,7 +110,8 @@ impl Build for VirtioSpec {
     fn recorded(&self, exported: Option<&ExportedImage>) -> Vec<Layer> {
         let thread = if exported.is_some_and(|image| image.in_main_loop) { ", in the main loop" } else { "" };
         let threads = exported.map(ExportedImage::with_threads).unwrap_or_default();
-        let detail = format!("cache={} aio={}{threads}{thread}", self.cache, self.aio);
+        let filters = if exported.is_some_and(ExportedImage::takes_filters) { ", takes filters" } else { "" };
+        let detail = format!("cache={} aio={}{threads}{thread}{filters}", self.cache, self.aio);
         vec![Layer::new(LayerKind::Export, "virtio-blk export", detail)]
     }
 }
