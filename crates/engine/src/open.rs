@@ -31,13 +31,15 @@ pub(crate) struct Access {
     pub(crate) shared: bool,
     /// The file or device that the path must lead to; `None` to accept any.
     pub(crate) identity: Option<Identity>,
+    /// Entries of each queue of a virtio device; `None` for the most.
+    pub(crate) queue_size: Option<u16>,
 }
 
 impl Access {
     /// Returns the access with which a workload opens files that it created.
     pub(crate) const fn of(workload: &Workload) -> Self {
         let (direct, sync) = (workload.direct, workload.sync);
-        Self { write: true, direct, sync, shared: false, identity: None }
+        Self { write: true, direct, sync, shared: false, identity: None, queue_size: None }
     }
 
     /// Returns the flags of open(2) for direct I/O and for O_SYNC or O_DSYNC.
@@ -101,6 +103,7 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
         sync: workload.sync,
         shared: job.shared,
         identity: job.identity,
+        queue_size: job.queue_size,
     };
     let target = open(path, access).map_err(&refuse)?;
     target.check_engine(workload).map_err(&refuse)?;
@@ -176,7 +179,8 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Target, OpenRefusal> {
     }
     if kind == Kind::Socket {
         let doing = "no virtio device answers there (vhost-user-blk)";
-        let device = Device::at(&file).map_err(|error| OpenRefusal::System { doing, error })?;
+        let device =
+            Device::at(&file, access.queue_size).map_err(|error| OpenRefusal::System { doing, error })?;
         let length = device.length;
         return Ok(Target { file, access, is_device, virtio: Some(device), length });
     }

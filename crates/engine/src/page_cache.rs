@@ -200,8 +200,14 @@ mod tests {
         drop_pages(file.as_file()).expect("dropped");
         let workload = WorkloadKeys::default().complete(&WorkloadKeys::default());
         let job = Job { writable: true, ..Job::new(workload, Bytes(size as u64), 1, Nanos::from_secs(1)) };
-        let access =
-            Access { write: true, direct: false, sync: SyncMode::None, shared: false, identity: None };
+        let access = Access {
+            write: true,
+            direct: false,
+            sync: SyncMode::None,
+            shared: false,
+            identity: None,
+            queue_size: None,
+        };
         let target = open::open(file.path(), access).expect("opened");
         let look = || CachedPages::look(&job, &target).expect("looked");
         let first = look();

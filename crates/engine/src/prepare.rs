@@ -48,7 +48,7 @@ pub fn fill(
     // Directly, so that the page cache is not filled with what was written.
     let target = open::directly_if_possible(
         path,
-        Access { write: true, direct: true, sync: SyncMode::None, shared, identity },
+        Access { write: true, direct: true, sync: SyncMode::None, shared, identity, queue_size: None },
     )?;
     if target.is_device && offset.0.saturating_add(size.0) > target.length {
         let reason = OpenRefusal::TooLong { size, offset, length: Bytes(target.length) };

@@ -221,7 +221,14 @@ mod tests {
     fn target(file: File, write: bool) -> Target {
         Target {
             file,
-            access: Access { write, direct: false, sync: SyncMode::None, shared: false, identity: None },
+            access: Access {
+                write,
+                direct: false,
+                sync: SyncMode::None,
+                shared: false,
+                identity: None,
+                queue_size: None,
+            },
             is_device: false,
             virtio: None,
             length: 1 << 20,

@@ -190,6 +190,9 @@ pub struct Job {
     /// Expected identity of the target. A different file or device at the path is rejected.
     #[serde(default)]
     pub identity: Option<Identity>,
+    /// Entries of each queue of a virtio device without a guest; absent for other targets, and for the most that there can be.
+    #[serde(default)]
+    pub queue_size: Option<u16>,
     /// Path of an empty directory next to the target, for workloads that create files. Absent in a guest, whose agent creates the directory.
     #[serde(default)]
     pub directory: Option<String>,
@@ -214,6 +217,7 @@ impl Job {
             writable: false,
             shared: false,
             identity: None,
+            queue_size: None,
             directory: None,
             peer: None,
             filled: None,

@@ -122,17 +122,28 @@ fn every_layer_and_setting_has_its_words() {
         // A bus brings its machine and its threads along.
         (guest(""), guest("bus = \"ide\""), "ide instead of virtio-blk"),
         (guest("iothread = false"), guest("bus = \"sata\""), "sata instead of virtio-blk"),
+        (
+            format!("{DIR}\nvirtio = {{}}"),
+            format!("{DIR}\nvirtio = {{ queue_size = 128 }}"),
+            "queue_size=128 instead of 1024",
+        ),
         (guest(""), guest("queues = 2"), "queues=2 instead of default"),
         (guest(""), guest("discard = \"ignore\""), "discard=ignore instead of unmap"),
         (guest(""), guest("kernel = \"/boot/k\""), "kernel=/boot/k instead of default"),
         (guest("filesystem = \"ext4\""), guest("filesystem = \"xfs\""), "xfs in the guest instead of ext4"),
         (image(""), image("cluster_size = \"2m\""), "cluster_size=2m instead of default"),
         (image(""), image("extended_l2 = true"), "extended_l2=true instead of default"),
+        (image(""), image("encrypt = \"luks\""), "encrypt=luks instead of default"),
         (image(""), image("snapshot = \"internal\""), "internal snapshot"),
         (
             image("snapshot = \"external\""),
             image("snapshot = \"external\", backing_depth = 8"),
             "backing_depth=8 instead of 1",
+        ),
+        (
+            image("snapshot = \"internal\""),
+            image("snapshot = \"internal\", internal_snapshots = 8"),
+            "internal_snapshots=8 instead of 1",
         ),
         (group(""), group("kind = \"thin\""), "thin LVM instead of thick"),
         (group(""), group("snapshot = true"), "LVM snapshot"),

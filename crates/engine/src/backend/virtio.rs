@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use virtio_driver::{EventFd, QueueNotifier};
 
-pub(crate) use self::device::{DEEPEST, Device, SECTOR};
+pub(crate) use self::device::{Device, SECTOR};
 use self::device::{Queue, Request};
 use super::{Backend, Completion, Io, Options, Setup};
 use crate::buffers::{Buffers, Slot};
@@ -48,11 +48,11 @@ pub(crate) struct Virtio {
 
 impl Backend for Virtio {
     fn open(setup: Setup) -> Result<(Self, Vec<Slot>), EngineError> {
-        if setup.depth > DEEPEST {
-            return Err(EngineError::QueueDepth { iodepth: setup.depth, most: DEEPEST });
-        }
         let device =
-            Device::at(&setup.file).map_err(EngineError::system("connecting to the virtio device"))?;
+            Device::at(&setup.file, None).map_err(EngineError::system("connecting to the virtio device"))?;
+        if setup.depth > device.depth {
+            return Err(EngineError::QueueDepth { iodepth: setup.depth, most: device.depth });
+        }
         let (buffers, slots, memory) = Buffers::shared(setup.depth, setup.slot_bytes)
             .map_err(EngineError::system(format!("mapping {} buffers to share", setup.depth)))?;
         let (address, bytes) = buffers.mapped();
@@ -407,25 +407,29 @@ mod tests {
             drop(two);
             assert_eq!(carry_out(&mut one, &mut free, IoKind::Read, 0), BLOCK.cast_signed());
         }
-        let refused =
-            Virtio::open(lab.setup(DEEPEST + 1, Options::default())).map(drop).expect_err("refused");
-        assert!(refused.to_string().contains("holds 341 I/Os"), "{refused}");
     }
 
     #[test]
-    fn the_deepest_queue_holds_what_it_promises() {
-        let Some(lab) = Lab::new(1) else { return };
-        let (mut backend, mut free) = lab.open(DEEPEST, Options::default());
-        let (mut done, mut finished) = (Vec::new(), 0);
-        for slot in free.drain(..) {
-            let offset = slot.index() as u64 % BLOCKS * u64::from(BLOCK);
-            backend.queue(slot, Io { direction: IoKind::Read, offset, length: BLOCK });
-        }
-        while finished < DEEPEST as usize {
-            backend.submit(u64::MAX).expect("submitted");
-            backend.reap(&mut done);
-            finished += done.len();
-            assert!(done.drain(..).all(|one| one.result == BLOCK.cast_signed()));
+    fn a_queue_of_any_size_holds_what_it_promises() {
+        for (entries, depth) in [(None, 341), (Some(128), 42), (Some(4), 1)] {
+            let Some(lab) = Lab::new(1) else { return };
+            let connected = Device::at(&lab.setup(1, Options::default()).file, entries).expect("connected");
+            let refused =
+                Virtio::open(lab.setup(depth + 1, Options::default())).map(drop).expect_err("refused");
+            assert!(refused.to_string().contains(&format!("holds {depth} I/Os")), "{refused}");
+            let (mut backend, mut free) = lab.open(depth, Options::default());
+            drop(connected);
+            let (mut done, mut finished) = (Vec::new(), 0);
+            for slot in free.drain(..) {
+                let offset = slot.index() as u64 % BLOCKS * u64::from(BLOCK);
+                backend.queue(slot, Io { direction: IoKind::Read, offset, length: BLOCK });
+            }
+            while finished < depth as usize {
+                backend.submit(u64::MAX).expect("submitted");
+                backend.reap(&mut done);
+                finished += done.len();
+                assert!(done.drain(..).all(|one| one.result == BLOCK.cast_signed()));
+            }
         }
     }
 

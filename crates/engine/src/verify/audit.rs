@@ -63,8 +63,14 @@ pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
     })
     .map_err(unread)?;
     recovery.journal = state;
-    let read_only =
-        Access { write: false, direct: false, sync: SyncMode::None, shared: false, identity: None };
+    let read_only = Access {
+        write: false,
+        direct: false,
+        sync: SyncMode::None,
+        shared: false,
+        identity: None,
+        queue_size: None,
+    };
     let mut target = open::directly_if_possible(path, read_only)?;
     if target.direct_unit().is_some_and(|unit| !header.block.is_multiple_of(unit)) {
         target = open::open(path, read_only).map_err(open::at_path(path))?;

@@ -5,7 +5,7 @@ use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::net::{NetTest, PORT, Peer, Traffic};
 use iotax_model::plan::{Design, Plan, PlannedEvent, Requirement, WatchSpec};
-use iotax_model::target::{LayerInterface, NetPath, NetworkSpec, VirtioSpec};
+use iotax_model::target::{NetPath, NetworkSpec, VirtioSpec};
 use iotax_model::units::Nanos;
 use iotax_model::workload::{Memory, Rw, Verify, Workload, WorkloadKeys};
 
@@ -70,8 +70,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let rw = given.rw.unwrap_or(Rw::RandRw);
     let permission = args.run.session.overwrite.permission()?;
     let mut targets = args.targets.read(&permission)?;
-    let is_virtio = targets.iter().any(|target| target.stack.offers() == LayerInterface::VirtioQueue);
-    let depth = if is_virtio { VirtioSpec::DEEPEST } else { DEPTH };
+    let devices = targets.iter().filter_map(|target| target.stack.find::<VirtioSpec>());
+    let depth = devices.map(VirtioSpec::depth).min().unwrap_or(DEPTH);
     let keys = WorkloadKeys {
         rw: Some(rw),
         iodepth: given.iodepth.or(Some(depth)),

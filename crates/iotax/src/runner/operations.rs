@@ -46,7 +46,9 @@ impl Operations {
             preflight::check_room(directory, built.size.0.saturating_mul(written as u64))?;
         }
         let mut entries = Vec::new();
-        let mut files = OperationFiles { copy_iops, ..OperationFiles::default() };
+        let file = file.unwrap_or_default();
+        let mut files =
+            OperationFiles { copy_iops, encrypted: file.encrypt.is_some(), ..OperationFiles::default() };
         let mut create = |undo_log: &mut UndoLog, name: &str| {
             let path = stored.with_extension(format!("watch-{name}"));
             entries.push(undo_log.record(Effect::File { path: path.clone(), identity: None })?);
@@ -62,7 +64,6 @@ impl Operations {
         }
         for operation in covers {
             let path = stored.with_extension(format!("watch-{operation}.qcow2"));
-            let file = file.clone().unwrap_or_default();
             entries.push(image::overlay(&path, &top, format, &file, undo_log)?);
             let overlay =
                 if operation == Operation::Stream { &mut files.streamed } else { &mut files.overlay };

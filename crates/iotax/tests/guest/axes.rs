@@ -69,7 +69,7 @@ fn exercise_on(rig: &Rig, name: &str, spec: GuestSpec, disk: &str) {
 
     let top = below.0;
     for _ in 0..times {
-        guest.renew_snapshot().expect("taken");
+        guest.renew_snapshots(2).expect("taken");
         let before = allocated(&top);
         guest.resume().expect("resumed");
         work(&mut guest);
@@ -83,7 +83,7 @@ fn exercise_on(rig: &Rig, name: &str, spec: GuestSpec, disk: &str) {
     let began = Instant::now();
     guest.shutdown();
     assert!(began.elapsed() < POWER_OFF, "it did not power itself off: {:?}", began.elapsed());
-    assert_eq!(snapshots(&top), ["iotax"], "one at a time");
+    assert_eq!(snapshots(&top), ["iotax-1", "iotax-2"], "new ones in place of the old");
 }
 
 /// Writes and reads back what was written.

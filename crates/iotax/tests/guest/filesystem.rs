@@ -47,7 +47,7 @@ fn lives(kind: GuestFs, options: &str) {
         }
         // An internal snapshot is renewed under a mounted filesystem.
         guest.pause().expect("paused");
-        guest.renew_snapshot().expect("taken");
+        guest.renew_snapshots(1).expect("taken");
         guest.resume().expect("resumed");
         let mut job = job(Rw::RandRw);
         (job.writable, job.workload.verify) = (true, Verify::Crc32c);

@@ -184,7 +184,7 @@ fn a_daemon_that_dies_costs_its_own_target_alone() {
 fn what_cannot_be_shown_is_refused_with_the_remedy() {
     let lab = Lab::new();
     for (line, words) in [
-        ("WORK > qcow2 file + internal snapshot > fuse", "use snapshot = \"external\""),
+        ("WORK > qcow2 file + internal snapshot > fuse > loop direct_io=true", "nothing can stand on it"),
         ("WORK > qcow2 file + external snapshot > fuse > loop direct_io=true", "nothing can stand on it"),
         ("WORK > raw file > fuse > loop direct_io=true > ext4 > raw file", "corrupts concurrent writes"),
         ("WORK > qcow2 file", "nothing can be measured; add virtio = {} or fuse = {}"),

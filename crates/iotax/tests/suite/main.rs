@@ -47,6 +47,7 @@ mod pasted;
 mod plan;
 mod podman;
 mod powercut;
+mod qcow2;
 mod rbd;
 mod readme;
 mod record;

@@ -74,6 +74,28 @@ fn filters_and_servers_stand_between_an_image_and_its_export() {
     lab.assert_nothing_left();
 }
 
+/// The smallest queue takes one I/O with its flush at a time.
+#[test]
+fn a_queue_has_the_size_that_a_plan_gives() {
+    require!(program "qemu-storage-daemon");
+    let lab = Lab::new();
+    let stacks =
+        [("small", "WORK > qcow2 file > virtio queue_size=4"), ("default", "WORK > qcow2 file > virtio")];
+    let workloads = "[[workload]]\nrw = 'randrw'\nsync = 'dsync'\nnumjobs = 2\nverify = 'crc32c'\n";
+    let json = lab.json(&["run", &plan(&lab, &stacks, workloads), "--yes", "--json", "-"]);
+    let deep = [("deep", "WORK > raw file > virtio queue_size=128")];
+    let workload = "[[workload]]\nrw = 'randrw'\niodepth = 42\nverify = 'crc32c'\n";
+    let deep = lab.json(&["run", &plan(&lab, &deep, workload), "--yes", "--json", "-"]);
+    let all: Vec<&Value> = measurements(&json).iter().chain(measurements(&deep)).collect();
+    assert_eq!(all.len(), 6);
+    for measurement in all {
+        assert!(measurement["write"]["iops"].as_f64() > Some(0.0), "{measurement}");
+        assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+        assert_eq!(measurement["verify"]["faults"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+    }
+    lab.assert_nothing_left();
+}
+
 /// Without a pause for the daemon's signal, whatever engine a job file names.
 #[test]
 fn a_queue_is_polled() {
@@ -117,6 +139,54 @@ fn a_limit_and_a_delay_come_out_as_they_are() {
         assert!(found.len() == 2 && found.iter().all(|rate| *rate <= most), "{target}: {found:?}");
         assert!(found.iter().any(|rate| *rate >= least), "{target}: {found:?}");
     }
+    lab.assert_nothing_left();
+}
+
+/// nbdkit counts bits and iotax bytes.
+#[test]
+fn a_rate_of_nbdkit_comes_out_as_it_is() {
+    require!(root);
+    require!(program "qemu-storage-daemon", "nbdkit");
+    let lab = Lab::new();
+    // The two seconds' worth that pass at once are over before the warm-up is.
+    let stacks = [("limited", "tmpfs > raw file > nbd server=nbdkit rate=4m > virtio")];
+    let workload =
+        "[[workload]]\nrw = 'randread'\nbs = '16k'\niodepth = 4\nruntime = '3s'\nramp_time = '1s'\n";
+    let json = lab.json(&["run", &plan(&lab, &stacks, workload), "--yes", "--json", "-"]);
+    let iops = measurements(&json).iter().filter_map(|measurement| measurement["read"]["iops"].as_f64());
+    let shares: Vec<f64> = iops.map(|iops| iops / 256.0).collect();
+    // A busy machine takes from this rate; nothing adds to it.
+    assert!(shares.len() == 2 && shares.iter().all(|share| *share <= 1.02), "{shares:?}");
+    assert!(shares.iter().any(|share| *share >= 0.98), "{shares:?}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn errors_of_nbdkit_are_counted_exactly() {
+    require!(program "qemu-storage-daemon", "nbdkit");
+    let lab = Lab::new();
+    let stacks = [
+        ("dead", "WORK > raw file > nbd server=nbdkit error_rate=1 > virtio"),
+        ("failing", "WORK > raw file > nbd server=nbdkit error_rate=20% delay=1ms > virtio"),
+        ("plain", "WORK > raw file > nbd server=nbdkit > virtio"),
+    ];
+    let workload = "[[workload]]\nrw = 'randread'\niodepth = 8\nio_size = '4m'\nruntime = '1m'\n";
+    let output = lab.run(&["run", &plan(&lab, &stacks, workload), "--yes", "--json", "-"]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_valid(&json);
+    let failed = |target: &str| -> Vec<u64> {
+        let own = measurements(&json).iter().filter(|measurement| measurement["target"] == target);
+        own.map(|one| {
+            let errors = one["errors"].as_array().into_iter().flatten();
+            errors.filter(|error| error["error"] == "EIO").filter_map(|error| error["count"].as_u64()).sum()
+        })
+        .collect()
+    };
+    assert_eq!((failed("dead"), failed("plain")), (vec![1024; 2], vec![0; 2]), "{json}");
+    // Five standard deviations of a fifth of 2048.
+    let some: u64 = failed("failing").iter().sum();
+    assert!((320..500).contains(&some), "{some}");
     lab.assert_nothing_left();
 }
 
@@ -274,7 +344,9 @@ fn what_a_virtio_device_does_not_take_is_refused_with_the_remedy() {
     let lab = Lab::new();
     for (line, workload, words) in [
         ("WORK > raw file > virtio", "direct = false", "use direct = true"),
-        ("WORK > raw file > virtio", "iodepth = 400", "holds 341 I/Os"),
+        ("WORK > raw file > virtio", "iodepth = 400", "a queue of 1024 entries holds 341 I/Os"),
+        ("WORK > raw file > virtio queue_size=128", "iodepth = 43", "a queue of 128 entries holds 42 I/Os"),
+        ("WORK > raw file > virtio queue_size=100", "", "accepted: a power of two from 4 to 1024"),
         ("WORK > raw file > virtio queues=2", "numjobs = 3", "raise queues"),
         (
             "WORK > raw file > virtio",
@@ -283,12 +355,22 @@ fn what_a_virtio_device_does_not_take_is_refused_with_the_remedy() {
         ),
         ("WORK > raw file", "ioengine = 'libblkio'", "is no virtio device"),
         ("WORK > qcow2 file + external snapshot > nbd > virtio", "", "leave snapshot or overlay out"),
+        ("WORK > qcow2 file + internal snapshot > nbd > virtio", "", "leave snapshot or overlay out"),
+        (
+            "WORK > qcow2 file + internal snapshot > copy-on-read > virtio",
+            "",
+            "copy-on-read needs something beneath",
+        ),
         ("WORK > raw file > compress > virtio", "", "compress needs an image"),
+        ("WORK > qcow2 file encrypt=luks > compress > virtio", "", "qcow2 file without encrypt"),
+        ("WORK > qcow2 file encrypt=luks > nbd server=qemu-nbd > virtio", "", "is not given the key"),
         ("WORK > qcow2 file > copy-on-read > virtio", "", "copy-on-read needs something beneath"),
         ("WORK > raw file > virtio", "test = 'seeks'\ndirect = false\nramp_time = '0s'", "use direct = true"),
         ("WORK > raw file > throttle > virtio", "", "throttle needs iops = 500"),
         ("WORK > raw file > nbd server=nbdkit delay=500us > virtio", "", "accepted: whole milliseconds"),
         ("WORK > raw file > nbd delay=1ms > virtio", "", "delay needs server = \"nbdkit\""),
+        ("WORK > raw file > nbd rate=1m > virtio", "", "rate needs server = \"nbdkit\""),
+        ("WORK > raw file > nbd server=nbdkit error_rate=2 > virtio", "", "2 is no error rate"),
         (
             "WORK > qcow2 file > nbd server=nbdkit > virtio",
             "",

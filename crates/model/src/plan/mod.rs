@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::net::NetTest;
 use crate::suite::Suite;
-use crate::target::{LayerInterface, RequiredSpace, TargetError, TargetSpec, VirtioSpec};
+use crate::target::{PlannedLayer, RequiredSpace, TargetError, TargetSpec};
 use crate::units::human;
 use crate::units::{Bytes, Nanos};
 use crate::workload::{Content, DEFAULT_SIZE, IoEngine, Workload, WorkloadError, WorkloadKeys};
@@ -322,9 +322,9 @@ impl Plan {
     fn check_places(&self) -> Result<(), PlanError> {
         for target in self.everything() {
             target.kind()?;
-            if target.stack.offers() == LayerInterface::VirtioQueue {
+            if let Some(PlannedLayer::Virtio(virtio)) = target.stack.top() {
                 let refused = |workload: &&Workload| {
-                    let jobs = workload.jobs().find_map(VirtioSpec::refusal);
+                    let jobs = workload.jobs().find_map(|job| virtio.refusal(job));
                     Some((workload.name.clone(), jobs?))
                 };
                 if let Some((name, why)) = self.work_on(target).iter().find_map(refused) {

@@ -27,12 +27,12 @@ pub use kind::TargetKind;
 pub use layer::{Layer, LayerKind};
 pub use layers::{
     Accel, Aio, BottomLocation, Bus, CacheMode, CacheSpec, CacheType, CgroupSpec, DeviceSpec, Discard,
-    DmCacheMode, FileSpec, FilesystemSpec, FilterSpec, FilterType, Format, FsType, FuseSpec, GuestFs,
-    GuestSpec, ImageSpec, IntegrityMode, IntegritySpec, IscsiSpec, LayerInterface, LayerSpec, LayerType,
-    LocalPath, LoopSpec, LuksSpec, LvKind, LvmSpec, MachineType, MdSpec, NbdAddress, NbdExportSpec,
-    NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, NfsSpec, Nic, NvmeTcpSpec, OsdMedia,
-    OverlaySpec, PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel, RbdSpec, ShareSpec, Snapshot,
-    Subformat, TmpfsSpec, VirtioSpec, VolatileSpec,
+    DmCacheMode, Encryption, ErrorRate, FileSpec, FilesystemSpec, FilterSpec, FilterType, Format, FsType,
+    FuseSpec, GuestFs, GuestSpec, ImageSpec, IntegrityMode, IntegritySpec, IscsiSpec, LayerInterface,
+    LayerSpec, LayerType, LocalPath, LoopSpec, LuksSpec, LvKind, LvmSpec, MachineType, MdSpec, NbdAddress,
+    NbdExportSpec, NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, NfsSpec, Nic,
+    NvmeTcpSpec, OsdMedia, OverlaySpec, PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel,
+    RbdSpec, ShareSpec, Snapshot, Subformat, TmpfsSpec, VirtioSpec, VolatileSpec,
 };
 pub use machine::{ContainerEngine, Machine};
 pub use part::Part;

@@ -66,7 +66,7 @@ impl Stack {
     }
 
     /// The topmost layer other than an I/O limit, which has no storage of its own.
-    fn top(&self) -> Option<&PlannedLayer> {
+    pub(crate) fn top(&self) -> Option<&PlannedLayer> {
         self.layers.iter().rev().find(|layer| layer.kind().offers() != LayerInterface::Limited)
     }
 

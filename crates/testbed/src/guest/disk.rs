@@ -65,7 +65,7 @@ impl DiskChain<'_> {
     /// Returns whether any image in the chain is encrypted, so that QEMU needs the key.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
-        self.chain.iter().any(|image| image.format == Format::Luks)
+        self.chain.iter().any(|image| image.encrypted)
     }
 
     /// Names of the chain's files that QEMU opens with `aio=threads` instead of the backend `given`, see `aio`.
@@ -113,8 +113,12 @@ impl DiskChain<'_> {
             if depth == 0 {
                 node["node-name"] = json!(name);
             }
-            if image.format == Format::Luks {
-                node["key-secret"] = json!(SECRET);
+            match image.format {
+                Format::Qcow2 if image.encrypted => {
+                    node["encrypt"] = json!({ "format": "luks", "key-secret": SECRET });
+                }
+                _ if image.encrypted => node["key-secret"] = json!(SECRET),
+                _ => {}
             }
             if let Some(data) = &image.data_file {
                 let mut file = node["file"].clone();

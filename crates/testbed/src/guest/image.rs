@@ -1,6 +1,6 @@
 //! Creates and inspects disk images with qemu-img.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -52,13 +52,23 @@ pub struct ChainImage {
     pub part: Option<DevicePart>,
     /// For qcow2 with an external data file: path of that file.
     pub data_file: Option<PathBuf>,
+    /// True if QEMU needs the key to read the image.
+    pub encrypted: bool,
 }
 
 impl ChainImage {
-    /// An image that occupies a whole file, without an external data file.
+    /// An image that occupies a whole file, without an external data file. Only a LUKS image is encrypted.
     #[must_use]
     pub const fn new(path: PathBuf, format: Format) -> Self {
-        Self { path, format, part: None, data_file: None }
+        Self { path, format, part: None, data_file: None, encrypted: matches!(format, Format::Luks) }
+    }
+
+    /// The format's option that names the object with the key.
+    pub(crate) const fn key_option(&self) -> &'static str {
+        match self.format {
+            Format::Qcow2 => "encrypt.key-secret",
+            _ => "key-secret",
+        }
     }
 }
 
@@ -99,20 +109,18 @@ pub fn create(path: &Path, file: &FileSpec, size: Bytes, lock: &ProcessLock) -> 
         Format::Vhdx => format!("subformat={}", file.subformat.unwrap_or(Subformat::Dynamic)),
         Format::Vmdk => format!("subformat={}", file.subformat.unwrap_or(Subformat::MonolithicSparse)),
         Format::Vdi | Format::Parallels => String::new(),
-        // Guessing the key of what is random anyway need not take long.
-        Format::Luks => format!("key-secret={SECRET},iter-time=10"),
+        Format::Luks => luks_options(""),
     };
     let length = size.0.to_string();
     let given = if options.is_empty() { vec![] } else { vec!["-o", options.as_str()] };
     let secret = secret_option();
-    let key = if file.format == Format::Luks { vec!["--object", secret.as_str()] } else { vec![] };
-    let arguments = ["create", "-q"].into_iter().chain(key).chain(["-f", file.format.word()]).chain(given);
+    let arguments = ["create", "-q", "--object", &secret, "-f", file.format.word()].into_iter().chain(given);
     let arguments = arguments.map(OsStr::new);
-    make(path, lock, arguments.chain([path.as_os_str(), length.as_ref()]))?;
+    make("create", path, lock, arguments.chain([path.as_os_str(), length.as_ref()]))?;
     if file.format == Format::Qcow2 { fill_sector(path) } else { Ok(()) }
 }
 
-/// Creates a qcow2 overlay over `backing`, with the cluster options of `file`. The file must not exist. qemu-img holds the run's lock.
+/// Creates a qcow2 overlay over `backing`, with the cluster options and encryption of `file`. The file must not exist. qemu-img holds the run's lock.
 pub fn create_overlay(
     path: &Path,
     backing: &Path,
@@ -124,9 +132,33 @@ pub fn create_overlay(
     // A relative name would be resolved from the overlay's directory.
     let absolute = std::path::absolute(backing).unwrap_or_else(|_| backing.to_owned());
     let options = format!("preallocation=off{}", qcow2_options(file));
-    let arguments = ["create", "-q", "-f", "qcow2", "-o", &options, "-F", backing_format.word(), "-b"];
+    let (secret, below) = (secret_option(), backing_format.word());
+    let arguments = ["create", "-q", "--object", &secret, "-f", "qcow2", "-o", &options, "-F", below, "-b"];
     let arguments = arguments.map(OsStr::new).into_iter().chain([absolute.as_os_str(), path.as_os_str()]);
-    make(path, lock, arguments)?;
+    make("create", path, lock, arguments)?;
+    fill_sector(path)
+}
+
+/// Name of the internal snapshot `number`, counted from 1.
+pub(crate) fn snapshot_name(number: u32) -> String {
+    format!("iotax-{number}")
+}
+
+/// Takes `count` internal snapshots of a qcow2 image that no program has open. qemu-img holds the run's lock.
+pub fn take_snapshots(path: &Path, count: u32, lock: &ProcessLock) -> Result<(), ImageError> {
+    (1..=count).try_for_each(|number| snapshot(path, "-c", number, lock))
+}
+
+/// Reverts the disk of a qcow2 image to its internal snapshots, which stay. No program may have the image open. qemu-img holds the run's lock.
+pub fn revert(path: &Path, lock: &ProcessLock) -> Result<(), ImageError> {
+    snapshot(path, "-a", 1, lock)
+}
+
+fn snapshot(path: &Path, action: &str, number: u32, lock: &ProcessLock) -> Result<(), ImageError> {
+    let name = snapshot_name(number);
+    let image = opened(path, Format::Qcow2);
+    let arguments = ["snapshot", "-q", action, &name].map(OsStr::new).into_iter();
+    make("snapshot", path, lock, arguments.chain(image.iter().map(OsString::as_os_str)))?;
     fill_sector(path)
 }
 
@@ -161,6 +193,12 @@ fn escaped(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
 
+/// The options of a LUKS header, whose keys begin with `prefix`.
+fn luks_options(prefix: &str) -> String {
+    // Guessing the key of what is random anyway need not take long.
+    format!("{prefix}key-secret={SECRET},{prefix}iter-time=10")
+}
+
 /// The image options that only qcow2 has, each with a leading comma.
 fn qcow2_options(file: &FileSpec) -> String {
     let mut options = file.cluster_size.map(|size| format!(",cluster_size={}", size.0)).unwrap_or_default();
@@ -168,6 +206,9 @@ fn qcow2_options(file: &FileSpec) -> String {
         if on {
             options.extend([",", key, "=on"]);
         }
+    }
+    if let Some(encryption) = file.encrypt {
+        options += &format!(",encrypt.format={encryption},{}", luks_options("encrypt."));
     }
     options
 }
@@ -183,14 +224,17 @@ pub fn chain(path: &Path, format: Format) -> Result<Vec<ChainImage>, ImageError>
     let text = qemu_img("info", path, arguments.into_iter().chain([path.as_os_str()]))?;
     let infos: Vec<Value> = serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
     let field = |info: &Value, key: &str| info.get(key).and_then(Value::as_str).map(str::to_owned);
+    let encrypted = |info: &Value| info.get("encrypted").and_then(Value::as_bool) == Some(true);
     top.data_file = infos.first().and_then(|info| data_of(info, path));
+    top.encrypted |= infos.first().is_some_and(encrypted);
     let mut chain = vec![top];
     for info in infos.iter().skip(1) {
         let path = field(info, "filename").ok_or_else(|| failed("a backing file without a name".into()))?;
         let format = field(info, "format").unwrap_or_default();
         let format = format.parse().map_err(|error| failed(format!("backing file {path}: {error}")))?;
         let path = PathBuf::from(path);
-        chain.push(ChainImage { data_file: data_of(info, &path), ..ChainImage::new(path, format) });
+        let (data_file, encrypted) = (data_of(info, &path), encrypted(info));
+        chain.push(ChainImage { data_file, encrypted, ..ChainImage::new(path, format) });
     }
     Ok(chain)
 }
@@ -297,25 +341,33 @@ const fn there() -> bool {
 
 /// Lists the extents of an image. Reads only metadata tables, and works while a guest has the image open.
 pub fn map(path: &Path, format: Format) -> Result<Vec<ImageExtent>, ImageError> {
+    let image = opened(path, format);
     let arguments = ["map", "-U", "--output=json"].map(OsStr::new).into_iter();
-    let text = if format == Format::Luks {
-        let name = escaped(path);
-        let image = format!("driver=luks,key-secret={SECRET},file.filename={name}");
-        let secret = secret_option();
-        let options = ["--object", secret.as_str(), "--image-opts", image.as_str()].map(OsStr::new);
-        qemu_img("map", path, arguments.chain(options))?
-    } else {
-        qemu_img(
-            "map",
-            path,
-            arguments.chain(["-f", format.word()].map(OsStr::new)).chain([path.as_os_str()]),
-        )?
-    };
+    let text = qemu_img("map", path, arguments.chain(image.iter().map(OsString::as_os_str)))?;
     serde_json::from_slice(&text).map_err(|error| ImageError::Failed {
         path: path.to_owned(),
         action: "map",
         reason: error.to_string(),
     })
+}
+
+/// qemu-img's arguments for opening an image, with the key if an image of the chain is encrypted. Of an image whose header cannot be read,
+/// qemu-img then tells the reason.
+pub(super) fn opened(path: &Path, format: Format) -> Vec<OsString> {
+    let chain = chain(path, format).unwrap_or_default();
+    if !chain.iter().any(|image| image.encrypted) {
+        return vec!["-f".into(), format.word().into(), path.into()];
+    }
+    let mut options = Vec::new();
+    for (depth, image) in chain.iter().enumerate() {
+        let prefix = "backing.".repeat(depth);
+        options.push(format!("{prefix}driver={}", image.format));
+        options.push(format!("{prefix}file.filename={}", escaped(&image.path)));
+        if image.encrypted {
+            options.push(format!("{prefix}{}={SECRET}", image.key_option()));
+        }
+    }
+    ["--object", &secret_option(), "--image-opts", &options.join(",")].map(OsString::from).into()
 }
 
 /// Queries the length of an export from an NBD server. `shown` is the export's name for errors.
@@ -349,24 +401,25 @@ pub fn find_qemu_img() -> Result<(), ImageError> {
     }
 }
 
-/// Creates a file by running qemu-img, which holds the run's lock meanwhile.
+/// Creates or changes an image by running qemu-img, which holds the run's lock meanwhile.
 fn make<'a>(
+    action: &'static str,
     path: &Path,
     lock: &ProcessLock,
     arguments: impl Iterator<Item = &'a OsStr>,
 ) -> Result<(), ImageError> {
     let held = lock.stdio().map_err(|error| ImageError::Failed {
         path: path.to_owned(),
-        action: "create",
+        action,
         reason: error.to_string(),
     })?;
-    run("create", path, held, arguments, lock.stop(), program::PATIENCE).map(drop)
+    run(action, path, held, arguments, lock.stop(), program::PATIENCE).map(drop)
 }
 
 /// Largest alignment of direct I/O in bytes: the sector of a 4Kn disk.
 const LARGEST_SECTOR: u64 = 4096;
 
-/// Pads a new qcow2 image to a multiple of 4 KiB: QEMU may hang when it reads a table in a partial last sector (see `disk::aio`).
+/// Pads a qcow2 image to a multiple of 4 KiB: QEMU may hang when it reads a table in a partial last sector (see `disk::aio`).
 fn fill_sector(path: &Path) -> Result<(), ImageError> {
     let fill = || {
         let file = File::options().write(true).open(path)?;
@@ -374,7 +427,7 @@ fn fill_sector(path: &Path) -> Result<(), ImageError> {
     };
     let failed = |error: io::Error| ImageError::Failed {
         path: path.to_owned(),
-        action: "create, then filling its last sector",
+        action: "create or snapshot, then filling its last sector",
         reason: error.to_string(),
     };
     fill().map_err(failed)
@@ -485,6 +538,28 @@ mod tests {
         assert_eq!(chain(&base, Format::Raw).expect("read"), [image(&base, Format::Raw)]);
         let error = chain(&base, Format::Qcow2).expect_err("no qcow2").to_string();
         assert!(error.contains("base: qemu-img info"), "{error}");
+    }
+
+    #[test]
+    fn an_image_is_reverted_to_its_snapshots() {
+        let Some((dir, lock)) = workshop() else { return };
+        iotax_testkit::require!(program "qemu-io");
+        let path = dir.path().join("image");
+        create(&path, &of(Format::Qcow2), Bytes(1 << 20), &lock).expect("created");
+        let io = |command: &str| {
+            let done = Command::new("qemu-io").args(["-f", "qcow2", "-c", command]).arg(&path).output();
+            let done = done.expect("qemu-io");
+            assert!(done.status.success(), "{command}: {}", String::from_utf8_lossy(&done.stdout));
+        };
+        io("write -P 1 0 1M");
+        take_snapshots(&path, 2, &lock).expect("taken");
+        for _ in 0..2 {
+            io("write -P 2 0 128k");
+            revert(&path, &lock).expect("reverted");
+            io("read -P 1 0 1M");
+            assert_eq!(std::fs::metadata(&path).expect("a file").len() % LARGEST_SECTOR, 0);
+        }
+        assert!(take_snapshots(&dir.path().join("none"), 1, &lock).is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use iotax_model::crash::ImageCondition;
 use iotax_model::target::Format;
 use serde::Deserialize;
 
-use super::image::ImageError;
+use super::image::{self, ImageError};
 use crate::interrupt::Interrupt;
 use crate::program;
 
@@ -31,7 +31,7 @@ pub fn check(path: &Path, format: Format) -> Result<ImageCondition, ImageError> 
     }
     let failed = |reason: String| ImageError::Failed { path: path.to_owned(), action: "check", reason };
     let mut command = Command::new("qemu-img");
-    command.args(["check", "--output=json", "-f", format.word()]).arg(path);
+    command.args(["check", "--output=json"]).args(image::opened(path, format));
     command.stdin(Stdio::null()).process_group(0);
     let output = program::output_within(&mut command, &Interrupt::default(), program::PATIENCE)
         .map_err(|error| failed(error.to_string()))?;
@@ -55,11 +55,15 @@ mod tests {
         iotax_testkit::require!(program "qemu-img");
         let temp = tempfile::tempdir().expect("temp dir");
         let path = temp.path().join("image");
-        let create = ["create", "-q", "-f", "qcow2", "-o", "preallocation=metadata"];
-        let made = Command::new("qemu-img").args(create).arg(&path).arg("4m").status().expect("started");
-        assert!(made.success());
         let condition = |format| check(&path, format).expect("checked");
-        assert_eq!(condition(Format::Qcow2), ImageCondition::Sound);
+        let luks = format!(",encrypt.format=luks,encrypt.iter-time=10,encrypt.key-secret={}", image::SECRET);
+        for more in [&luks, ""] {
+            let options = format!("preallocation=metadata{more}");
+            let mut create = Command::new("qemu-img");
+            create.args(["create", "-q", "--object", &image::secret_option(), "-f", "qcow2", "-o", &options]);
+            assert!(create.arg(&path).arg("4m").status().expect("started").success());
+            assert_eq!(condition(Format::Qcow2), ImageCondition::Sound, "{options}");
+        }
         assert_eq!(condition(Format::Raw), ImageCondition::Unchecked);
         // The reference counts are in the second cluster at the latest.
         let mut image = std::fs::read(&path).expect("read");

@@ -58,8 +58,6 @@ const HEARD: Duration = Duration::from_secs(5);
 const CRASH_PATIENCE: Duration = Duration::from_secs(2);
 /// Maximum time for QEMU to flush and close its images.
 const CLOSED: Duration = Duration::from_secs(30);
-/// Name of the internal snapshot of the disk's image, of which there is at most one.
-const SNAPSHOT: &str = "iotax";
 
 /// Everything that is needed to boot a guest.
 #[derive(Debug, Clone)]
@@ -355,16 +353,22 @@ impl Guest {
         self.while_paused(|guest| guest.exchange(chain))
     }
 
-    /// Deletes the internal snapshot of the disk's qcow2 image, if there is one, and takes a new one. Pauses a running guest meanwhile.
-    pub fn renew_snapshot(&mut self) -> Result<(), GuestError> {
-        let arguments = json!({ "device": disk::node_name(self.swaps), "name": SNAPSHOT });
+    /// Deletes the internal snapshots of the disk's qcow2 image, if there are any, and takes `count` new ones. Pauses a running guest meanwhile.
+    pub fn renew_snapshots(&mut self, count: u32) -> Result<(), GuestError> {
+        let device = disk::node_name(self.swaps);
+        let all = (1..=count).map(image::snapshot_name);
+        let all: Vec<Value> = all.map(|name| json!({ "device": device, "name": name })).collect();
         self.while_paused(|guest| {
-            match guest.execute("blockdev-snapshot-delete-internal-sync", &arguments) {
-                // There was none. For any other reason the next snapshot of this name fails too.
-                Ok(_) | Err(GuestError::Qmp { error: QmpError::Refused { .. }, .. }) => {}
-                Err(error) => return Err(error),
+            for arguments in &all {
+                match guest.execute("blockdev-snapshot-delete-internal-sync", arguments) {
+                    // There was none. For any other reason the next snapshot of this name fails too.
+                    Ok(_) | Err(GuestError::Qmp { error: QmpError::Refused { .. }, .. }) => {}
+                    Err(error) => return Err(error),
+                }
             }
-            guest.execute("blockdev-snapshot-internal-sync", &arguments).map(drop)
+            all.iter().try_for_each(|arguments| {
+                guest.execute("blockdev-snapshot-internal-sync", arguments).map(drop)
+            })
         })
     }
 

@@ -69,6 +69,8 @@ pub struct OperationFiles {
     pub overlay: Option<PathBuf>,
     /// A qcow2 overlay into which the data of all images below is copied (block-stream).
     pub streamed: Option<PathBuf>,
+    /// True if the overlays are encrypted.
+    pub encrypted: bool,
     /// An empty file for each operation that copies the disk.
     pub copies: Vec<(Operation, PathBuf)>,
     /// Highest number of I/Os per second of each of these copies; `None` for no limit.
@@ -370,7 +372,8 @@ impl Operator {
 
     /// A block node for the image `path`, with the same cache mode and I/O backend as the disk.
     fn node(&self, node: &str, path: &Path, format: Format) -> Value {
-        let chain = [ChainImage::new(path.to_owned(), format)];
+        let encrypted = self.files.encrypted && format == Format::Qcow2;
+        let chain = [ChainImage { encrypted, ..ChainImage::new(path.to_owned(), format) }];
         let disk = DiskChain { chain: &chain, l2_cache_size: self.l2_cache_size };
         disk.node_of(node, self.drive)
     }

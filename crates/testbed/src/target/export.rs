@@ -21,7 +21,7 @@ use iotax_model::wire::Identity;
 use rustix::fs::{MemfdFlags, OFlags, memfd_create};
 use serde_json::{Value, json};
 
-use super::layer::{Check, LayerSite};
+use super::layer::LayerSite;
 use super::node::{BlockNode, NodeArguments};
 use crate::build_error::BuildError;
 use crate::export::{DAEMON, StorageDaemon};
@@ -60,6 +60,8 @@ pub struct ExportedImage {
     with_threads: Vec<String>,
     /// The lowest export, which is restarted when its snapshot is renewed.
     export: Option<Export>,
+    /// True once the snapshots in the image have been taken.
+    has_internal: bool,
     /// Number of snapshot overlays created so far.
     count: u32,
     /// The undo log's entry of the current snapshot overlay.
@@ -154,6 +156,7 @@ impl Export {
                 is_file,
                 with_threads,
                 export: Some(self),
+                has_internal: false,
                 count: 0,
                 top: None,
                 base,
@@ -311,7 +314,7 @@ impl ExportedImage {
         all.into_iter().filter(|path| path.exists()).collect()
     }
 
-    /// Returns whether a new snapshot overlay is created before each measurement.
+    /// Returns whether a snapshot of the image is renewed before each measurement.
     #[must_use]
     pub fn has_snapshot(&self) -> bool {
         self.export
@@ -319,8 +322,8 @@ impl ExportedImage {
             .is_some_and(|export| export.file.snapshot.is_some() || export.node.over.is_some())
     }
 
-    /// Stops the daemon, replaces the snapshot overlay by an empty one, and starts the daemon again. Returns the identity of the new export;
-    /// `None` if the target has no snapshot.
+    /// Stops the daemon, renews the snapshot, and starts the daemon again. Returns the identity of the new export; `None` if the target has no
+    /// snapshot.
     pub fn renew_snapshot(&mut self, undo_log: &mut UndoLog) -> Result<Option<Identity>, BuildError> {
         if !self.has_snapshot() {
             return Ok(None);
@@ -337,6 +340,40 @@ impl ExportedImage {
             daemon.end().map_err(BuildError::file(&point))?;
         }
         export.form.clear().map_err(BuildError::file(&point))?;
+        let node = match export.file.snapshot {
+            Some(Snapshot::Internal) => self.renew_internal(&image, undo_log)?,
+            _ => self.renew_overlay(image, image_format, undo_log)?,
+        };
+        let (Some(node), Some(export)) = (node, &self.export) else { return Ok(None) };
+        let (daemon, shown) = export.start(&node, undo_log)?;
+        self.daemons.push(daemon);
+        let found = shown.metadata().map_err(BuildError::file(&point))?;
+        Ok(Some(Identity::File { device: found.dev(), inode: found.ino() }))
+    }
+
+    /// Takes the image's internal snapshots, or reverts the disk to them once they have been taken. Returns the image's node. No daemon may have
+    /// the image open.
+    fn renew_internal(&mut self, image: &Path, undo_log: &UndoLog) -> Result<Option<BlockNode>, BuildError> {
+        let Some(export) = &self.export else { return Ok(None) };
+        if self.has_internal {
+            image::revert(image, undo_log.lock())?;
+        } else {
+            let count = export.file.internal_snapshots.unwrap_or(1);
+            image::take_snapshots(image, count, undo_log.lock())?;
+            self.has_internal = true;
+        }
+        Ok(Some(export.node.clone()))
+    }
+
+    /// Replaces the overlay on an image by an empty one. The overlays below it, which add backing depth, are created once. Returns the node of
+    /// the overlay; `None` if iotax did not create the lowest image.
+    fn renew_overlay(
+        &mut self,
+        image: PathBuf,
+        image_format: Format,
+        undo_log: &mut UndoLog,
+    ) -> Result<Option<BlockNode>, BuildError> {
+        let Some(export) = &self.export else { return Ok(None) };
         if let Some(old) = self.top.take() {
             undo_log
                 .undo(old)
@@ -359,11 +396,7 @@ impl ExportedImage {
         let Some((top, _)) = self.top() else { return Ok(None) };
         self.top = Some(super::image::overlay(&top, &below, format, file, undo_log)?);
         let filters = export.node.filters.clone();
-        let node = BlockNode { filters, ..BlockNode::image(top, Format::Qcow2) };
-        let (daemon, shown) = export.start(&node, undo_log)?;
-        self.daemons.push(daemon);
-        let found = shown.metadata().map_err(BuildError::file(&point))?;
-        Ok(Some(Identity::File { device: found.dev(), inode: found.ino() }))
+        Ok(Some(BlockNode { filters, ..BlockNode::image(top, Format::Qcow2) }))
     }
 }
 
@@ -417,20 +450,10 @@ pub(super) fn has_client(nowhere: &Value, name: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Rejects an internal snapshot, which a storage daemon cannot renew before each measurement.
-pub(super) fn check_snapshot(at: &Check<'_>, key: &str) -> Result<(), Refusal> {
-    match at.target.file().and_then(|file| file.snapshot) {
-        Some(Snapshot::Internal) => Err(Refusal::input(format!(
-            "{key}: only a guest's QEMU renews snapshot = \"internal\" before each measurement; use snapshot = \"external\""
-        ))),
-        _ => Ok(()),
-    }
-}
-
-/// Returns whether the target has an overlay that is created again before each measurement.
+/// Returns whether the daemon is restarted before each measurement, because the target has a snapshot or an overlay.
 pub(super) fn is_renewed(target: &TargetSpec) -> bool {
     let has_overlay = target.stack.find::<ImageSpec>().is_some_and(|image| image.overlay.is_some());
-    has_overlay || target.file().is_some_and(|file| file.snapshot == Some(Snapshot::External))
+    has_overlay || target.file().is_some_and(|file| file.snapshot.is_some())
 }
 
 /// A short path to a socket, through its opened directory: a socket address holds at most 107 bytes. The returned directory must stay open

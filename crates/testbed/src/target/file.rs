@@ -92,11 +92,11 @@ fn allocated(file: &FileSpec, at: &Check<'_>) -> RequiredSpace {
 }
 
 /// Bytes on disk for an image whose disk has `size` bytes: its data, the same again for a completely written snapshot, 2% of metadata for
-/// both, and 1 MiB for each further backing file.
+/// both, and 1 MiB for each further backing file or snapshot in the image.
 fn space(file: &FileSpec, size: Bytes) -> u64 {
-    /// Estimated size of an empty overlay in bytes.
+    /// Estimated size in bytes of an empty overlay, or of the tables of a snapshot.
     const EMPTY: u64 = 1 << 20;
     let images = if file.snapshot.is_some() { 2 } else { 1 };
-    let below = file.backing_depth.unwrap_or(1) - 1;
-    images * (size.0 + size.0 / 50) + u64::from(below) * EMPTY
+    let further = file.snapshot_count().unwrap_or(1) - 1;
+    images * (size.0 + size.0 / 50) + u64::from(further) * EMPTY
 }

@@ -1,6 +1,6 @@
 //! Adds filters in QEMU's block layer, such as throttling, to the image that a storage daemon exports.
 
-use iotax_model::target::{FilterSpec, FilterType, Format, Layer, LayerKind};
+use iotax_model::target::{FilterSpec, FilterType, Format, Layer, LayerKind, Snapshot};
 
 use super::ExportedImage;
 use super::ground::Ground;
@@ -14,14 +14,17 @@ impl Build for FilterSpec {
         let file = at.target.file();
         let is_fine = match self.kind {
             FilterType::Throttle | FilterType::Blkdebug => true,
-            FilterType::Compress => file.is_some_and(|file| file.format == Format::Qcow2),
-            FilterType::CopyOnRead => file.is_some_and(|file| file.snapshot.is_some()),
+            // QEMU does not encrypt compressed clusters.
+            FilterType::Compress => {
+                file.is_some_and(|file| file.format == Format::Qcow2 && file.encrypt.is_none())
+            }
+            FilterType::CopyOnRead => file.is_some_and(|file| file.snapshot == Some(Snapshot::External)),
         };
         if is_fine {
             return Ok(());
         }
         let needed = match self.kind {
-            FilterType::Compress => "an image that can hold compressed clusters: qcow2 file",
+            FilterType::Compress => "an image that can hold compressed clusters: qcow2 file without encrypt",
             _ => "something beneath the image to copy from: qcow2 file + external snapshot",
         };
         Err(Refusal::input(format!("{} needs {needed}", self.kind)))

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use iotax_model::target::{Discard, Format, Layer, LayerKind, NbdAddress, NbdServer, NbdSpec};
-use iotax_model::units::Nanos;
+use iotax_model::units::{Bytes, Nanos};
 use serde_json::json;
 
 use super::export::{self, Export, ExportedImage, Shows};
@@ -28,9 +28,7 @@ const NBDKIT: Program = Program { name: "nbdkit", package: "nbdkit" };
 #[derive(Debug)]
 struct NbdSocket {
     socket: PathBuf,
-    server: NbdServer,
-    /// Delay before each request; `None` for no delay. Only nbdkit supports it.
-    delay: Option<Nanos>,
+    spec: NbdSpec,
 }
 
 impl Shows for NbdSocket {
@@ -39,29 +37,35 @@ impl Shows for NbdSocket {
     }
 
     fn program(&self) -> &'static str {
-        program(self.server).name
+        program(self.spec.server).name
     }
 
     fn command(&self, export: &Export, node: &BlockNode) -> Result<Command, BuildError> {
         // Its directory is the server's.
         let name = self.socket.file_name().unwrap_or_default();
-        if self.server == NbdServer::StorageDaemon {
+        if self.spec.server == NbdServer::StorageDaemon {
             let address = json!({ "addr": { "type": "unix", "path": name.to_string_lossy() } });
             let form = json!({ "type": "nbd", "name": export.marker });
             return export.by_storage_daemon(node, &form, &["--nbd-server".to_owned(), address.to_string()]);
         }
         let Some((path, format)) = node.stored() else {
-            return Err(
-                Refusal::input(format!("nbd: {} serves a file, and there is none", self.server)).into()
-            );
+            return Err(Refusal::input(format!(
+                "nbd: {} serves a file, and there is none",
+                self.spec.server
+            ))
+            .into());
         };
-        let mut command = Command::new(program(self.server).path()?);
+        let mut command = Command::new(program(self.spec.server).path()?);
         command.stdout(Stdio::null());
-        if self.server == NbdServer::Nbdkit {
+        if self.spec.server == NbdServer::Nbdkit {
             command.args(["--foreground", "--exportname", &export.marker, "--unix"]).arg(name);
-            let delay = self.delay.map(|Nanos(ns)| ns / 1_000_000);
-            command.args(delay.map(|_| "--filter=delay")).arg("file").arg(path);
-            command.args(delay.iter().flat_map(|ms| [format!("rdelay={ms}ms"), format!("wdelay={ms}ms")]));
+            let filters = filters(&self.spec);
+            command.args(filters.iter().map(|(filter, _)| format!("--filter={filter}")));
+            if self.spec.error_rate.is_some() {
+                // It logs each error, and its log is kept in memory.
+                command.arg("--log=null");
+            }
+            command.arg("file").arg(path).args(filters.into_iter().flat_map(|(_, parameters)| parameters));
         } else {
             let cache = export.drive.cache;
             let aio = disk::aio(path, export.drive.aio);
@@ -73,6 +77,17 @@ impl Shows for NbdSocket {
         }
         Ok(command)
     }
+}
+
+/// nbdkit's filters with their parameters, from the client's side down: a read that fails takes the time of any other.
+fn filters(spec: &NbdSpec) -> Vec<(&'static str, Vec<String>)> {
+    // nbdkit counts bits.
+    let rate = spec.rate.map(|Bytes(bytes)| ("rate", vec![format!("rate={}", bytes * 8)]));
+    let delay = spec.delay.map(|Nanos(ns)| ns / 1_000_000);
+    let delay = delay.map(|ms| ("delay", vec![format!("rdelay={ms}ms"), format!("wdelay={ms}ms")]));
+    // Not writes: the target could not be filled.
+    let errors = spec.error_rate.map(|rate| ("error", vec![format!("error-pread-rate={}", rate.fraction())]));
+    [rate, delay, errors].into_iter().flatten().collect()
 }
 
 /// The program and package of an NBD server.
@@ -88,17 +103,16 @@ impl Build for NbdSpec {
     fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
         let server = program(self.server);
         server.find().map_err(|error| Refusal::environment(error.to_string()))?;
-        export::check_snapshot(at, "nbd")?;
         if self.server == NbdServer::QemuNbd
-            && at.target.file().is_some_and(|file| file.format == Format::Luks)
+            && at.target.file().is_some_and(|file| file.format == Format::Luks || file.encrypt.is_some())
         {
             return Err(Refusal::input(
-                "nbd: server = \"qemu-nbd\" is not given the key of a LUKS image; use server = \"qemu-storage-daemon\"",
+                "nbd: server = \"qemu-nbd\" is not given the key of an encrypted image; use server = \"qemu-storage-daemon\"",
             ));
         }
         if export::is_renewed(at.target) {
             return Err(Refusal::input(
-                "nbd: the client does not follow to a new overlay before each measurement; leave snapshot or overlay out",
+                "nbd: the client does not follow a server that is started again before each measurement; leave snapshot or overlay out",
             ));
         }
         Ok(())
@@ -112,7 +126,7 @@ impl Build for NbdSpec {
             at.undo_log.record(Effect::File { path, identity: None })?;
         }
         let drive = Drive { cache: self.cache, aio: self.aio, discard: Discard::Unmap };
-        let form = Box::new(NbdSocket { socket: socket.clone(), server: self.server, delay: self.delay });
+        let form = Box::new(NbdSocket { socket: socket.clone(), spec: self.clone() });
         let file = at.target.file().cloned().unwrap_or_default();
         let (size, claim, identity) = (below.size, below.claim, below.identity);
         let export = Export { marker: marker.clone(), drive, file, form, node: below.node };

@@ -18,13 +18,6 @@ use virtio_driver::{
     VirtioFeatureFlags,
 };
 
-/// Entries per queue, the most that QEMU's devices support.
-const ENTRIES: u16 = 1024;
-/// Queue entries per request: header, data, status.
-const PER_REQUEST: u16 = 3;
-/// Maximum number of I/Os in flight in one queue.
-pub(crate) const DEEPEST: u32 = VirtioSpec::DEEPEST;
-const _: () = assert!(DEEPEST * PER_REQUEST as u32 <= ENTRIES as u32);
 /// Sector size of virtio block requests in bytes.
 pub(crate) const SECTOR: u64 = 512;
 /// Time to wait for the server's answer. A server that serves one connection at a time answers only when the previous client has left.
@@ -48,6 +41,8 @@ pub(crate) struct Device {
     pub(crate) length: u64,
     /// True if the device supports discard.
     pub(crate) discards: bool,
+    /// Maximum number of I/Os in flight in one queue.
+    pub(super) depth: u32,
     queues: usize,
     /// The queues not in use, each with its number. They lie in memory of `transport`.
     free: Mutex<Vec<(usize, Queue)>>,
@@ -72,8 +67,9 @@ type Known = ((u64, u64), Weak<Device>);
 static CONNECTED: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
 impl Device {
-    /// Returns the device at a socket that is open with O_PATH. Connects to it unless this process is already connected.
-    pub(crate) fn at(socket: &File) -> io::Result<Arc<Self>> {
+    /// Returns the device at a socket that is open with O_PATH. Connects to it unless this process is already connected, with queues of
+    /// `entries` entries, or of the most.
+    pub(crate) fn at(socket: &File, entries: Option<u16>) -> io::Result<Arc<Self>> {
         let found = socket.metadata()?;
         let identity = (found.dev(), found.ino());
         let mut connected = held(&CONNECTED);
@@ -83,12 +79,13 @@ impl Device {
             return Ok(device);
         }
         // A socket's own path may be longer than the 107 bytes that an address takes.
-        let device = Arc::new(Self::connect(format!("/proc/self/fd/{}", socket.as_raw_fd()))?);
+        let entries = entries.unwrap_or(VirtioSpec::ENTRIES);
+        let device = Arc::new(Self::connect(format!("/proc/self/fd/{}", socket.as_raw_fd()), entries)?);
         connected.push((identity, Arc::downgrade(&device)));
         Ok(device)
     }
 
-    fn connect(path: String) -> io::Result<Self> {
+    fn connect(path: String, entries: u16) -> io::Result<Self> {
         // A first connection tells who serves: the other one does not show its descriptor.
         let probe = UnixStream::connect(&path)?;
         let pid = rustix::net::sockopt::socket_peercred(&probe).ok().map(|found| found.pid);
@@ -96,7 +93,7 @@ impl Device {
         drop(probe);
         // The library waits for answers without end.
         let (sender, receiver) = mpsc::channel();
-        threads::spawn("virtio", move || drop(sender.send(Self::set_up(&path, server))))?;
+        threads::spawn("virtio", move || drop(sender.send(Self::set_up(&path, server, entries))))?;
         match receiver.recv_timeout(PATIENCE) {
             Ok(device) => device,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Err(io::Error::new(
@@ -106,7 +103,7 @@ impl Device {
         }
     }
 
-    fn set_up(path: &str, server: Option<OwnedFd>) -> io::Result<Self> {
+    fn set_up(path: &str, server: Option<OwnedFd>, entries: u16) -> io::Result<Self> {
         let wanted =
             VirtioBlkFeatureFlags::FLUSH | VirtioBlkFeatureFlags::MQ | VirtioBlkFeatureFlags::DISCARD;
         let ring = VirtioFeatureFlags::VERSION_1 | VirtioFeatureFlags::RING_EVENT_IDX;
@@ -115,10 +112,11 @@ impl Device {
         let config = transport.get_config()?;
         let features = VirtioBlkFeatureFlags::from_bits_truncate(transport.get_features());
         let count = virtio_driver::virtio_blk_max_queues(&*transport)?;
-        let queues = VirtioBlkQueue::setup_queues(&mut *transport, count, ENTRIES)?;
+        let queues = VirtioBlkQueue::setup_queues(&mut *transport, count, entries)?;
         Ok(Self {
             length: u64::from(config.capacity).saturating_mul(SECTOR),
             discards: features.contains(VirtioBlkFeatureFlags::DISCARD),
+            depth: VirtioSpec::depth_of(entries),
             queues: count,
             free: Mutex::new(queues.into_iter().enumerate().rev().collect()),
             transport: Mutex::new(transport),

@@ -123,7 +123,10 @@ impl GuestSite {
         self.storage.renew_snapshot(undo_log)?;
         match (self.storage.built.snapshot, &mut self.running) {
             (Some(Snapshot::External), Some(_)) => self.renew_overlay(undo_log),
-            (Some(Snapshot::Internal), Some(running)) => Ok(running.guest.renew_snapshot()?),
+            (Some(Snapshot::Internal), Some(running)) => {
+                let count = self.image.as_ref().and_then(|file| file.internal_snapshots).unwrap_or(1);
+                Ok(running.guest.renew_snapshots(count)?)
+            }
             _ => Ok(()),
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use iotax_model::Plan;
-use iotax_model::target::{ImageSpec, TargetSpec};
+use iotax_model::target::{ImageSpec, TargetSpec, VirtioSpec};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::warning::Warning;
 use iotax_model::wire::{ByteRange, Job, StampedFill};
@@ -283,7 +283,8 @@ impl Target {
         };
         let ByteRange { path, shared, identity, .. } = area;
         let filled = self.stamped.filter(|_| !workload.lays_out());
-        Job { path, workload, size, writable, shared, identity, directory, filled, ..read_only }
+        let queue_size = self.spec.stack.find::<VirtioSpec>().and_then(|virtio| virtio.queue_size);
+        Job { path, workload, size, writable, shared, identity, queue_size, directory, filled, ..read_only }
     }
 
     /// Replaces the target's snapshots, so that each measurement begins with fresh ones. A guest must be paused.

@@ -8,11 +8,11 @@ use crate::lab::{Lab, assert_valid, text};
 const GUESTS: &str = r#"
 [[target]]
 name = "deep"
-file = { dir = "WORK", format = "qcow2", snapshot = "external", backing_depth = 3, cluster_size = "16k", l2_cache_size = "64k" }
+file = { dir = "WORK", format = "qcow2", snapshot = "external", backing_depth = 3, encrypt = "luks", cluster_size = "16k", l2_cache_size = "64k" }
 guest = { bus = "virtio-scsi", memory = "384m", cache = "writeback", aio = "threads" }
 [[target]]
 name = "within"
-file = { dir = "WORK", format = "qcow2", snapshot = "internal", cluster_size = "128k", extended_l2 = true, lazy_refcounts = true }
+file = { dir = "WORK", format = "qcow2", snapshot = "internal", internal_snapshots = 2, cluster_size = "128k", extended_l2 = true, lazy_refcounts = true }
 guest = { filesystem = "ext4", memory = "384m", cache = "writeback", aio = "threads" }
 [[target]]
 name = "nvme"
@@ -72,7 +72,7 @@ fn images_snapshots_buses_and_filesystems_are_measured_as_they_were_described() 
     assert_eq!(
         deep[..3],
         [
-            "qcow2: preallocation=off cluster_size=16k l2_cache_size=64k not compressed",
+            "qcow2: preallocation=off cluster_size=16k encrypt=luks l2_cache_size=64k not compressed",
             "external snapshot: new before each measurement, 3 overlays deep",
             "virtio-scsi: cache=writeback aio=threads iothread",
         ]
@@ -82,7 +82,7 @@ fn images_snapshots_buses_and_filesystems_are_measured_as_they_were_described() 
         within[..3],
         [
             "qcow2: preallocation=off cluster_size=128k extended_l2 lazy_refcounts not compressed",
-            "internal snapshot: new before each measurement",
+            "internal snapshot: new before each measurement, 2 in the image",
             "virtio-blk: cache=writeback aio=threads iothread",
         ]
     );

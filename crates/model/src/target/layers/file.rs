@@ -59,6 +59,27 @@ words! {
     }
 }
 
+/// Keys that the words of a snapshot in a stack's line stand for.
+const SNAPSHOT_KEYS: &[&str] = &["snapshot", "backing_depth", "internal_snapshots"];
+
+impl Snapshot {
+    /// Key for the number of overlays or snapshots.
+    const fn count_key(self) -> &'static str {
+        match self {
+            Self::External => "backing_depth",
+            Self::Internal => "internal_snapshots",
+        }
+    }
+}
+
+words! {
+    /// The encryption of an image by QEMU.
+    Encryption, "encryption" {
+        /// LUKS, with AES-256 in XTS mode.
+        Luks = "luks",
+    }
+}
+
 words! {
     /// The layout of an image file, under QEMU's names.
     Subformat, "subformat" {
@@ -116,6 +137,9 @@ pub struct FileSpec {
     /// qcow2: update reference counts lazily, and check them after a crash.
     #[serde(skip_serializing_if = "is_false")]
     pub lazy_refcounts: bool,
+    /// qcow2: encrypt the guest's bytes, and those of overlays on the image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encrypt: Option<Encryption>,
     /// qcow2: keep the guest's bytes in another file beside the image, which has only the tables.
     #[serde(skip_serializing_if = "is_false")]
     pub data_file: bool,
@@ -131,6 +155,10 @@ pub struct FileSpec {
     /// Number of overlays of an external snapshot, at least 1; writes go to the topmost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backing_depth: Option<u32>,
+    /// Number of snapshots in the image that an internal snapshot takes, all of the same contents [default: 1]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub internal_snapshots: Option<u32>,
 }
 
 impl Default for FileSpec {
@@ -142,11 +170,13 @@ impl Default for FileSpec {
             cluster_size: None,
             extended_l2: false,
             lazy_refcounts: false,
+            encrypt: None,
             data_file: false,
             subformat: None,
             l2_cache_size: None,
             snapshot: None,
             backing_depth: None,
+            internal_snapshots: None,
         }
     }
 }
@@ -199,13 +229,17 @@ impl LayerType for FileSpec {
                 ("cluster_size", self.cluster_size.is_some()),
                 ("extended_l2", self.extended_l2),
                 ("lazy_refcounts", self.lazy_refcounts),
+                ("encrypt", self.encrypt.is_some()),
                 ("data_file", self.data_file),
                 ("l2_cache_size", self.l2_cache_size.is_some()),
                 ("snapshot", self.snapshot.is_some()),
                 ("backing_depth", self.backing_depth.is_some()),
+                ("internal_snapshots", self.internal_snapshots.is_some()),
             ];
             if let Some((key, _)) = qcow2_only.iter().find(|(_, given)| *given) {
-                return Err(format!("{key} needs format = \"qcow2\""));
+                let other =
+                    if *key == "encrypt" { "; a raw image is encrypted by format = \"luks\"" } else { "" };
+                return Err(format!("{key} needs format = \"qcow2\"{other}"));
             }
         }
         if let Some(subformat) = self.subformat.filter(|subformat| !subformat.is_of(self.format)) {
@@ -234,6 +268,22 @@ impl LayerType for FileSpec {
                 return Err(format!("backing_depth = {depth}: accepted: 1 to 64"));
             }
         }
+        if let Some(count) = self.internal_snapshots {
+            match self.snapshot {
+                Some(Snapshot::Internal) => {}
+                Some(Snapshot::External) => {
+                    return Err("internal_snapshots: with snapshot = \"external\" writes go to the overlay and copy nothing in the \
+                                image below; use snapshot = \"internal\""
+                        .into());
+                }
+                None => return Err("internal_snapshots needs snapshot = \"internal\"".into()),
+            }
+            if count == 0 || count > 64 {
+                return Err(format!(
+                    "internal_snapshots = {count}: accepted: 1 to 64; for none leave snapshot out"
+                ));
+            }
+        }
         Ok(())
     }
 
@@ -253,11 +303,13 @@ impl LayerType for FileSpec {
             cluster_size: _,
             extended_l2: _,
             lazy_refcounts: _,
+            encrypt: _,
             data_file: _,
             subformat: _,
             l2_cache_size: _,
             snapshot: _,
             backing_depth: _,
+            internal_snapshots: _,
         } = self;
         area.takes_files("file.dir", dir.as_deref())
     }
@@ -267,7 +319,7 @@ impl LayerType for FileSpec {
             // It is there with the filesystem that it lies on.
             return vec![Part::of_below(self, &["dir", "format"])];
         }
-        let mut without = vec!["dir", "format", "snapshot", "backing_depth"];
+        let mut without = [&["dir", "format"], SNAPSHOT_KEYS].concat();
         if self.format != Format::Qcow2 {
             // The only one that there is.
             without.push("preallocation");
@@ -275,20 +327,18 @@ impl LayerType for FileSpec {
         let format = Part::format(self.format, Part::new("", self.format.word(), self, &without));
         let snapshot = self.snapshot.map(|kind| {
             let mut part = Part::plain(format!("{kind} snapshot"));
-            if kind == Snapshot::External {
-                part.settings.insert("backing_depth".into(), self.backing_depth.unwrap_or(1).to_string());
-            }
+            part.settings.insert(kind.count_key().into(), self.snapshot_count().unwrap_or(1).to_string());
             part
         });
         [format].into_iter().chain(snapshot).collect()
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
-        let snapshot = self.snapshot.map(|kind| match self.backing_depth {
-            Some(depth) => format!(" + {depth} {kind} snapshots"),
+        let snapshot = self.snapshot.map(|kind| match self.snapshot_count() {
+            Some(count) => format!(" + {count} {kind} snapshots"),
             None => format!(" + {kind} snapshot"),
         });
-        let other = keys(self, Some(&Self::default()), &["dir", "format", "snapshot", "backing_depth"]);
+        let other = keys(self, Some(&Self::default()), &[&["dir", "format"], SNAPSHOT_KEYS].concat());
         let file = format!("{} file{}{other}", self.format, snapshot.unwrap_or_default());
         let dir = self.dir.as_ref().map(|dir| super::word(&dir.to_string_lossy()));
         dir.into_iter().chain([file]).collect()
@@ -304,17 +354,18 @@ impl FromLine for FileSpec {
         if file != "file" {
             return None;
         }
-        let (depth, snapshot) = match rest {
+        let (count, snapshot) = match rest {
             [] => (None, None),
             [plus, kind, one] if plus == "+" && one == "snapshot" => (None, Some(kind)),
-            [plus, depth, kind, more] if plus == "+" && more == "snapshots" => {
-                (Some(depth.parse::<u32>().ok()?), Some(kind))
+            [plus, count, kind, more] if plus == "+" && more == "snapshots" => {
+                (Some(count.parse::<u32>().ok()?), Some(kind))
             }
             _ => return None,
         };
         let mut told = vec![("format", format.word().into())];
         told.extend(below.place.map(|dir| ("dir", dir.into())));
-        told.extend(depth.map(|depth| ("backing_depth", i64::from(depth).into())));
+        let key = snapshot.and_then(|kind| kind.parse().ok()).unwrap_or(Snapshot::External).count_key();
+        told.extend(count.map(|count| (key, i64::from(count).into())));
         told.extend(snapshot.map(|kind| ("snapshot", kind.as_str().into())));
         Some(segments.take().spec(told))
     }
@@ -327,14 +378,22 @@ impl FileSpec {
         Self { dir: Some(dir.into()), ..Self::default() }
     }
 
+    /// Number of overlays of an external snapshot, or of snapshots in the image; `None` if the plan does not set it.
+    #[must_use]
+    pub fn snapshot_count(&self) -> Option<u32> {
+        self.backing_depth.or(self.internal_snapshots)
+    }
+
     /// Describes the image, and its snapshot if there is one, as layers for a run's results.
     #[must_use]
     pub fn image_layers(&self) -> Vec<Layer> {
         let image = Layer::new(LayerKind::Image, self.format.word(), self.detail());
         let snapshot = self.snapshot.map(|snapshot| {
-            let depth =
-                self.backing_depth.map(|depth| format!(", {depth} overlays deep")).unwrap_or_default();
-            let detail = format!("new before each measurement{depth}");
+            let count = self.snapshot_count().map(|count| match snapshot {
+                Snapshot::External => format!(", {count} overlays deep"),
+                Snapshot::Internal => format!(", {count} in the image"),
+            });
+            let detail = format!("new before each measurement{}", count.unwrap_or_default());
             Layer::new(LayerKind::Snapshot, format!("{snapshot} snapshot"), detail)
         });
         [image].into_iter().chain(snapshot).collect()
@@ -346,6 +405,7 @@ impl FileSpec {
         words.extend(self.cluster_size.map(|size| format!("cluster_size={size}")));
         words.extend(self.extended_l2.then(|| "extended_l2".to_owned()));
         words.extend(self.lazy_refcounts.then(|| "lazy_refcounts".to_owned()));
+        words.extend(self.encrypt.map(|encryption| format!("encrypt={encryption}")));
         words.extend(self.data_file.then(|| "data_file".to_owned()));
         words.extend(self.subformat.map(|subformat| format!("subformat={subformat}")));
         words.extend(self.l2_cache_size.map(|size| format!("l2_cache_size={size}")));

@@ -1,13 +1,17 @@
 //! A network block device: an image that an NBD server on this machine serves, accessed by QEMU's client.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::guest::check_aio;
 use super::{
     Aio, Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
 };
-use crate::units::Nanos;
+use crate::units::{Bytes, Nanos};
 use crate::words::words;
 
 words! {
@@ -24,6 +28,97 @@ words! {
 
 /// Nanoseconds per millisecond.
 const MILLISECOND: u64 = 1_000_000;
+/// Maximum rate in bytes per second: nbdkit takes bits, as a signed number of 64 bits.
+const MOST_BYTES: u64 = 1 << 59;
+/// An error rate at which every read fails, in millionths.
+const ALL: u32 = 1_000_000;
+
+/// A share of requests that fail, in millionths; more than none. Text form: `0.01` or `1%`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ErrorRate(u32);
+
+impl ErrorRate {
+    /// The rate as a fraction, from 0.000001 to 1.
+    #[must_use]
+    pub fn fraction(self) -> f64 {
+        f64::from(self.0) / f64::from(ALL)
+    }
+}
+
+impl TryFrom<f64> for ErrorRate {
+    type Error = String;
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "range and sign are checked before the cast"
+    )]
+    fn try_from(fraction: f64) -> Result<Self, String> {
+        let millionths = (fraction * f64::from(ALL)).round();
+        if (1.0..=f64::from(ALL)).contains(&millionths) {
+            Ok(Self(millionths as u32))
+        } else {
+            Err(format!("{fraction} is no error rate; accepted: 0.000001 to 1, or 0.0001% to 100%"))
+        }
+    }
+}
+
+impl FromStr for ErrorRate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |percent| (percent, 100.0));
+        let number: f64 = number.trim().parse().map_err(|_| {
+            format!(
+                "{text:?} is no error rate; accepted: a fraction such as 0.01, or a percentage such as 1%"
+            )
+        })?;
+        Self::try_from(number / unit)
+    }
+}
+
+impl fmt::Display for ErrorRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", f64::from(self.0) / f64::from(ALL / 100))
+    }
+}
+
+impl Serialize for ErrorRate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ErrorRate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Number(f64),
+            Text(String),
+        }
+        let rate = match Form::deserialize(deserializer)? {
+            Form::Number(fraction) => Self::try_from(fraction),
+            Form::Text(text) => text.parse(),
+        };
+        rate.map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for ErrorRate {
+    fn schema_name() -> Cow<'static, str> {
+        "ErrorRate".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": ["number", "string"],
+            "exclusiveMinimum": 0,
+            "maximum": 1,
+            "pattern": r"^(\d+\.?\d*|\.\d+)\s*%?$",
+        })
+    }
+}
 
 /// An image served by NBD over a unix socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -38,11 +133,25 @@ pub struct NbdSpec {
     /// nbdkit: a pause of whole milliseconds before each request, as a network's round trip (its delay filter).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Nanos>,
+    /// nbdkit: highest number of bytes per second, of reads and of writes each (its rate filter). After a pause, two seconds' worth passes at
+    /// once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Bytes>,
+    /// nbdkit: share of reads that fail with EIO, at random (its error filter).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_rate: Option<ErrorRate>,
 }
 
 impl Default for NbdSpec {
     fn default() -> Self {
-        Self { server: NbdServer::StorageDaemon, cache: CacheMode::None, aio: Aio::IoUring, delay: None }
+        Self {
+            server: NbdServer::StorageDaemon,
+            cache: CacheMode::None,
+            aio: Aio::IoUring,
+            delay: None,
+            rate: None,
+            error_rate: None,
+        }
     }
 }
 
@@ -78,8 +187,17 @@ impl LayerType for NbdSpec {
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.server != NbdServer::Nbdkit && self.delay.is_some() {
-            return Err(format!("nbd: delay needs server = \"nbdkit\", not {}", self.server));
+        let of_nbdkit = [
+            ("delay", self.delay.is_some()),
+            ("rate", self.rate.is_some()),
+            ("error_rate", self.error_rate.is_some()),
+        ];
+        let given = of_nbdkit.iter().find(|(_, given)| *given);
+        if let Some((key, _)) = given.filter(|_| self.server != NbdServer::Nbdkit) {
+            return Err(format!("nbd: {key} needs server = \"nbdkit\", not {}", self.server));
+        }
+        if let Some(rate) = self.rate.filter(|rate| !(1..=MOST_BYTES).contains(&rate.0)) {
+            return Err(format!("nbd: rate = {rate}: accepted: 1 byte to {} per second", Bytes(MOST_BYTES)));
         }
         if let Some(delay) = self.delay.filter(|delay| delay.0 == 0 || delay.0 % MILLISECOND != 0) {
             return Err(format!(
@@ -90,7 +208,7 @@ impl LayerType for NbdSpec {
     }
 
     fn confine(&self, _: &dyn Area) -> Result<(), String> {
-        let Self { server: _, cache: _, aio: _, delay: _ } = self;
+        let Self { server: _, cache: _, aio: _, delay: _, rate: _, error_rate: _ } = self;
         Ok(())
     }
 
@@ -107,5 +225,46 @@ impl FromLine for NbdSpec {
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [word] = segments.next_words()? else { return None };
         (word == "nbd").then(|| segments.take().spec([]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_rate_is_a_fraction_or_a_percentage() {
+        for (text, shown) in
+            [("0.01", "1%"), ("1%", "1%"), ("0.0001 %", "0.0001%"), ("1", "100%"), ("12.5%", "12.5%")]
+        {
+            let rate: ErrorRate = text.parse().expect(text);
+            assert_eq!(rate.to_string(), shown);
+            assert_eq!(shown.parse(), Ok(rate));
+        }
+        for text in ["0", "0.0000001", "101%", "1.5", "-1", "nan", "inf", "", "%", "many"] {
+            let refused = text.parse::<ErrorRate>().expect_err(text);
+            assert!(refused.contains("accepted: "), "{refused}");
+        }
+        for keys in ["error_rate = 0.01", "error_rate = '1%'", "error_rate = '0.01'"] {
+            let spec: NbdSpec = toml::from_str(keys).expect(keys);
+            assert_eq!(spec.error_rate, "1%".parse().ok(), "{keys}");
+        }
+        assert_eq!(
+            toml::from_str::<NbdSpec>("error_rate = 1").expect("whole").error_rate,
+            "100%".parse().ok()
+        );
+    }
+
+    #[test]
+    fn what_only_nbdkit_has_is_refused_for_others() {
+        for (keys, words) in [
+            ("rate = '10m'", "rate needs server = \"nbdkit\""),
+            ("error_rate = 0.5", "error_rate needs server = \"nbdkit\""),
+            ("server = 'nbdkit'\nrate = '0'", "accepted: 1 byte to 512PiB per second"),
+            ("server = 'nbdkit'\nrate = '1024PiB'", "accepted: 1 byte to 512PiB per second"),
+        ] {
+            let refused = toml::from_str::<NbdSpec>(keys).expect(keys).check().expect_err(keys);
+            assert!(refused.contains(words), "{keys}: {refused}");
+        }
     }
 }

@@ -24,6 +24,10 @@ pub struct VirtioSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2))]
     pub queues: Option<u16>,
+    /// Entries of each queue, a power of two; an I/O takes three [default: 1024]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 4, max = 1024))]
+    pub queue_size: Option<u16>,
     /// Serve the queues in an I/O thread, as guests' disks are, instead of the main loop [default: true; false for a watch with operations]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iothread: Option<bool>,
@@ -31,13 +35,25 @@ pub struct VirtioSpec {
 
 impl Default for VirtioSpec {
     fn default() -> Self {
-        Self { cache: CacheMode::None, aio: Aio::IoUring, queues: None, iothread: None }
+        Self { cache: CacheMode::None, aio: Aio::IoUring, queues: None, queue_size: None, iothread: None }
     }
 }
 
 impl VirtioSpec {
-    /// Maximum number of I/Os in flight in a queue: QEMU's queues have 1024 entries, and an I/O takes three of them.
-    pub const DEEPEST: u32 = 341;
+    /// Entries of a queue unless the plan sets another number, the most that QEMU's devices support.
+    pub const ENTRIES: u16 = 1024;
+
+    /// Maximum number of I/Os in flight in a queue of this many entries: an I/O takes an entry each for its header, data and status.
+    #[must_use]
+    pub const fn depth_of(entries: u16) -> u32 {
+        entries as u32 / 3
+    }
+
+    /// Maximum number of I/Os in flight in a queue of this device.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        Self::depth_of(self.queue_size.unwrap_or(Self::ENTRIES))
+    }
 
     /// Returns whether an I/O thread serves the queues: the plan's setting, else true without operations during the measurement and false with
     /// them. Operations change the block nodes below, and QEMU's daemon then loses requests of an I/O thread, or crashes (seen with QEMU 10.0).
@@ -46,10 +62,10 @@ impl VirtioSpec {
         self.iothread.unwrap_or(!with_operations)
     }
 
-    /// Reason why a workload cannot run on a virtio device without a guest, with a remedy; `None` if it can, and for file workloads, which
+    /// Reason why a workload cannot run on this virtio device without a guest, with a remedy; `None` if it can, and for file workloads, which
     /// [`crate::target::Stack::wants_filesystem`] rejects.
     #[must_use]
-    pub fn refusal(workload: &Workload) -> Option<String> {
+    pub fn refusal(&self, workload: &Workload) -> Option<String> {
         // What makes files is refused as on every raw disk.
         if workload.needs_directory() {
             return None;
@@ -57,11 +73,12 @@ impl VirtioSpec {
         if !workload.direct {
             return Some("a virtio device's driver has no page cache; use direct = true".into());
         }
-        if workload.iodepth > Self::DEEPEST {
+        if workload.iodepth > self.depth() {
             return Some(format!(
-                "iodepth = {}: a queue of a virtio device holds {} I/Os; use numjobs for more at once",
+                "iodepth = {}: a queue of {} entries holds {} I/Os; use numjobs for more at once",
                 workload.iodepth,
-                Self::DEEPEST
+                self.queue_size.unwrap_or(Self::ENTRIES),
+                self.depth()
             ));
         }
         if let Some(range) = workload.sync_file_range {
@@ -101,17 +118,25 @@ impl LayerType for VirtioSpec {
         if self.queues.is_some_and(|queues| queues < 2) {
             return Err("virtio: queues: accepted: 2 and more, one of them for flushes".into());
         }
+        let is_possible = |size: u16| size.is_power_of_two() && (4..=Self::ENTRIES).contains(&size);
+        if let Some(size) = self.queue_size.filter(|size| !is_possible(*size)) {
+            return Err(format!(
+                "virtio: queue_size = {size}: accepted: a power of two from 4 to {}",
+                Self::ENTRIES
+            ));
+        }
         check_aio(self.aio, self.cache)
     }
 
     fn confine(&self, _: &dyn Area) -> Result<(), String> {
-        let Self { cache: _, aio: _, queues: _, iothread: _ } = self;
+        let Self { cache: _, aio: _, queues: _, queue_size: _, iothread: _ } = self;
         Ok(())
     }
 
     fn parts(&self) -> Vec<Part> {
         let mut part = Part::new("virtio", "QEMU's block layer and virtio", self, &[]);
         part.open.insert("iothread", "true".into());
+        part.open.insert("queue_size", Self::ENTRIES.to_string());
         vec![part]
     }
 

@@ -29,12 +29,20 @@ fn a_line_names_every_layer_from_the_bottom_up_and_is_read_again() {
         ("path = '/dev/sdb'", "/dev/sdb"),
         ("image = '/srv/a.vmdk'\nvirtio = {}", "image /srv/a.vmdk > virtio cache=none aio=io_uring"),
         (
+            "file = { dir = '/srv' }\nvirtio = { queue_size = 128, queues = 2 }",
+            "/srv > raw file > virtio cache=none aio=io_uring queue_size=128 queues=2",
+        ),
+        (
             "image = { path = '/srv/a b', overlay = '/tmp/x' }\nvirtio = {}",
             "image \"/srv/a b\" overlay=/tmp/x > virtio cache=none aio=io_uring",
         ),
         (
             "nbd_export = 'nbd://box:9/vm'\nfilter = { type = 'blkdebug', errors = 7 }\nvirtio = {}",
             "nbd://box:9/vm > blkdebug errors=7 > virtio cache=none aio=io_uring",
+        ),
+        (
+            "file = { dir = '/srv' }\nnbd = { server = 'nbdkit', rate = '10m', error_rate = 0.01 }\nvirtio = {}",
+            "/srv > raw file > nbd error_rate=1% rate=10m server=nbdkit > virtio cache=none aio=io_uring",
         ),
         (
             "nbd_export = 'nbd+unix:///?socket=/run/n'\nfuse = {}",
@@ -51,6 +59,10 @@ fn a_line_names_every_layer_from_the_bottom_up_and_is_read_again() {
         (
             "file = { dir = '/srv', format = 'qcow2', snapshot = 'external', backing_depth = 3, cluster_size = '1m' }\nguest = {}",
             "/srv > qcow2 file + 3 external snapshots cluster_size=1m > virtio-blk cache=none aio=io_uring > guest",
+        ),
+        (
+            "file = { dir = '/srv', format = 'qcow2', snapshot = 'internal', internal_snapshots = 3, encrypt = 'luks' }\nvirtio = {}",
+            "/srv > qcow2 file + 3 internal snapshots encrypt=luks > virtio cache=none aio=io_uring",
         ),
         (
             "lvm = { vg = 'vg0', kind = 'thin', snapshot = true }\n\
@@ -172,8 +184,10 @@ prop_compose! {
         format in prop::sample::select(vec![Format::Raw, Format::Qcow2]),
         preallocation in prop::sample::select(vec![Preallocation::Off, Preallocation::Falloc]),
         lazy_refcounts: bool,
+        encrypt in prop::option::of(Just(Encryption::Luks)),
         cluster in 9_u32..22,
-        depth in prop::option::of(1_u32..64),
+        snapshot in prop::option::of(prop::sample::select(vec![Snapshot::External, Snapshot::Internal])),
+        count in prop::option::of(1_u32..64),
     ) -> FileSpec {
         let file = FileSpec { format, preallocation, ..FileSpec::default() };
         if format == Format::Raw {
@@ -181,9 +195,11 @@ prop_compose! {
         }
         FileSpec {
             lazy_refcounts,
+            encrypt,
             cluster_size: Some(Bytes(1 << cluster)),
-            snapshot: depth.map(|_| Snapshot::External),
-            backing_depth: depth,
+            snapshot,
+            backing_depth: count.filter(|_| snapshot == Some(Snapshot::External)),
+            internal_snapshots: count.filter(|_| snapshot == Some(Snapshot::Internal)),
             ..file
         }
     }
@@ -278,9 +294,12 @@ prop_compose! {
 fn server() -> impl Strategy<Value = PlannedLayer> {
     let server = prop::sample::select(vec![NbdServer::StorageDaemon, NbdServer::QemuNbd, NbdServer::Nbdkit]);
     let delay = prop::option::of((1_u64..1000).prop_map(Nanos::from_millis));
-    let nbd = (server, delay).prop_map(|(server, delay)| {
-        let delay = delay.filter(|_| server == NbdServer::Nbdkit);
-        NbdSpec { server, delay, ..NbdSpec::default() }.into()
+    let rate = prop::option::of((1_u64..1 << 40).prop_map(Bytes));
+    let errors = (1_u32..=1_000_000).prop_map(|millionths| f64::from(millionths) / 1e6);
+    let errors = prop::option::of(errors.prop_map(|share| ErrorRate::try_from(share).expect("a share")));
+    let nbd = (server, delay, rate, errors).prop_map(|(server, delay, rate, error_rate)| match server {
+        NbdServer::Nbdkit => NbdSpec { server, delay, rate, error_rate, ..NbdSpec::default() }.into(),
+        _ => NbdSpec { server, ..NbdSpec::default() }.into(),
     });
     let media = prop::sample::select(vec![OsdMedia::Ssd, OsdMedia::Hdd]);
     let rbd = (12_u32..26, media, any::<bool>()).prop_map(|(bits, media, buffered_read)| {
@@ -293,11 +312,15 @@ fn export() -> impl Strategy<Value = PlannedLayer> {
     let cache = || prop::sample::select(vec![CacheMode::None, CacheMode::Writeback]);
     prop_oneof![
         cache().prop_map(|cache| FuseSpec { cache, ..FuseSpec::default() }.into()),
-        (cache(), prop::option::of(2_u16..64), prop::option::of(any::<bool>())).prop_map(
-            |(cache, queues, iothread)| {
-                VirtioSpec { cache, queues, iothread, ..VirtioSpec::default() }.into()
-            }
-        ),
+        (
+            cache(),
+            prop::option::of(2_u16..64),
+            prop::option::of((2_u32..11).prop_map(|bits| 1 << bits)),
+            prop::option::of(any::<bool>())
+        )
+            .prop_map(|(cache, queues, queue_size, iothread)| {
+                VirtioSpec { cache, queues, queue_size, iothread, ..VirtioSpec::default() }.into()
+            }),
     ]
 }
 
@@ -306,7 +329,11 @@ fn bottom() -> impl Strategy<Value = Stack> {
     prop_oneof![
         path().prop_map(|path| PathSpec(path).into()),
         path().prop_map(|path| DeviceSpec(path).into()),
-        (path(), prop::option::of(format()), prop::option::of(path()))
+        (
+            path(),
+            prop::option::of(prop::sample::select(vec![Format::Raw, Format::Vmdk])),
+            prop::option::of(path())
+        )
             .prop_map(|(path, format, overlay)| ImageSpec { path, format, overlay }.into()),
         (path(), "[a-z/ =%]{0,9}").prop_map(|(socket, export)| {
             NbdExportSpec { server: NbdAddress::Unix(socket), export }.into()

@@ -1,0 +1,172 @@
+//! What qcow2 images have inside, snapshots and encryption, measured without a guest.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use iotax_testkit::require;
+use serde_json::Value;
+
+use crate::fuse::{layers, plan};
+use crate::lab::{Lab, assert_valid, start_until, text};
+
+/// The image of a target, in a folder of the run's own; `None` while there is none.
+fn image_of(dir: &Path, target: &str) -> Option<PathBuf> {
+    let mut folders = fs::read_dir(dir).ok()?.flatten();
+    folders.find_map(|folder| {
+        let path = folder.path().join(target).with_added_extension("qcow2");
+        path.exists().then_some(path)
+    })
+}
+
+/// The header of an image as qemu-img reads it; `None` if it is gone, or a program is changing it.
+fn header(image: &Path) -> Option<Value> {
+    let info = Command::new("qemu-img").args(["info", "-U", "--output=json"]).arg(image).output().ok()?;
+    serde_json::from_slice(&info.stdout).ok()
+}
+
+/// The names of the snapshots in an image.
+fn snapshots(image: &Path) -> Vec<String> {
+    let list = header(image).and_then(|info| info["snapshots"].as_array().cloned()).unwrap_or_default();
+    list.iter().filter_map(|one| one["name"].as_str().map(str::to_owned)).collect()
+}
+
+/// Each first write to a cluster takes another one, also in the second round, for which the image is as it was filled.
+#[test]
+fn snapshots_in_an_image_are_kept_and_writes_copy() {
+    require!(program "qemu-storage-daemon", "qemu-img");
+    const MIB: u64 = 1 << 20;
+    let lab = Lab::new();
+    let stacks = [
+        ("plain", "WORK > qcow2 file > virtio"),
+        ("within", "WORK > qcow2 file + 3 internal snapshots > virtio"),
+        ("mounted", "WORK > qcow2 file + internal snapshot > fuse"),
+    ];
+    let workload = "[[workload]]\nrw = 'randwrite'\niodepth = 4\nruntime = '1s'\n";
+    let path = plan(&lab, &stacks, workload);
+    let mut run = start_until(lab.iotax().args(["run", &path, "--yes", "--json", "out.json"]), "cell 1/");
+    let (mut names, mut sizes) = (BTreeSet::new(), [const { Vec::new() }; 3]);
+    while run.try_wait().expect("asked").is_none() {
+        for ((target, _), sizes) in stacks.iter().zip(&mut sizes) {
+            let Some(image) = image_of(&lab.work(), target) else { continue };
+            sizes.extend(fs::metadata(&image).map(|found| found.blocks() * 512));
+            if *target == "within" {
+                names.extend(snapshots(&image));
+            }
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(names.into_iter().collect::<Vec<_>>(), ["iotax-1", "iotax-2", "iotax-3"]);
+    for ((target, line), sizes) in stacks.iter().zip(sizes) {
+        let most = sizes.iter().max().copied().expect("seen");
+        // The image's 16 MiB, and those clusters again that were written.
+        assert_eq!(most > 18 * MIB, line.contains("snapshot"), "{target}: {most}");
+        // The clusters that the first round took were given back.
+        let below_the_most = sizes.iter().scan(0, |most: &mut u64, size| {
+            *most = (*most).max(*size);
+            Some(*most - size)
+        });
+        assert_eq!(below_the_most.max() > Some(MIB), line.contains("snapshot"), "{target}");
+    }
+    let json = fs::read(lab.path("out.json")).expect("results");
+    let json: Value = serde_json::from_slice(&json).expect("JSON");
+    assert_valid(&json);
+    let measurements = json["measurements"].as_array().expect("measurements");
+    assert_eq!(measurements.len(), 6);
+    for measurement in measurements {
+        assert!(measurement["write"]["iops"].as_f64() > Some(0.0), "{measurement}");
+        assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+    }
+    assert!(layers(&json, "within").ends_with(&["qcow2", "internal snapshot", "virtio-blk export"]));
+    lab.assert_nothing_left();
+}
+
+/// Everything that is written is encrypted, in overlays too, and is read again as it was.
+#[test]
+fn an_encrypted_image_is_measured_and_keeps_what_is_written() {
+    require!(program "qemu-storage-daemon", "qemu-img");
+    let lab = Lab::new();
+    let stacks = [
+        ("virtio", "WORK > qcow2 file encrypt=luks > virtio"),
+        ("fuse", "WORK > qcow2 file encrypt=luks > fuse"),
+        ("nbd", "WORK > qcow2 file encrypt=luks > nbd > virtio"),
+        ("split", "WORK > qcow2 file data_file=true encrypt=luks > virtio"),
+        ("within", "WORK > qcow2 file + internal snapshot encrypt=luks > virtio"),
+        ("chain", "WORK > qcow2 file + 2 external snapshots encrypt=luks > virtio"),
+    ];
+    // Through FUSE QEMU corrupts concurrent writes.
+    let workload = "[[workload]]\nrw = 'randrw'\nverify = 'crc32c'\n";
+    let path = plan(&lab, &stacks, workload);
+    let mut run = start_until(lab.iotax().args(["run", &path, "--yes", "--json", "out.json"]), "cell 1/");
+    let images = ["virtio", "fuse", "nbd", "split", "within", "chain", "chain.beneath-1", "chain.overlay-2"];
+    let mut seen = BTreeSet::new();
+    while run.try_wait().expect("asked").is_none() {
+        for name in images {
+            let Some(header) = image_of(&lab.work(), name).and_then(|image| header(&image)) else { continue };
+            assert_eq!(header["format-specific"]["data"]["encrypt"]["format"], "luks", "{name}: {header}");
+            seen.insert(name);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(seen, BTreeSet::from(images));
+    let json = fs::read(lab.path("out.json")).expect("results");
+    let json: Value = serde_json::from_slice(&json).expect("JSON");
+    assert_valid(&json);
+    let measurements = json["measurements"].as_array().expect("measurements");
+    assert_eq!(measurements.len(), 2 * stacks.len());
+    for measurement in measurements {
+        assert!(measurement["write"]["iops"].as_f64() > Some(0.0), "{measurement}");
+        assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+        let verify = &measurement["verify"];
+        assert!(verify["checked"].as_u64() > Some(0), "{measurement}");
+        assert_eq!(verify["faults"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+    }
+    lab.assert_nothing_left();
+}
+
+/// The overlays of operations are encrypted as the image is.
+#[test]
+fn operations_are_carried_out_on_an_encrypted_image() {
+    require!(program "qemu-storage-daemon", "qemu-img");
+    let lab = Lab::new();
+    let target = format!("{} > qcow2 file encrypt=luks > virtio", lab.work().display());
+    let operations = ["snapshot", "commit", "stream", "mirror"];
+    let events = operations.iter().flat_map(|operation| ["--event", operation]);
+    let load = ["--size=16m", "--rate-iops=200", "--runtime=4s", "--ramp-time=0", "--yes", "--json", "-"];
+    let json = lab.json(&["watch", &target].into_iter().chain(events).chain(load).collect::<Vec<_>>());
+    let events = json["watch"][0]["events"].as_array().expect("events");
+    let names: Vec<&str> = events.iter().filter_map(|event| event["name"].as_str()).collect();
+    assert_eq!(names, operations, "{json}");
+    assert!(events.iter().all(|event| event["failure"].is_null()), "{json}");
+    assert_eq!((&json["watch"][0]["failed"], &json["watch"][0]["lost"]), (&0.into(), &0.into()), "{json}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn what_an_image_does_not_take_is_refused_with_the_remedy() {
+    let lab = Lab::new();
+    for (keys, words) in [
+        (
+            "format = 'vmdk', snapshot = 'internal', internal_snapshots = 2",
+            "snapshot needs format = \"qcow2\"",
+        ),
+        ("format = 'vmdk', internal_snapshots = 2", "internal_snapshots needs format = \"qcow2\""),
+        ("format = 'qcow2', internal_snapshots = 2", "internal_snapshots needs snapshot = \"internal\""),
+        ("format = 'qcow2', snapshot = 'external', internal_snapshots = 2", "writes go to the overlay"),
+        ("format = 'qcow2', snapshot = 'internal', internal_snapshots = 65", "accepted: 1 to 64"),
+        ("format = 'qcow2', snapshot = 'internal', internal_snapshots = 0", "for none leave snapshot out"),
+        ("format = 'raw', encrypt = 'luks'", "a raw image is encrypted by format = \"luks\""),
+        ("format = 'qcow2', encrypt = 'aes'", "accepted: luks"),
+    ] {
+        let target = format!("[[target]]\nname = 't'\nfile = {{ dir = 'WORK', {keys} }}\nvirtio = {{}}\n");
+        let plan = lab.plan(&format!("{target}[[workload]]\nrw = 'randread'\nsize = '16m'\n"));
+        let refused = lab.run(&["run", &plan.display().to_string(), "--yes"]);
+        let said = text(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && said.contains(words), "{keys}: {said}");
+    }
+    lab.assert_nothing_left();
+}
