@@ -13,7 +13,7 @@ pub(crate) trait Transfer {
     fn perform<B: Backend>(self, backend: B, free: Vec<Slot>) -> io::Result<()>;
 }
 
-/// Runs a task on a target: with io_uring and up to `depth` I/Os in flight; without io_uring one I/O at a time. `slot_bytes` is the maximum length
+/// Runs a task on a target: with io_uring and up to `depth` I/Os in flight, fewer in a small virtqueue; without io_uring one I/O at a time. `slot_bytes` is the maximum length
 /// of an I/O.
 pub(crate) fn perform(
     target: &Target,
@@ -25,8 +25,8 @@ pub(crate) fn perform(
         let file = target.reopen().map_err(EngineError::system("opening the target again"))?;
         Ok(Setup { file, depth, slot_bytes, options: Options::default() })
     };
-    if target.virtio.is_some() {
-        let (backend, slots) = Virtio::open(setup(depth)?)?;
+    if let Some(device) = &target.virtio {
+        let (backend, slots) = Virtio::open(setup(depth.min(device.depth))?)?;
         return Ok(task.perform(backend, slots));
     }
     match Uring::open(setup(depth)?) {

@@ -107,8 +107,10 @@ fn an_encrypted_image_is_measured_and_keeps_what_is_written() {
     while run.try_wait().expect("asked").is_none() {
         for name in images {
             let Some(header) = image_of(&lab.work(), name).and_then(|image| header(&image)) else { continue };
-            assert_eq!(header["format-specific"]["data"]["encrypt"]["format"], "luks", "{name}: {header}");
-            seen.insert(name);
+            // qemu-img writes the key's header last.
+            if header["format-specific"]["data"]["encrypt"]["format"] == "luks" {
+                seen.insert(name);
+            }
         }
         thread::sleep(Duration::from_millis(5));
     }

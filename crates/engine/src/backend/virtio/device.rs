@@ -42,7 +42,7 @@ pub(crate) struct Device {
     /// True if the device supports discard.
     pub(crate) discards: bool,
     /// Maximum number of I/Os in flight in one queue.
-    pub(super) depth: u32,
+    pub(crate) depth: u32,
     queues: usize,
     /// The queues not in use, each with its number. They lie in memory of `transport`.
     free: Mutex<Vec<(usize, Queue)>>,

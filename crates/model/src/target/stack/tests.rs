@@ -30,7 +30,7 @@ fn a_line_names_every_layer_from_the_bottom_up_and_is_read_again() {
         ("image = '/srv/a.vmdk'\nvirtio = {}", "image /srv/a.vmdk > virtio cache=none aio=io_uring"),
         (
             "file = { dir = '/srv' }\nvirtio = { queue_size = 128, queues = 2 }",
-            "/srv > raw file > virtio cache=none aio=io_uring queue_size=128 queues=2",
+            "/srv > raw file > virtio cache=none aio=io_uring queues=2 queue_size=128",
         ),
         (
             "image = { path = '/srv/a b', overlay = '/tmp/x' }\nvirtio = {}",
@@ -42,7 +42,7 @@ fn a_line_names_every_layer_from_the_bottom_up_and_is_read_again() {
         ),
         (
             "file = { dir = '/srv' }\nnbd = { server = 'nbdkit', rate = '10m', error_rate = 0.01 }\nvirtio = {}",
-            "/srv > raw file > nbd error_rate=1% rate=10m server=nbdkit > virtio cache=none aio=io_uring",
+            "/srv > raw file > nbd server=nbdkit rate=10m error_rate=1% > virtio cache=none aio=io_uring",
         ),
         (
             "nbd_export = 'nbd+unix:///?socket=/run/n'\nfuse = {}",
