@@ -208,7 +208,7 @@ fn qcow2_options(file: &FileSpec) -> String {
         }
     }
     if let Some(encryption) = file.encrypt {
-        options += &format!(",encrypt.format={encryption},{}", luks_options("encrypt."));
+        options.extend([",encrypt.format=", encryption.word(), ",", &luks_options("encrypt.")]);
     }
     options
 }
