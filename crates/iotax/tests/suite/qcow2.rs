@@ -37,11 +37,12 @@ fn snapshots(image: &Path) -> Vec<String> {
     names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
+const MIB: u64 = 1 << 20;
+
 /// Each first write to a cluster takes another one, also in the second round, for which the image is as it was filled.
 #[test]
 fn snapshots_in_an_image_are_kept_and_writes_copy() {
     require!(program "qemu-storage-daemon", "qemu-img");
-    const MIB: u64 = 1 << 20;
     let lab = Lab::new();
     let stacks = [
         ("plain", "WORK > qcow2 file > virtio"),
