@@ -31,8 +31,8 @@ pub use layers::{
     GuestSpec, ImageSpec, IntegrityMode, IntegritySpec, IscsiSpec, LayerInterface, LayerSpec, LayerType,
     LocalPath, LoopSpec, LuksSpec, LvKind, LvmSpec, MachineType, MdSpec, NbdAddress, NbdExportSpec,
     NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, NfsSpec, Nic, NvmeTcpSpec, OsdMedia,
-    OverlaySpec, PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel, RbdSpec, ShareProtocol, ShareSpec, Snapshot,
-    Subformat, TmpfsSpec, VirtioSpec, VolatileSpec,
+    OverlaySpec, PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel, RbdSpec, ShareProtocol,
+    ShareSpec, Snapshot, Subformat, TmpfsSpec, VirtioSpec, VolatileSpec,
 };
 pub use machine::{ContainerEngine, Machine};
 pub use part::Part;

@@ -2,7 +2,10 @@
 
 use super::fitting::{completing, fit, on_place, unknown};
 use super::layers::{Below, BottomLocation, LayerInterface, LayerSpec, PlannedLayer, Segments};
-use super::{Aio, CacheMode, CacheSpec, FileSpec, FilterSpec, GuestSpec, NetworkSpec, ShareProtocol, ShareSpec, Snapshot};
+use super::{
+    Aio, CacheMode, CacheSpec, FileSpec, FilterSpec, GuestSpec, NetworkSpec, ShareProtocol, ShareSpec,
+    Snapshot,
+};
 
 /// The layers of a target, from the bottom up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

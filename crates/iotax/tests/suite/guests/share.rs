@@ -20,7 +20,7 @@ const STATE: &str = "cat /proc/mounts; ls /run/netns; ps -o comm | grep -c '^nfs
 const USERS: &str = r"printf 'root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n' > /etc/passwd";
 
 /// Modules of the client of SMB, and the ciphers that it loads when they are asked for.
-const SMB_MODULES: [&str; 5] = ["cifs", "cmac", "ccm", "gcm", "sha512_generic"];
+const SMB_MODULES: [&str; 7] = ["cifs", "cmac", "ccm", "gcm", "ctr", "ghash_generic", "sha512_generic"];
 
 const RUN: &str = "run /tmp/plan.toml";
 
@@ -114,7 +114,8 @@ fn nfs_measured(lab: &mut LabGuest, before: &Before) {
 
 fn smb_measured(lab: &mut LabGuest, before: &Before) {
     let layers = &["device vda", "filesystem ext4", "export SMB", "filesystem cifs"];
-    let on_overlay = &["device vda", "filesystem ext4", "filesystem overlay", "export SMB", "filesystem cifs"];
+    let on_overlay =
+        &["device vda", "filesystem ext4", "filesystem overlay", "export SMB", "filesystem cifs"];
     let targets: [(_, _, &[&str], _); 3] = [
         ("smb", "/srv > smb share > raw file", layers, "vers=3.1.1 soft"),
         (

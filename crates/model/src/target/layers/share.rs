@@ -120,7 +120,10 @@ impl LayerType for ShareSpec {
     }
 
     fn parts(&self) -> Vec<Part> {
-        vec![Part { aside: true, ..Part::new("share", format!("{} share", self.protocol.name()), self, &["dir"]) }]
+        vec![Part {
+            aside: true,
+            ..Part::new("share", format!("{} share", self.protocol.name()), self, &["dir"])
+        }]
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {

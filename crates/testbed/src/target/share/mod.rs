@@ -73,7 +73,11 @@ impl Build for ShareSpec {
             let kind = client(self.protocol);
             mount(&*source, &point, kind, MountFlags::empty(), &*options).map_err(Into::into)
         });
-        mounted.map_err(|error| Refusal::environment(format!("share: cannot mount {source}: {error}")))?;
+        mounted.map_err(|error| {
+            Refusal::environment(format!(
+                "share: cannot mount {source}: {error}; dmesg has the kernel's reason"
+            ))
+        })?;
         Ok(Ground::Directory(point))
     }
 }

@@ -103,14 +103,15 @@ strict sync = {sync}
 }
 
 /// Mount options of the client. A request on a lost connection fails after 10 s, which is how long the client tries to connect again. Locks stay
-/// on this machine (`nobrl`): at the server they are mandatory, and QEMU's would keep itself from writing.
+/// on this machine (`nobrl`): at the server they are mandatory, and QEMU's would keep itself from writing. Nothing is cached (`cache=none`): the
+/// kernel would wait without end to write a page back to a server that is gone.
 fn options(share: &ShareSpec, password: &str) -> String {
     let ShareSpec { max_channels, seal, .. } = share;
     let address = Ipv4Addr::LOCALHOST;
     let multichannel = if *max_channels > 1 { ",multichannel" } else { "" };
     let seal = if *seal { ",seal" } else { "" };
     format!(
-        "ip={address},vers=3.1.1,username=root,password={password},soft,nobrl,echo_interval={ECHO_INTERVAL}{multichannel},max_channels={max_channels}{seal}"
+        "ip={address},vers=3.1.1,username=root,password={password},soft,cache=none,nobrl,echo_interval={ECHO_INTERVAL}{multichannel},max_channels={max_channels}{seal}"
     )
 }
 
