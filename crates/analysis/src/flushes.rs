@@ -297,7 +297,7 @@ fn counted(seen: &Seen, is_durable_write: bool) -> FlushCount {
 /// Names the layer that ignores flushes because of its cache mode, such as `QEMU (cache=unsafe)`; `None` if no layer does.
 fn ignoring(spec: &TargetSpec) -> Option<String> {
     spec.stack.ignores_flushes().map(|(layer, mode)| match layer {
-        PlannedLayer::Share(_) => "the NFS server (sync=false)".to_owned(),
+        PlannedLayer::Share(share) => format!("the {} server (sync=false)", share.protocol.name()),
         _ => format!("QEMU (cache={mode})"),
     })
 }

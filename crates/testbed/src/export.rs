@@ -1,7 +1,9 @@
 //! Daemons that export images, and the removal of their exports.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -35,16 +37,23 @@ impl StorageDaemon {
     }
 
     /// Process id of the daemon.
-    #[must_use]
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The daemon's threads for CPU accounting: by role for QEMU's programs, under the program's name for other servers.
-    #[must_use]
-    pub fn threads(&self) -> GuestThreads {
+    /// Process ids of the daemon and of the processes that it started, such as smbd's for a client.
+    pub fn pids(&self) -> impl Iterator<Item = u32> {
+        let daemon = self.pid();
+        let children = fs::read_to_string(format!("/proc/{daemon}/task/{daemon}/children"));
+        let children = children.unwrap_or_default();
+        let children: Vec<u32> = children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
+        iter::once(daemon).chain(children)
+    }
+
+    /// The threads of the daemon's processes for CPU accounting: by role for QEMU's programs, under the program's name for other servers.
+    pub fn threads(&self) -> impl Iterator<Item = GuestThreads> {
         let server = (!self.program.starts_with("qemu-")).then(|| self.program.to_owned());
-        GuestThreads { pid: self.pid(), roles: BTreeMap::new(), server }
+        self.pids().map(move |pid| GuestThreads { pid, roles: BTreeMap::new(), server: server.clone() })
     }
 
     /// Sends SIGTERM and waits up to 15 s for the daemon to write its data and exit.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::device::{self, RecordedDisk, SignedDevice, until_free};
 use crate::holders;
 use crate::lock::ProcessLock;
-use crate::nfs_share;
+use crate::share;
 use crate::stack::mount::{self, Mount};
 
 /// A filesystem that iotax created, as recorded in the undo log; identified by its UUID.
@@ -59,8 +59,8 @@ impl Mounted {
                 let reason = format!("{} is mounted there now; left alone", mount.source);
                 return Err(io::Error::other(reason));
             }
-            nfs_share::end_server(&mount.kind, &mount.point);
-            let flags = if nfs_share::is_lost(&mount.kind, &mount.source, &mount.point) {
+            share::end_server(&mount.kind, &mount.point);
+            let flags = if share::is_lost(&mount.source, &mount.point) {
                 // What waits for a server that has ended would keep it busy.
                 UnmountFlags::NOFOLLOW | UnmountFlags::FORCE | UnmountFlags::DETACH
             } else {
@@ -76,9 +76,9 @@ impl Mounted {
         Ok(())
     }
 
-    /// Returns whether it is a mount of NFS whose server has ended, so that every access waits in vain.
+    /// Returns whether it is the mount of a share whose server has ended, so that every access waits in vain.
     pub(crate) fn is_lost(&self) -> bool {
-        nfs_share::is_lost(nfs_share::CLIENT, &self.source, &self.point)
+        share::is_lost(&self.source, &self.point)
     }
 
     /// Finds the topmost mount at the mount point, or this mount at a new path if the directory was moved; `None` if there is none.

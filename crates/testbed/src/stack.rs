@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use iotax_model::record::Timeout;
-use iotax_model::target::{Layer, LayerKind};
+use iotax_model::target::{Layer, LayerKind, ShareProtocol};
 use iotax_model::units::human;
 
 use mount::Mount;
@@ -163,12 +163,16 @@ impl Walk<'_> {
             Some(upper) => self.add_path(&upper).is_ok(),
             None => self.add_source(&mount),
         };
-        if let Some(served) = mount.served_directory() {
+        if let Some((protocol, served)) = mount.served_directory() {
             let file = inside.strip_prefix(&mount.point).ok().filter(|_| kind.is_file());
             // The server's file has pages of its own.
             self.stack.cached_in.extend(file.and_then(|file| self.canonical(&served.join(file)).ok()));
-            let detail = "the kernel's server on this machine, through the page cache";
-            self.add_layer(Layer::new(LayerKind::Export, "NFS", detail));
+            let server = match protocol {
+                ShareProtocol::Nfs => "the kernel's server",
+                ShareProtocol::Smb => "smbd",
+            };
+            let detail = format!("{server} on this machine, through the page cache");
+            self.add_layer(Layer::new(LayerKind::Export, protocol.name(), detail));
         }
         self.add_layer(filesystem(&mount, on_device));
         self.add_filesystem_timeouts(&mount);

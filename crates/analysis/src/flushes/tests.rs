@@ -89,6 +89,8 @@ fn who_swallows_them_is_told_by_counts_of_zero_or_by_a_setting() {
     let setting = SwallowEvidence::Setting;
     let asynchronous = "/srv > nfs share sync=false > raw file";
     assert_eq!(fate(asynchronous, Some(flushed(9))), swallowed("the NFS server (sync=false)", setting));
+    let smb = asynchronous.replace("nfs", "smb");
+    assert_eq!(fate(&smb, Some(flushed(9))), swallowed("the SMB server (sync=false)", setting));
     assert_eq!(fate("/srv > nfs share > raw file", Some(flushed(9))), FlushFate::Kept(9));
 }
 

@@ -132,8 +132,7 @@ impl<'a> PowerCuts<'a> {
         undo_log: &mut UndoLog,
     ) -> anyhow::Result<(f64, VolatileCut, Survivor)> {
         let mut volatile = built.volatile.take().context("no layer of it is volatile")?;
-        let daemons: Vec<u32> =
-            built.exported.iter().flat_map(|image| image.daemons.iter().map(StorageDaemon::pid)).collect();
+        let daemons: Vec<u32> = built.daemons().flat_map(StorageDaemon::pids).collect();
         let target = Target {
             spec: spec.clone(),
             site: Site::Host(HostSite::new(built)),

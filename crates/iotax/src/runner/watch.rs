@@ -144,9 +144,8 @@ impl Host {
                 is_served_unseen |= stored.is_none();
                 let stack = stored.map(|(path, _)| stack::of_path(root, path)).transpose()?;
                 stacks.push(stack.unwrap_or_default());
-                let daemons = storage.built.exported.iter().flat_map(|image| &image.daemons);
                 volatile.extend(storage.built.volatile.iter().map(|volatile| volatile.counters()));
-                threads.extend(daemons.map(StorageDaemon::threads));
+                threads.extend(storage.built.daemons().flat_map(StorageDaemon::threads));
             }
             if let Site::Network(site) = &target.site {
                 paths.push((site.path.via, site.watched_process()));

@@ -4,6 +4,7 @@
 //! from kernel modules (`dm_delay`, `null_blk`, `scsi_debug` ...) without touching the host, and measure through the agent,
 //! like a runner.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -293,10 +294,15 @@ fn append_lab(
         PROGRAM,
         programs.iter().flat_map(|name| [name, "\n"]).collect::<String>().as_bytes(),
     )?;
+    let mut added = BTreeSet::new();
     for name in programs {
         let program = iotax_testkit::program(name);
         add(&format!("lab/{name}"), PROGRAM, &fs::read(&program)?)?;
         for library in libraries(&program) {
+            // Samba's programs have 70 MB of them in common.
+            if !added.insert(library.clone()) {
+                continue;
+            }
             let path = library.to_str().expect("utf-8").trim_start_matches('/');
             for (end, _) in path.match_indices('/') {
                 add(&path[..end], DIRECTORY, &[])?;

@@ -32,7 +32,7 @@ pub use layers::{
     LayerSpec, LayerType, LocalPath, LoopSpec, LuksSpec, LvKind, LvmSpec, MachineType, MdSpec, NbdAddress,
     NbdExportSpec, NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, NfsSpec, Nic,
     NvmeTcpSpec, OsdMedia, OverlaySpec, PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel,
-    RbdSpec, ShareSpec, Snapshot, Subformat, TmpfsSpec, VirtioSpec, VolatileSpec,
+    RbdSpec, ShareProtocol, ShareSpec, Snapshot, Subformat, TmpfsSpec, VirtioSpec, VolatileSpec,
 };
 pub use machine::{ContainerEngine, Machine};
 pub use part::Part;
@@ -326,6 +326,18 @@ mod tests {
             ("nvme_tcp = {}", "nvme_tcp needs a block device or a raw file below it"),
             ("share = {}\nfile = {}", "share needs dir = \"...\", or a filesystem of the target's own"),
             ("share = { dir = '/srv', nconnect = 17 }\nfile = {}", "nconnect = 17: accepted: 1 to 16"),
+            (
+                "share = { dir = '/srv', protocol = 'smb', max_channels = 0 }\nfile = {}",
+                "max_channels = 0: accepted: 1 to 16",
+            ),
+            (
+                "share = { dir = '/srv', protocol = 'smb', nconnect = 2 }\nfile = {}",
+                "nconnect needs protocol = \"nfs\"; smb has max_channels",
+            ),
+            (
+                "share = { dir = '/srv', seal = true }\nfile = {}",
+                "max_channels and seal need protocol = \"smb\"; nfs has nconnect",
+            ),
             (
                 "share = { dir = '/srv' }",
                 "ends with share, a directory, on which nothing can be measured; add file",

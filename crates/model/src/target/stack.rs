@@ -2,7 +2,10 @@
 
 use super::fitting::{completing, fit, on_place, unknown};
 use super::layers::{Below, BottomLocation, LayerInterface, LayerSpec, PlannedLayer, Segments};
-use super::{Aio, CacheMode, CacheSpec, FileSpec, FilterSpec, GuestSpec, NetworkSpec, Snapshot};
+use super::{
+    Aio, CacheMode, CacheSpec, FileSpec, FilterSpec, GuestSpec, NetworkSpec, ShareProtocol, ShareSpec,
+    Snapshot,
+};
 
 /// The layers of a target, from the bottom up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -157,7 +160,7 @@ impl Stack {
         let unexported = self.layers.windows(2).find_map(|pair| match pair {
             [
                 below @ (PlannedLayer::Overlay(_) | PlannedLayer::Volatile(_) | PlannedLayer::Share(_)),
-                PlannedLayer::Share(_),
+                PlannedLayer::Share(ShareSpec { protocol: ShareProtocol::Nfs, .. }),
             ] => Some(below.kind().key()),
             _ => None,
         });

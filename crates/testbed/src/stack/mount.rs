@@ -6,9 +6,9 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use iotax_model::target::VolatileSpec;
+use iotax_model::target::{ShareProtocol, VolatileSpec};
 
-use crate::nfs_share;
+use crate::share;
 
 /// File name of the mount table in a process's directory in /proc.
 const TABLE: &str = "mountinfo";
@@ -34,12 +34,12 @@ pub(crate) struct Mount {
 pub(crate) const VOLATILE_SOURCE: &str = "iotax-volatile:";
 
 impl Mount {
-    /// The directory that receives data written to an overlay, a volatile directory or an NFS share of iotax's; `None` for other filesystems.
+    /// The directory that receives data written to an overlay, a volatile directory or a share of iotax's; `None` for other filesystems.
     pub(super) fn upper_directory(&self) -> Option<PathBuf> {
         if let Some(below) = self.volatile_source() {
             return Some(below.into());
         }
-        if let Some(served) = self.served_directory() {
+        if let Some((_, served)) = self.served_directory() {
             return Some(served);
         }
         let is_overlay = self.kind == "overlay";
@@ -47,9 +47,9 @@ impl Mount {
         options.find_map(|option| option.strip_prefix("upperdir=")).map(PathBuf::from)
     }
 
-    /// The directory of this machine that an NFS share of iotax's exports; `None` for other filesystems.
-    pub(super) fn served_directory(&self) -> Option<PathBuf> {
-        nfs_share::served(&self.kind, &self.source, &self.point)
+    /// Protocol and directory of this machine of a share that iotax exports; `None` for other filesystems.
+    pub(super) fn served_directory(&self) -> Option<(ShareProtocol, PathBuf)> {
+        share::served(&self.kind, &self.source, &self.point)
     }
 
     /// The filesystem's type; `volatile` for a volatile directory.

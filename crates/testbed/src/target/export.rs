@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -173,23 +173,11 @@ impl Export {
 
     /// Starts a daemon that exports a node, and waits up to 3 minutes for the export to be ready.
     fn start(&self, node: &BlockNode, undo_log: &UndoLog) -> Result<(StorageDaemon, File), BuildError> {
-        let mut command = self.form.command(self, node)?;
-        let program = PathBuf::from(command.get_program());
-        let in_program = |error| BuildError::file(&program)(error);
-        // A pipe that nobody reads would stop it in the end.
-        let said = memfd_create("daemon", MemfdFlags::CLOEXEC).map_err(|errno| in_program(errno.into()))?;
-        let mut said = File::from(said);
-        command.stderr(said.try_clone().map_err(in_program)?);
-        command.stdin(undo_log.lock().stdio().map_err(in_program)?).process_group(0);
-        // Names of sockets are relative to it.
-        command.current_dir(self.point().parent().unwrap_or(Path::new("/")));
-        let mut daemon = command.spawn().map_err(in_program)?;
-        // It has the socket too, which would seem to be served without a daemon.
-        drop(command);
-        self.wait_for(&mut daemon, &mut said, undo_log.lock().stop())?;
+        let command = self.form.command(self, node)?;
+        let daemon = launch(command, self.form.program(), self.point(), undo_log, || self.form.is_there())?;
         let flags = self.form.flags().bits().cast_signed();
         let shown = File::options().read(true).custom_flags(flags).open(self.point());
-        Ok((StorageDaemon::new(daemon, self.form.program()), shown.map_err(BuildError::file(self.point()))?))
+        Ok((daemon, shown.map_err(BuildError::file(self.point()))?))
     }
 
     /// Prepares the command for QEMU's storage daemon. `form` has the options of the export type; the arguments `first` precede all others.
@@ -225,29 +213,47 @@ impl Export {
         command.args(["--export", &export.to_string()]);
         Ok(command)
     }
+}
 
-    fn wait_for(&self, daemon: &mut Child, said: &mut File, stop: &Interrupt) -> Result<(), BuildError> {
-        let program = self.form.program();
-        let in_point = |error| BuildError::file(self.point())(error);
-        let end = Instant::now() + PATIENCE;
-        while !self.form.is_there().map_err(in_point)? {
-            if let Some(status) = daemon.try_wait().map_err(in_point)? {
-                let reason = format!("{program} ended with {status}{}", messages(said));
-                return Err(Refusal::environment(reason).into());
-            }
-            if stop.load(Ordering::Relaxed) {
-                return Err(in_point(io::ErrorKind::Interrupted.into()));
-            }
-            if Instant::now() > end {
-                let (seconds, state) = (PATIENCE.as_secs(), process::state(daemon.id()));
-                let reason =
-                    format!("{program} has not exported the image in {seconds} s; {state}{}", messages(said));
-                return Err(in_point(io::Error::other(reason)));
-            }
-            threads::sleep(LOOK_AGAIN);
+/// Starts a daemon that exports `point`, and waits up to 3 minutes until `is_there` says that the export is ready. `program` is the daemon's
+/// name.
+pub(super) fn launch(
+    mut command: Command,
+    program: &'static str,
+    point: &Path,
+    undo_log: &UndoLog,
+    is_there: impl Fn() -> io::Result<bool>,
+) -> Result<StorageDaemon, BuildError> {
+    let path = PathBuf::from(command.get_program());
+    let in_program = |error| BuildError::file(&path)(error);
+    let in_point = |error| BuildError::file(point)(error);
+    // A pipe that nobody reads would stop it in the end.
+    let said = memfd_create("daemon", MemfdFlags::CLOEXEC).map_err(|errno| in_program(errno.into()))?;
+    let mut said = File::from(said);
+    command.stderr(said.try_clone().map_err(in_program)?);
+    command.stdin(undo_log.lock().stdio().map_err(in_program)?).process_group(0);
+    // Names of sockets are relative to it.
+    command.current_dir(point.parent().unwrap_or(Path::new("/")));
+    let mut daemon = command.spawn().map_err(in_program)?;
+    // It has the socket too, which would seem to be served without a daemon.
+    drop(command);
+    let end = Instant::now() + PATIENCE;
+    while !is_there().map_err(in_point)? {
+        if let Some(status) = daemon.try_wait().map_err(in_point)? {
+            let reason = format!("{program} ended with {status}{}", messages(&mut said));
+            return Err(Refusal::environment(reason).into());
         }
-        Ok(())
+        if undo_log.lock().stop().load(Ordering::Relaxed) {
+            return Err(in_point(io::ErrorKind::Interrupted.into()));
+        }
+        if Instant::now() > end {
+            let (seconds, state) = (PATIENCE.as_secs(), process::state(daemon.id()));
+            let reason = format!("{program} is not ready after {seconds} s; {state}{}", messages(&mut said));
+            return Err(in_point(io::Error::other(reason)));
+        }
+        threads::sleep(LOOK_AGAIN);
     }
+    Ok(StorageDaemon::new(daemon, program))
 }
 
 /// The daemon's messages on stderr in one line, preceded by a colon; empty if there are none. JSON arguments that QEMU repeats are removed.

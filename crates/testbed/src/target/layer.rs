@@ -17,6 +17,7 @@ use super::{ExportedImage, Volatile};
 use crate::build_error::BuildError;
 use crate::cgroup::IoLimit;
 use crate::device::Permission;
+use crate::export::StorageDaemon;
 use crate::refusal::Refusal;
 use crate::undo::UndoLog;
 
@@ -98,6 +99,8 @@ pub(super) struct LayerSite<'a> {
     pub(super) warnings: &'a mut Vec<Warning>,
     /// The image that daemons export; `None` until a layer exports one.
     pub(super) exported: &'a mut Option<Box<ExportedImage>>,
+    /// The daemons that export a directory.
+    pub(super) servers: &'a mut Vec<StorageDaemon>,
     /// The volatile directory; `None` until a layer mounts one.
     pub(super) volatile: &'a mut Option<Box<Volatile>>,
     /// The I/O limit on the processes that generate the target's load; `None` until a layer sets one.

@@ -52,6 +52,7 @@ use iotax_model::wire::Identity;
 
 use crate::cgroup::IoLimit;
 use crate::device::DeviceClaim;
+use crate::export::StorageDaemon;
 use crate::undo::UndoEntry;
 pub use builder::Builder;
 pub use export::ExportedImage;
@@ -91,6 +92,8 @@ pub struct Built {
     pub warnings: Vec<Warning>,
     /// The image that daemons started by iotax export at `path`.
     pub exported: Option<Box<ExportedImage>>,
+    /// The daemons that export a directory below the target.
+    pub servers: Vec<StorageDaemon>,
     /// The volatile directory below the target, whose power can be cut; `None` without such a layer.
     pub volatile: Option<Box<Volatile>>,
     /// The I/O limit to set on the processes that generate the load; `None` for no limit.
@@ -116,6 +119,7 @@ impl Built {
             origin: None,
             warnings: Vec::new(),
             exported: None,
+            servers: Vec::new(),
             volatile: None,
             limit: None,
         }
@@ -129,6 +133,11 @@ impl Built {
             None => Some((&self.path, self.format)),
             Some(image) => image.stored.as_ref().map(|(path, format)| (path.as_path(), *format)),
         }
+    }
+
+    /// The daemons that serve the target.
+    pub fn daemons(&self) -> impl Iterator<Item = &StorageDaemon> {
+        self.exported.iter().flat_map(|image| &image.daemons).chain(&self.servers)
     }
 
     /// Files and devices on this machine whose page cache may hold the target's data.

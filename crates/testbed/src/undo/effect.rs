@@ -292,10 +292,11 @@ fn guests_marked(proc: &Path, marker: &str) -> io::Result<Vec<u32>> {
             // Before ip(8), nsenter(1) or a shell has executed it in a network namespace, it is one of their arguments.
             let line = String::from_utf8_lossy(&line);
             let becomes = ["/ip", "/nsenter", "/sh"].iter().any(|end| program.ends_with(end))
-                && ["qemu", "/ganesha.nfsd", "/ceph-"].iter().any(|name| line.contains(name));
+                && ["qemu", "/ganesha.nfsd", "/smbd", "/ceph-"].iter().any(|name| line.contains(name));
             // ceph(1) is a script; it and rbd(8) wait for daemons that may be gone.
             let asks = program.ends_with("/rbd") || program.ends_with("/python3") && line.contains("/ceph\0");
-            let servers = ["/nbdkit", "/tgtd", "/ganesha.nfsd", "/postgres", "/ceph-mon", "/ceph-osd"];
+            let servers =
+                ["/nbdkit", "/tgtd", "/ganesha.nfsd", "/smbd", "/postgres", "/ceph-mon", "/ceph-osd"];
             let serves = program.contains("qemu")
                 || program == crate::volatile::PROGRAM
                 || servers.iter().any(|end| program.ends_with(end));
@@ -329,6 +330,9 @@ mod tests {
             (20, "/usr/bin/python3\0/usr/bin/ceph\0--cluster\0iotax-abc-vm\0osd\0new\0"),
             (21, "/usr/bin/python3\0/usr/bin/cephalopod\0iotax-abc-vm\0"),
             (22, "/usr/bin/ceph-osd\0--cluster\0iotax-abc-vm\0"),
+            (23, "/bin/sh\0-c\0set -e\0sh\0/usr/sbin/smbd\0iotax-abc-vm\0"),
+            (24, "/usr/sbin/smbd\0-F\0-s\0/run/iotax-abc-vm.conf\0"),
+            (25, "/usr/sbin/smbd\0--foreground\0--no-process-group\0"),
             (13, ""),
         ] {
             let dir = temp.path().join(pid.to_string());
@@ -337,6 +341,6 @@ mod tests {
         }
         let mut marked = guests_marked(temp.path(), "iotax-abc-vm").expect("there");
         marked.sort_unstable();
-        assert_eq!(marked, [10, 14, 16, 17, 18, 20, 22]);
+        assert_eq!(marked, [10, 14, 16, 17, 18, 20, 22, 23, 24]);
     }
 }

@@ -7,8 +7,8 @@ use crate::cgroup::{self, RunCgroup};
 use crate::kernel_file::{self, KernelFile};
 use crate::lvm::{Group, Physical};
 use crate::mapper::{self, Mapping};
-use crate::nfs_share;
 use crate::nvme_tcp;
+use crate::share;
 
 /// Name prefix of everything that iotax creates: guests, namespaces, volume groups and so on.
 const OURS: &str = "iotax-";
@@ -88,7 +88,7 @@ impl Effect {
                 if is_number {
                     return Ok(());
                 }
-                let name = mounted.source.strip_suffix(nfs_share::ROOT).unwrap_or(&mounted.source);
+                let name = share::of_source(&mounted.source).map_or(&*mounted.source, |(_, name)| name);
                 tagged("a device number or the name of a mount that iotax made", name)
             }
             Self::Loop(attached) => absolute(&attached.file),
@@ -214,7 +214,9 @@ mod tests {
             (r#"{"mount":{"point":"/tmp/iotax-x","source":"7:0"}}"#.to_owned(), true),
             (r#"{"mount":{"point":"/tmp/iotax-x","source":"iotax-1a2b-vm-overlay"}}"#.to_owned(), true),
             (r#"{"mount":{"point":"/tmp/iotax-x","source":"iotax-1a2b-vm-share:/"}}"#.to_owned(), true),
+            (r#"{"mount":{"point":"/tmp/iotax-x","source":"//127.0.0.1/iotax-1a2b-vm-share"}}"#.to_owned(), true),
             (r#"{"mount":{"point":"/tmp/iotax-x","source":"box:/"}}"#.to_owned(), false),
+            (r#"{"mount":{"point":"/tmp/iotax-x","source":"//127.0.0.1/home"}}"#.to_owned(), false),
             (r#"{"mount":{"point":"/tmp/iotax-x","source":"7"}}"#.to_owned(), false),
             (format!(r#"{{"physical_volume":{{{disk},{group}}}}}"#), true),
             (format!(r#"{{"luks":{{{disk},"uuid":"0f0e0d0c-0b0a-4908-8706-050403020100"}}}}"#), true),

@@ -126,7 +126,7 @@ fn goes_along(effect: &Effect, all: &BTreeMap<u64, PendingEffect>) -> bool {
     effect.path().is_some_and(|path| all.values().any(|other| other.effect.holds(path)))
 }
 
-/// Returns whether the effect's path is on a mount of NFS whose server has ended. What it holds is removed with the exported directory, and
+/// Returns whether the effect's path is on the mount of a share whose server has ended. What it holds is removed with the exported directory, and
 /// every look at it would wait in vain.
 fn is_lost_share(effect: &Effect, all: &BTreeMap<u64, PendingEffect>) -> bool {
     effect.path().is_some_and(|path| {
@@ -314,8 +314,8 @@ impl UndoLog {
             other => other.map(drop),
         };
         match removed {
-            // The process that served a FUSE mount has ended, or its power was cut, or a disk was lost and its filesystem takes no writes any more;
-            // the mount goes next.
+            // The process that served a FUSE mount or an SMB share has ended or stands still, or its power was cut, or a disk was lost and its
+            // filesystem takes no writes any more; the mount goes next.
             Err(error) if goes_along && is_lost(&error) => Ok(()),
             other => other,
         }
@@ -474,7 +474,7 @@ impl UndoLog {
 }
 
 fn is_lost(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::NOTCONN | Errno::IO | Errno::ROFS))
+    matches!(Errno::from_io_error(error), Some(Errno::NOTCONN | Errno::IO | Errno::ROFS | Errno::HOSTDOWN))
 }
 
 /// Prefix of temporary file names.

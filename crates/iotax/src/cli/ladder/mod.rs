@@ -43,7 +43,7 @@ pub(super) struct Args {
     #[command(flatten)]
     design: DesignArgs,
     /// Rungs to build, the first is the baseline: host-file, virtio-raw, virtio-qcow2, virtio-qcow2-snapshot, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also
-    /// host-device, host-lvm, host-lvm-file, vm-device, vm-lvm; host-overlay as in a container, host-nfs, host-loop, host-luks, host-integrity, host-dm-cache,
+    /// host-device, host-lvm, host-lvm-file, vm-device, vm-lvm; host-overlay as in a container, host-nfs, host-smb, host-loop, host-luks, host-integrity, host-dm-cache,
     /// host-dm-writecache, host-raid1, host-nvme-tcp, fuse-raw, nbd-raw, iscsi-raw, nfs-raw, rbd-raw; virtio-vmdk, vm-vhdx and so on for other formats; or the layers of one, such as "raw file > loop direct_io=true" [default: the first seven, and those of --device]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(rungs::names()))]
     rungs: Vec<String>,

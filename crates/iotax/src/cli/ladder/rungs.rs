@@ -43,13 +43,14 @@ use Ladder::{Default, Everything};
 
 /// The named rungs in the order of a ladder: name, ladder, base, and the layers on top as a stack line. There are further rungs for other image
 /// formats, such as `virtio-vmdk` and `vm-vmdk`.
-const RUNGS: [(&str, Ladder, Base, &str); 26] = [
+const RUNGS: [(&str, Ladder, Base, &str); 27] = [
     ("host-device", Default, Device, ""),
     ("host-lvm", Default, Device, "thick LVM volume"),
     ("host-lvm-file", Default, Device, "thick LVM volume > ext4 > raw file"),
     ("host-file", Default, Directory, "raw file"),
     ("host-overlay", Everything, Directory, "overlay > raw file"),
     ("host-nfs", Everything, Directory, "nfs share > raw file"),
+    ("host-smb", Everything, Directory, "smb share > raw file"),
     ("host-loop", Everything, Directory, "raw file > loop direct_io=true"),
     ("host-luks", Everything, Directory, "raw file > loop direct_io=true > luks"),
     ("host-integrity", Everything, Directory, "raw file > loop direct_io=true > integrity"),

@@ -162,8 +162,9 @@ impl Target {
             Site::Host(site) => site.agent.as_ref().and_then(AgentClient::pid),
             Site::Guest(_) | Site::Remote(_) | Site::Network(_) => None,
         };
-        let exported = self.local_storage().and_then(|storage| storage.built.exported.as_ref());
-        let daemons = exported.iter().flat_map(|image| image.daemons.iter().map(StorageDaemon::pid));
+        let storage = self.local_storage();
+        let daemons =
+            storage.iter().flat_map(|storage| storage.built.daemons().flat_map(StorageDaemon::pids));
         guest.into_iter().chain(agent).chain(daemons).collect()
     }
 

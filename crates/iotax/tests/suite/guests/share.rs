@@ -1,10 +1,11 @@
-//! A directory over the kernel's NFS within a guest: server and client are set up, measured and gone afterwards, and a server that ends costs
-//! its target alone.
+//! A directory over NFS and SMB within a guest: server and client are set up, measured and gone afterwards, and a server that ends costs its
+//! target alone.
 
 use std::time::Instant;
 
 use iotax_model::units::Bytes;
 use iotax_testkit::thorough;
+use serde_json::Value;
 
 use super::on_disks::{Before, json, layers, put_plan, refused_words, start_until};
 use crate::lab_guest::{Extras, LabGuest};
@@ -12,44 +13,42 @@ use crate::lab_guest::{Extras, LabGuest};
 /// The disk with the user's files.
 const DISKS: [Bytes; 1] = [Bytes(1 << 30)];
 
-/// Prints the state that must not change: mounts, namespaces, the server's threads, and the user's files.
-const STATE: &str = "cat /proc/mounts; ls /run/netns; ps -o comm | grep -c '^nfsd'; find /srv; ls -a /tmp; ls /tmp/home/.local/state/iotax/undo";
+/// Prints the state that must not change: mounts, namespaces, the servers' threads and processes, and the user's files.
+const STATE: &str = "cat /proc/mounts; ls /run/netns; ps -o comm | grep -c '^nfsd'; ps -o args | grep -c '^[^ ]*/smbd '; find /srv; ls -a /tmp; ls /tmp/home/.local/state/iotax/undo";
 
-const PLAN: &str = r#"
-repeat = 1
-defaults = { size = "8m", runtime = "400ms", ramp_time = "0s", bs = "16k" }
-workload = [{ name = "read", rw = "randread" }, { name = "write", rw = "randwrite", verify = "crc32c" }]
-[[target]]
-name = "one"
-stack = "/srv > nfs share > raw file"
-[[target]]
-name = "four"
-stack = "/srv > nfs share nconnect=4 sync=false > raw file"
-"#;
+/// The users whom Samba's server asks for, and no other file of the system's.
+const USERS: &str = r"printf 'root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n' > /etc/passwd";
 
-/// Each server lets nobody open a file in its first 10 s.
-const ONE: &str = r#"
-repeat = 1
-defaults = { size = "8m", runtime = "400ms", ramp_time = "0s", bs = "16k" }
-workload = [{ name = "read", rw = "randread" }]
-[[target]]
-name = "one"
-stack = "/srv > nfs share > raw file"
-"#;
+/// Modules of the client of SMB, and the ciphers that it loads when they are asked for.
+const SMB_MODULES: [&str; 7] = ["cifs", "cmac", "ccm", "gcm", "ctr", "ghash_generic", "sha512_generic"];
 
 const RUN: &str = "run /tmp/plan.toml";
 
+/// A plan of targets that read and, with `write`, write.
+fn plan(targets: &[(&str, &str)], write: bool) -> String {
+    let write = if write { ", { name = 'write', rw = 'randwrite', verify = 'crc32c' }" } else { "" };
+    let targets: String = targets
+        .iter()
+        .map(|(name, stack)| format!("[[target]]\nname = '{name}'\nstack = '{stack}'\n"))
+        .collect();
+    format!(
+        "repeat = 1\ndefaults = {{ size = '8m', runtime = '400ms', ramp_time = '0s', bs = '16k' }}\nworkload = [{{ name = 'read', rw = 'randread' }}{write}]\n{targets}"
+    )
+}
+
 /// A guest with the user's files in /srv.
 fn boot() -> Option<LabGuest> {
+    let modules = [&["nfsd", "nfsv4", "ext4", "overlay"], &SMB_MODULES[..]].concat();
     let mut lab = LabGuest::boot_with(&Extras {
-        programs: &["ip", "mkfs.ext4", "mount", "umount"],
-        modules: &["nfsd", "nfsv4", "ext4"],
+        programs: &["ip", "mkfs.ext4", "mount", "umount", "smbd", "smbpasswd"],
+        modules: &modules,
         disks: &DISKS,
         ..Extras::default()
     })?;
     lab.sh(
         "mkdir -p /tmp /etc /srv && mount -t tmpfs tmpfs /tmp && mkdir /tmp/home && export HOME=/tmp/home",
     );
+    lab.sh(USERS);
     lab.sh("mkfs.ext4 -q /dev/vda && mount /dev/vda /srv && echo mine > /srv/note");
     lab.sh("touch /tmp/said /tmp/out /tmp/cleaned /tmp/killed /tmp/plan.toml");
     Some(lab)
@@ -63,9 +62,12 @@ fn a_share_is_measured_and_gone_afterwards_whatever_ends_it() {
     let began = Instant::now();
     for (name, part, is_long) in [
         // Every request that the server does not answer is waited for.
-        ("server lost", server_lost as fn(&mut LabGuest, &Before), true),
-        ("measured", measured, false),
-        ("killed", killed, false),
+        ("NFS server lost", nfs_server_lost as fn(&mut LabGuest, &Before), true),
+        ("SMB server lost", smb_server_lost, false),
+        ("NFS measured", nfs_measured, false),
+        ("SMB measured", smb_measured, false),
+        ("NFS killed", |lab, before| killed(lab, before, "/srv > nfs share > raw file"), false),
+        ("SMB killed", |lab, before| killed(lab, before, "/srv > smb share > raw file"), false),
     ] {
         if is_long && !thorough() {
             continue;
@@ -73,33 +75,67 @@ fn a_share_is_measured_and_gone_afterwards_whatever_ends_it() {
         part(&mut lab, &before);
         eprintln!("{name}: {:.1?}", began.elapsed());
     }
-    lab.sh("rmmod nfsd");
-    refused_words(&mut lab, RUN, "4", &["share: there is no nfsd in /proc/filesystems: modprobe nfsd nfsv4"]);
+    refused(&mut lab);
     before.assert_nothing_changed(&mut lab, "a refusal");
 }
 
-fn measured(lab: &mut LabGuest, before: &Before) {
-    put_plan(lab, PLAN);
+/// Runs targets, given by name, stack, layers below the file, and options of the mount.
+fn measured(lab: &mut LabGuest, before: &Before, targets: &[(&str, &str, &[&str], &str)]) -> Value {
+    let lines: Vec<_> = targets.iter().map(|(name, stack, ..)| (*name, *stack)).collect();
+    put_plan(lab, &plan(&lines, true));
     let json = json(lab, RUN);
     before.assert_nothing_changed(lab, "a run");
-    assert_eq!(json["measurements"].as_array().map(Vec::len), Some(4));
-    for measurement in json["measurements"].as_array().expect("measurements") {
-        assert_eq!(measurement["errors"].as_u64().unwrap_or(0), 0, "{measurement}");
+    let measurements = json["measurements"].as_array().expect("measurements");
+    assert_eq!(measurements.len(), 2 * targets.len());
+    for measurement in measurements {
+        assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
         assert_eq!(measurement["verify"]["faults"].as_array().map_or(0, Vec::len), 0, "{measurement}");
     }
-    for (target, connections) in [("one", "nconnect=1"), ("four", "nconnect=4")] {
+    for (target, _, expected, mount) in targets {
         let file = format!("file {target}.raw");
-        let expected = ["device vda", "filesystem ext4", "export NFS", "filesystem nfs4", &file];
+        let expected: Vec<_> = expected.iter().copied().chain([&*file]).collect();
         assert_eq!(layers(&json, target), expected);
         let targets = json["targets"].as_array().expect("targets");
-        let layers = &targets.iter().find(|t| t["name"] == target).expect("there")["layers"];
-        let options = layers[3]["detail"].as_str().expect("text");
-        assert!(options.contains("vers=4.2") && options.contains(connections), "{options}");
+        let layers = &targets.iter().find(|t| t["name"] == *target).expect("there")["layers"];
+        let options = layers[expected.len() - 2]["detail"].as_str().expect("text");
+        assert!(mount.split(' ').all(|option| options.contains(option)), "{options}");
+    }
+    json
+}
+
+fn nfs_measured(lab: &mut LabGuest, before: &Before) {
+    let layers = &["device vda", "filesystem ext4", "export NFS", "filesystem nfs4"];
+    let targets: [(_, _, &[&str], _); 2] = [
+        ("one", "/srv > nfs share > raw file", layers, "vers=4.2 nconnect=1"),
+        ("four", "/srv > nfs share nconnect=4 sync=false > raw file", layers, "vers=4.2 nconnect=4"),
+    ];
+    let _ = measured(lab, before, &targets);
+}
+
+fn smb_measured(lab: &mut LabGuest, before: &Before) {
+    let layers = &["device vda", "filesystem ext4", "export SMB", "filesystem cifs"];
+    let on_overlay =
+        &["device vda", "filesystem ext4", "filesystem overlay", "export SMB", "filesystem cifs"];
+    let targets: [(_, _, &[&str], _); 3] = [
+        ("smb", "/srv > smb share > raw file", layers, "vers=3.1.1 soft"),
+        (
+            "sealed",
+            "/srv > smb share max_channels=4 seal=true sync=false > raw file",
+            layers,
+            "vers=3.1.1 seal multichannel,max_channels=4",
+        ),
+        ("layered", "/srv > overlay > smb share > raw file", on_overlay, "vers=3.1.1"),
+    ];
+    let json = measured(lab, before, &targets);
+    // The process that serves the client is a child of the daemon's.
+    for measurement in json["measurements"].as_array().expect("measurements") {
+        let threads = &measurement["guest_threads"];
+        assert!(threads["smbd"]["user_ns"].as_u64() > Some(0), "{threads}");
     }
 }
 
-fn killed(lab: &mut LabGuest, before: &Before) {
-    put_plan(lab, ONE);
+fn killed(lab: &mut LabGuest, before: &Before, stack: &str) {
+    put_plan(lab, &plan(&[("one", stack)], false));
     start_until(lab, RUN, "cell 1/");
     lab.sh("{ kill -KILL $run; wait $run; } 2> /tmp/killed; true");
     lab.sh("for i in $(seq 100); do iotax clean > /tmp/cleaned && ! grep -q 'left alone' /tmp/cleaned && break; usleep 100000; done");
@@ -107,7 +143,7 @@ fn killed(lab: &mut LabGuest, before: &Before) {
 
     // Of a run without a fault half of the lines record what is done, the others that it is undone.
     for (kind, expected, least, few) in
-        [("kill-after", "137", 20, &[11][..]), ("kill", "137", 20, &[]), ("error", "4", 10, &[11])]
+        [("kill-after", "137", 14, &[11][..]), ("kill", "137", 14, &[]), ("error", "4", 7, &[11])]
     {
         let all = (1..).take_while(|_| thorough());
         for line in few.iter().copied().filter(|_| !thorough()).chain(all) {
@@ -127,14 +163,37 @@ fn killed(lab: &mut LabGuest, before: &Before) {
     }
 }
 
-fn server_lost(lab: &mut LabGuest, before: &Before) {
-    put_plan(lab, &ONE.replace("400ms", "20s"));
+fn nfs_server_lost(lab: &mut LabGuest, before: &Before) {
+    let end = "for threads in /srv/iotax-*/one.nfsd/threads; do echo 0 > $threads; done";
+    server_lost(lab, before, "/srv > nfs share > raw file", end);
+}
+
+fn smb_server_lost(lab: &mut LabGuest, before: &Before) {
+    server_lost(lab, before, "/srv > smb share > raw file", "kill -KILL $(pidof smbd)");
+}
+
+/// Ends the server in the middle of a measurement, by a line of shell.
+fn server_lost(lab: &mut LabGuest, before: &Before, stack: &str, end: &str) {
+    put_plan(lab, &plan(&[("one", stack)], false).replace("400ms", "20s"));
     start_until(lab, RUN, "cell 1/");
-    lab.sh("for threads in /srv/iotax-*/one.nfsd/threads; do echo 0 > $threads; done");
+    lab.sh(end);
     lab.sh("for i in $(seq 3000); do kill -0 $run 2> /tmp/killed || break; usleep 200000; done");
     let (status, _) = lab.try_sh("wait $run");
     assert_eq!(status, "3", "{}", lab.sh("cat /tmp/said"));
     // A request that waited for the server may have kept something busy.
     lab.sh("iotax clean > /tmp/cleaned 2>&1 || { cat /tmp/cleaned /tmp/said; false; }");
     before.assert_nothing_changed(lab, "a server that ended");
+}
+
+/// Runs on machines that lack what a share needs.
+fn refused(lab: &mut LabGuest) {
+    put_plan(lab, &plan(&[("smb", "/srv > smb share > raw file")], false));
+    let (status, said) = lab.try_sh(&format!("PATH=/bin /lab/iotax {RUN} --yes 2>&1"));
+    let words = "smbd was not found in PATH; install it (Debian: apt-get install samba)";
+    assert!(status == "4" && said.contains(words), "{status}: {said}");
+    lab.sh("rmmod cifs");
+    refused_words(lab, RUN, "4", &["share: there is no cifs in /proc/filesystems: modprobe cifs"]);
+    put_plan(lab, &plan(&[("nfs", "/srv > nfs share > raw file")], false));
+    lab.sh("rmmod nfsd");
+    refused_words(lab, RUN, "4", &["share: there is no nfsd in /proc/filesystems: modprobe nfsd nfsv4"]);
 }

@@ -67,7 +67,7 @@ pub use path::PathSpec;
 pub use rbd::{OsdMedia, RbdSpec};
 pub(super) use segments::Segments;
 use segments::{keys, word};
-pub use share::ShareSpec;
+pub use share::{ShareProtocol, ShareSpec};
 pub use tmpfs::TmpfsSpec;
 pub use virtio::VirtioSpec;
 pub use volatile::VolatileSpec;
@@ -378,7 +378,7 @@ layers! {
     volatile: Volatile(VolatileSpec),
     /// An overlayfs on the filesystem below or in a given directory, as containers use it.
     overlay: Overlay(OverlaySpec),
-    /// The directory below, exported by the kernel's NFS server and mounted by its client.
+    /// The directory below, exported by NFS or SMB on this machine and mounted by the kernel's client.
     share: Share(ShareSpec),
     /// A new file on the filesystem below or in a given directory.
     file: File(FileSpec),

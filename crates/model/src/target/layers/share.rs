@@ -1,4 +1,4 @@
-//! A directory on NFS: the kernel's NFS server on this machine, and the kernel's client.
+//! A directory on NFS or SMB: a server on this machine, and the kernel's client.
 
 use std::path::PathBuf;
 
@@ -8,31 +8,67 @@ use serde::{Deserialize, Serialize};
 use super::{
     Area, Below, BottomLocation, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments,
 };
+use crate::words::words;
 
-/// A directory that the kernel's NFS server (nfsd) exports by NFS 4.2 over TCP, on a loopback of the run's own, and that the kernel's client
-/// mounts again: the place of an image on NFS storage.
+words! {
+    /// The protocol of a share.
+    ShareProtocol, "protocol" {
+        /// NFS 4.2, by the kernel's server (nfsd).
+        Nfs = "nfs",
+        /// SMB 3.1.1, by Samba's server (smbd).
+        Smb = "smb",
+    }
+}
+
+impl ShareProtocol {
+    /// The protocol's name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nfs => "NFS",
+            Self::Smb => "SMB",
+        }
+    }
+}
+
+/// A directory that a server exports over TCP, on a loopback of the run's own, and that the kernel's client mounts again: the place of an
+/// image on NFS or SMB storage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ShareSpec {
     /// An existing directory, in which the exported one is created [default: the target's own `filesystem`]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dir: Option<PathBuf>,
-    /// Number of TCP connections of the mount, 1 to 16, as in nfs(5).
+    /// The protocol, and with it the server.
+    pub protocol: ShareProtocol,
+    /// NFS: number of TCP connections of the mount, 1 to 16, as in nfs(5).
     #[schemars(range(min = 1, max = 16))]
     pub nconnect: u8,
-    /// The server answers a durable write or a flush when its disk has the data, as `sync` of exports(5). With `false` (`async`) it answers
-    /// at once, and what it acknowledged does not outlive its crash.
+    /// SMB: number of channels of the session (multichannel), each a TCP connection, 1 to 16, as in mount.cifs(8).
+    #[schemars(range(min = 1, max = 16))]
+    pub max_channels: u8,
+    /// SMB: the session is encrypted, as in mount.cifs(8).
+    pub seal: bool,
+    /// The server answers a durable write or a flush when its disk has the data, as `sync` of exports(5) or `strict sync` of smb.conf(5).
+    /// With `false` it answers at once, and what it acknowledged does not outlive its crash.
     pub sync: bool,
 }
 
 impl ShareSpec {
-    /// Most connections that the kernel's client takes for a mount (`NFS_MAX_CONNECTIONS`).
+    /// Most connections that the kernel's clients take for a mount (`NFS_MAX_CONNECTIONS`, `CIFS_MAX_CHANNELS`).
     const MOST: u8 = 16;
 }
 
 impl Default for ShareSpec {
     fn default() -> Self {
-        Self { dir: None, nconnect: 1, sync: true }
+        Self {
+            dir: None,
+            protocol: ShareProtocol::Nfs,
+            nconnect: 1,
+            max_channels: 1,
+            seal: false,
+            sync: true,
+        }
     }
 }
 
@@ -55,10 +91,20 @@ impl LayerType for ShareSpec {
     }
 
     fn check(&self) -> Result<(), String> {
-        if !(1..=Self::MOST).contains(&self.nconnect) {
-            return Err(format!("share: nconnect = {}: accepted: 1 to {}", self.nconnect, Self::MOST));
+        for (key, connections) in [("nconnect", self.nconnect), ("max_channels", self.max_channels)] {
+            if !(1..=Self::MOST).contains(&connections) {
+                return Err(format!("share: {key} = {connections}: accepted: 1 to {}", Self::MOST));
+            }
         }
-        Ok(())
+        match self.protocol {
+            ShareProtocol::Nfs if self.max_channels > 1 || self.seal => {
+                Err("share: max_channels and seal need protocol = \"smb\"; nfs has nconnect".into())
+            }
+            ShareProtocol::Smb if self.nconnect > 1 => {
+                Err("share: nconnect needs protocol = \"nfs\"; smb has max_channels".into())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn location(&self) -> Option<BottomLocation<'_>> {
@@ -74,20 +120,24 @@ impl LayerType for ShareSpec {
     }
 
     fn parts(&self) -> Vec<Part> {
-        vec![Part { aside: true, ..Part::new("share", "NFS share", self, &["dir"]) }]
+        vec![Part {
+            aside: true,
+            ..Part::new("share", format!("{} share", self.protocol.name()), self, &["dir"])
+        }]
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
-        let more = super::keys(self, Some(&Self::default()), &["dir"]);
+        let more = super::keys(self, Some(&Self::default()), &["dir", "protocol"]);
         let dir = self.dir.as_ref().map(|dir| super::word(&dir.to_string_lossy()));
-        dir.into_iter().chain([format!("nfs share{more}")]).collect()
+        dir.into_iter().chain([format!("{} share{more}", self.protocol)]).collect()
     }
 }
 
 impl FromLine for ShareSpec {
     fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
         let [protocol, share] = segments.next_words()? else { return None };
-        (protocol == "nfs" && share == "share")
-            .then(|| segments.take().spec(below.place.map(|dir| ("dir", dir.into()))))
+        let protocol: ShareProtocol = protocol.parse().ok().filter(|_| share == "share")?;
+        let dir = below.place.map(|dir| ("dir", dir.into()));
+        Some(segments.take().spec([("protocol", protocol.word().into())].into_iter().chain(dir)))
     }
 }

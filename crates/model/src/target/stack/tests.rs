@@ -17,6 +17,7 @@ fn each_layer_says_if_it_caches_or_copies() {
         ("vg0 > thick LVM volume > dm-cache dir=/fast size=64m", false, true),
         ("/srv > raw file > nvme-tcp > cgroup riops=500", false, false),
         ("/srv > nfs share > raw file", true, false),
+        ("/srv > smb share > vhdx file > virtio", true, false),
     ] {
         let stack = Stack::parse(line).expect(line);
         assert_eq!((stack.is_cached(), stack.amplifies()), (is_cached, amplifies), "{line}");
@@ -100,6 +101,14 @@ fn a_line_names_every_layer_from_the_bottom_up_and_is_read_again() {
             "/srv > nfs share nconnect=4 sync=false > raw file",
         ),
         (
+            "share = { dir = '/srv', protocol = 'smb', max_channels = 4, seal = true }\nfile = { format = 'vhdx' }\nvirtio = {}",
+            "/srv > smb share max_channels=4 seal=true > vhdx file > virtio cache=none aio=io_uring",
+        ),
+        (
+            "overlay = { dir = '/srv' }\nshare = { protocol = 'smb' }\nfile = {}",
+            "/srv > overlay > smb share > raw file",
+        ),
+        (
             "device = '/dev/sdb'\nfilesystem = { type = 'xfs' }\nshare = {}\nfile = { format = 'qcow2' }\nvirtio = {}",
             "device /dev/sdb > xfs > nfs share > qcow2 file > virtio cache=none aio=io_uring",
         ),
@@ -136,6 +145,8 @@ fn what_is_no_line_is_refused_with_what_is_accepted() {
         ("/srv > dm-cache size=1m", "accepted: device /srv > dm-cache or /srv > raw file > loop > dm-cache"),
         ("/srv > raw file > nvme-tcp port=1", "nvme-tcp: `port` is not a key here"),
         ("/srv > nfs share version=3 > raw file", "nfs share: `version` is not a key here"),
+        ("/srv > nfs share protocol=smb > raw file", "nfs share: protocol= is told by its words"),
+        ("/srv > afp share > raw file", "\"afp share\" is no layer"),
         ("/srv > nfs > raw file", "accepted: /srv > raw file > nfs"),
         ("/srv > raw file > cgroup iops=1", "cgroup: `iops` is not a key here; did you mean"),
         ("/srv > luks", "accepted: device /srv > luks or /srv > raw file > loop > luks"),
@@ -354,7 +365,11 @@ fn bottom() -> impl Strategy<Value = Stack> {
             Stack::from(OverlaySpec { dir: Some(dir), volatile }).with(file)
         }),
         (path(), 1_u8..17, any::<bool>(), file()).prop_map(|(dir, nconnect, sync, file)| {
-            Stack::from(ShareSpec { dir: Some(dir), nconnect, sync }).with(file)
+            Stack::from(ShareSpec { dir: Some(dir), nconnect, sync, ..ShareSpec::default() }).with(file)
+        }),
+        (path(), 1_u8..17, any::<bool>(), file()).prop_map(|(dir, max_channels, seal, file)| {
+            let (dir, protocol) = (Some(dir), ShareProtocol::Smb);
+            Stack::from(ShareSpec { dir, protocol, max_channels, seal, ..ShareSpec::default() }).with(file)
         }),
         (path(), any::<u32>(), any::<bool>(), file()).prop_map(|(dir, seed, tear, file)| {
             let drop_flush = Some(seed).filter(|seed| *seed > 0);

@@ -1,36 +1,29 @@
-//! Exports a directory with the kernel's NFS server, and mounts it with the kernel's client.
+//! Exports a directory with the kernel's NFS server.
 
-use std::ffi::CString;
 use std::fmt::Write;
 use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use iotax_model::target::ShareSpec;
+use iotax_model::target::{ShareProtocol, ShareSpec};
 use iotax_model::threads;
 use rustix::mount::{MountFlags, mount};
 
-use super::file::check_exchange;
-use super::ground::Ground;
-use super::layer::{Build, Check, LayerSite};
-use super::needs::Needs;
-use super::preflight::{check_created, check_direct, check_directory};
-use super::sizes::size_on;
+use super::check_kernel;
 use crate::build_error::BuildError;
 use crate::filesystem::Mounted;
 use crate::netns::{self, IP, Namespace};
-use crate::nfs_share::{CLIENT, POINT, ROOT, SERVED, SERVER, THREADS};
 use crate::program::Program;
 use crate::refusal::Refusal;
+use crate::share::{NFSD, THREADS, client};
 use crate::undo::{Effect, UndoLog};
 
 /// The tool that hides /run from the server.
 const MOUNT: Program = Program { name: "mount", package: "mount" };
-const FILESYSTEMS: &str = "/proc/filesystems";
 /// TCP port of NFS.
 const PORT: u16 = 2049;
 /// Threads of the server: the default of rpc.nfsd(8).
@@ -61,95 +54,55 @@ for run in /run /var/run; do [ ! -d "$run" ] || "$2" -t tmpfs tmpfs "$run"; done
 echo "tcp $3" >&3
 "#;
 
-impl Build for ShareSpec {
-    fn check(&self, at: &Check<'_>, needs: &mut Needs) -> Result<(), Refusal> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(Refusal::environment("share: only root may export and mount it; run iotax as root"));
-        }
-        check_kernel(&fs::read_to_string(FILESYSTEMS).unwrap_or_default())?;
-        for program in [IP, MOUNT] {
-            program.find().map_err(|error| Refusal::environment(error.to_string()))?;
-        }
-        let work = at.plan.work_on(at.target);
-        check_created(at.plan, &work)?;
-        let Some(dir) = &self.dir else { return Ok(()) };
-        check_directory(dir)?;
-        check_direct(dir, &work)?;
-        check_exchange(dir)?;
-        needs.beside(dir, at.plan);
-        *needs.space.entry(dir.clone()).or_default() += size_on(at.above, at.plan.space()).0;
-        Ok(())
-    }
-
-    fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
-        let directory = match &self.dir {
-            Some(dir) => at.builder.folder(dir, at.undo_log)?,
-            None => below.directory()?,
-        };
-        // The mount table shows paths without symbolic links.
-        let directory = fs::canonicalize(&directory).map_err(BuildError::file(&directory))?;
-        let name = at.name::<Self>();
-        let beside = |extension| directory.join(&name).with_added_extension(extension);
-        let marker = |part| format!("iotax-{}-{name}-{part}", at.builder.tag);
-        let (server_name, client_name) = (marker(SERVER), marker(SERVED));
-        let namespace = Namespace::make(client_name.clone(), at.undo_log)?;
-        let server = Server { namespace, served: beside(SERVED), point: beside(SERVER) };
-        at.undo_log.make_tree(&server.served)?;
-        at.undo_log.make_directory(&server.point)?;
-        at.undo_log
-            .record(Effect::Mount(Mounted { point: server.point.clone(), source: server_name.clone() }))?;
-        server.mount(&server_name)?;
-        server.export(if self.sync { FLAGS } else { FLAGS | ASYNC })?;
-        server.start(at.undo_log)?;
-        let (point, source) = (beside(POINT), format!("{client_name}{ROOT}"));
-        at.undo_log.make_directory(&point)?;
-        at.undo_log.record(Effect::Mount(Mounted { point: point.clone(), source: source.clone() }))?;
-        // A call of this process: nothing goes on mounting after a kill.
-        let options = options(self.nconnect);
-        let mounted = netns::within(&server.namespace.path(), || {
-            mount(&*source, &point, CLIENT, MountFlags::empty(), &*options).map_err(Into::into)
-        });
-        mounted.map_err(|error| Refusal::environment(format!("share: cannot mount {source}: {error}")))?;
-        Ok(Ground::Directory(point))
-    }
+/// Rejects a machine without the kernel's NFS server.
+pub(super) fn check(filesystems: &str) -> Result<(), Refusal> {
+    check_kernel(filesystems, &[NFSD, client(ShareProtocol::Nfs)], "nfsd nfsv4")?;
+    MOUNT.find().map_err(|error| Refusal::environment(error.to_string()))
 }
 
-/// Rejects a kernel without NFS server or client. `filesystems` is the content of /proc/filesystems.
-fn check_kernel(filesystems: &str) -> Result<(), Refusal> {
-    let has = |name: &str| filesystems.lines().any(|line| line.split_whitespace().last() == Some(name));
-    match [SERVER, CLIENT].into_iter().find(|name| !has(name)) {
-        None => Ok(()),
-        Some(missing) => Err(Refusal::environment(format!(
-            "share: there is no {missing} in {FILESYSTEMS}: modprobe nfsd nfsv4, or leave out targets with share"
-        ))),
-    }
+/// Exports the directory `served` in a network namespace. `tag` distinguishes the server's control filesystem from all others. Returns the
+/// client's mount options.
+pub(super) fn serve(
+    share: &ShareSpec,
+    served: &Path,
+    namespace: &Namespace,
+    tag: &str,
+    undo_log: &mut UndoLog,
+) -> Result<String, BuildError> {
+    let point = served.with_extension(NFSD);
+    let source = format!("{tag}-{NFSD}");
+    undo_log.make_directory(&point)?;
+    undo_log.record(Effect::Mount(Mounted { point: point.clone(), source: source.clone() }))?;
+    let server = Server { namespace, served, point };
+    server.mount(&source)?;
+    server.export(if share.sync { FLAGS } else { FLAGS | ASYNC })?;
+    server.start(undo_log)?;
+    Ok(options(share.nconnect))
 }
 
 /// Mount options of the client. A request waits for a lost connection for twice the timeout, and then fails; while the connection stands it
 /// waits for as long as the server takes.
-fn options(nconnect: u8) -> CString {
+fn options(nconnect: u8) -> String {
     let ip = Ipv4Addr::LOCALHOST;
-    let text = format!(
+    format!(
         "vers=4.2,proto=tcp,port={PORT},addr={ip},clientaddr={ip},sec=sys,nconnect={nconnect},softerr,timeo={TIMEOUT},retrans=1"
-    );
-    // It has no zero byte.
-    CString::new(text).unwrap_or_default()
+    )
 }
 
 /// An NFS server of the kernel, in a network namespace of its own.
-struct Server {
-    namespace: Namespace,
+struct Server<'a> {
+    namespace: &'a Namespace,
     /// The directory that it exports.
-    served: PathBuf,
+    served: &'a Path,
     /// Mount point of its control filesystem.
     point: PathBuf,
 }
 
-impl Server {
+impl Server<'_> {
     /// Mounts the control filesystem, which belongs to the network namespace in which it is mounted.
     fn mount(&self, source: &str) -> Result<(), BuildError> {
         let mounted = netns::within(&self.namespace.path(), || {
-            mount(source, &self.point, SERVER, MountFlags::empty(), None).map_err(Into::into)
+            mount(source, &self.point, NFSD, MountFlags::empty(), None).map_err(Into::into)
         });
         mounted.map_err(BuildError::file(&self.point))
     }
@@ -218,23 +171,5 @@ impl Server {
         let path = self.point.join(name);
         // Some of them want the end of the line.
         fs::write(&path, format!("{value}\n")).map_err(BuildError::file(&path))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_kernel_without_one_of_the_two_is_told_what_to_load() {
-        let told = |filesystems: &str| check_kernel(filesystems).map_err(|refusal| refusal.to_string());
-        assert_eq!(told("nodev\tnfsd\nnodev\tnfs\nnodev\tnfs4\n"), Ok(()));
-        for (filesystems, missing) in
-            [("nodev\tnfs4\n\text4\n", "nfsd"), ("nodev\tnfsd\nnodev\tnfs\n", "nfs4")]
-        {
-            let refusal = told(filesystems).expect_err("missing");
-            let words = format!("share: there is no {missing} in /proc/filesystems: modprobe nfsd nfsv4");
-            assert!(refusal.starts_with(&words), "{refusal}");
-        }
     }
 }
