@@ -163,7 +163,8 @@ impl Target {
             Site::Guest(_) | Site::Remote(_) | Site::Network(_) => None,
         };
         let storage = self.local_storage();
-        let daemons = storage.iter().flat_map(|storage| storage.built.daemons().flat_map(StorageDaemon::pids));
+        let daemons =
+            storage.iter().flat_map(|storage| storage.built.daemons().flat_map(StorageDaemon::pids));
         guest.into_iter().chain(agent).chain(daemons).collect()
     }
 
