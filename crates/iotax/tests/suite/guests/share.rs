@@ -27,10 +27,8 @@ const RUN: &str = "run /tmp/plan.toml";
 /// A plan of targets that read and, with `write`, write.
 fn plan(targets: &[(&str, &str)], write: bool) -> String {
     let write = if write { ", { name = 'write', rw = 'randwrite', verify = 'crc32c' }" } else { "" };
-    let targets: String = targets
-        .iter()
-        .map(|(name, stack)| format!("[[target]]\nname = '{name}'\nstack = '{stack}'\n"))
-        .collect();
+    let target = |(name, stack): &(&str, &str)| format!("[[target]]\nname = '{name}'\nstack = '{stack}'\n");
+    let targets = targets.iter().map(target).collect::<Vec<_>>().concat();
     format!(
         "repeat = 1\ndefaults = {{ size = '8m', runtime = '400ms', ramp_time = '0s', bs = '16k' }}\nworkload = [{{ name = 'read', rw = 'randread' }}{write}]\n{targets}"
     )
