@@ -92,13 +92,14 @@ impl DiskChain<'_> {
         for (depth, image) in self.chain.iter().enumerate().rev() {
             let cache = json!({ "direct": drive.cache.direct(), "no-flush": drive.cache.no_flush() });
             let read_only = depth > 0 || image.part.is_some_and(|part| !part.writable);
+            let on_device = image.part.is_some() && !image.path.is_file();
             let mut node = json!({
                 "driver": image.format.word(),
                 "read-only": read_only,
                 "discard": drive.discard.word(),
                 "cache": cache,
                 "file": {
-                    "driver": if image.part.is_some() { "host_device" } else { "file" },
+                    "driver": if on_device { "host_device" } else { "file" },
                     "filename": image.path.to_string_lossy(),
                     "read-only": read_only,
                     "discard": drive.discard.word(),

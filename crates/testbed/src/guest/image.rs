@@ -48,7 +48,7 @@ pub struct ChainImage {
     pub path: PathBuf,
     /// Format of the image.
     pub format: Format,
-    /// The byte range of a block device that holds a raw image; `None` if the image is a whole file.
+    /// The byte range of a block device or file that holds a raw image; `None` if the image is a whole file.
     pub part: Option<DevicePart>,
     /// For qcow2 with an external data file: path of that file.
     pub data_file: Option<PathBuf>,
@@ -72,7 +72,7 @@ impl ChainImage {
     }
 }
 
-/// A byte range of a block device that holds a raw image.
+/// A byte range of a block device or file that holds a raw image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DevicePart {
     /// Byte offset of the range's start, a multiple of 512.

@@ -105,7 +105,7 @@ fn look(spec: &ImageSpec, shared: bool) -> Result<FoundImage, Refusal> {
         // Of `Failed to get shared "write" lock`; other messages tell of blocks.
         if said.contains("\" lock") {
             return Refusal::environment(format!(
-                "image {shown}: a program has it, or a file that it reads, open to write it, such as the QEMU of a guest that runs; measure it when \
+                "image {shown}: a program has it open to write it, or a file that it reads, such as the QEMU of a guest that runs; measure it when \
                  that has ended"
             ));
         }
