@@ -5,20 +5,21 @@ use iotax_model::units::Bytes;
 
 use super::Runner;
 
-/// Minimum length in bytes of a piece.
+/// Minimum length in bytes of a piece, but for the first ones.
 const PIECE: u64 = 32 << 20;
-/// Maximum number of pieces of a target.
+/// Number of pieces of a long target.
 const PIECES: u64 = 64;
 const MIB: u64 = 1 << 20;
 
 impl Runner<'_> {
     /// Fills all targets side by side, a piece of each in turn and in random order. Regions of a disk differ in speed, by 20% and more: files
-    /// written one after the other would lie in different regions, and a comparison would show these instead of the layers.
+    /// written one after the other would lie in different regions, and a comparison would show these instead of the layers. The first pieces are
+    /// short, from 1 MiB on: a file grows behind its end while there is room, so that files must begin side by side.
     pub(super) fn fill_all(&mut self) -> anyhow::Result<()> {
         let plan = self.order.plan;
         let is_shared = |group: usize| group < plan.targets.len() && plan.storage_of(group) != group;
         let longest = plan.filled().max(plan.touched());
-        let piece = Bytes((longest.0 / PIECES).max(PIECE).next_multiple_of(MIB));
+        let piece = (longest.0 / PIECES).max(PIECE).next_multiple_of(MIB);
         let own = (0..self.groups.len()).filter(|group| !is_shared(*group));
         let mut open: Vec<(usize, usize, Bytes)> = own
             .flat_map(|group| (0..self.groups[group].len()).map(move |member| (group, member, Bytes(0))))
@@ -28,6 +29,7 @@ impl Runner<'_> {
                 break;
             }
             schedule::shuffle(&mut open, self.order.seed, turn);
+            let piece = Bytes(piece.min(MIB.checked_shl(turn).unwrap_or(piece)));
             for (group, member, done) in std::mem::take(&mut open) {
                 if self.lost.contains(&group) {
                     continue;

@@ -70,31 +70,38 @@ fn span(path: &Path) -> Option<(u64, u64)> {
     Some((begin, extents.iter().map(|extent| extent.fe_physical + extent.fe_length).max()?))
 }
 
-#[test]
-fn files_of_one_run_lie_side_by_side() {
-    let lab = Lab::new();
-    let targets =
-        ["a", "b", "c"].map(|name| format!("[[target]]\nname = \"{name}\"\nfile = {{ dir = \"WORK\" }}\n"));
-    let plan = lab.plan(&format!(
-        "{}[[workload]]\nrw = \"randread\"\nsize = \"256m\"\nruntime = \"60s\"\n",
-        targets.concat()
-    ));
-    let mut command = lab.iotax();
-    let mut child = start_until(command.args(["run", plan.to_str().expect("utf-8"), "--yes"]), "round 1/");
-    let folders = std::fs::read_dir(lab.work()).expect("a list").map(|entry| entry.expect("an entry").path());
-    let files = folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
-    let files: Vec<PathBuf> = files.map(|entry| entry.expect("an entry").path()).collect();
-    let spans: Vec<Option<(u64, u64)>> = files.iter().map(|path| span(path)).collect();
-    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
-    child.wait().expect("it ends");
-    lab.assert_nothing_left();
-    assert_eq!(files.len(), 3, "{files:?}");
-    let Some(spans) = spans.into_iter().collect::<Option<Vec<_>>>() else {
-        skip!("a filesystem that tells where files lie");
-    };
-    // One after the other, at least two of the three would not overlap.
-    for (one, other) in [(0, 1), (1, 2), (0, 2)] {
-        assert!(spans[one].0 < spans[other].1 && spans[other].0 < spans[one].1, "{spans:?}");
+/// Tests that have the machine to themselves: other writers' files would lie between.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn files_of_one_run_lie_side_by_side() {
+        let lab = Lab::new();
+        let targets = ["a", "b", "c"]
+            .map(|name| format!("[[target]]\nname = \"{name}\"\nfile = {{ dir = \"WORK\" }}\n"));
+        let plan = lab.plan(&format!(
+            "{}[[workload]]\nrw = \"randread\"\nsize = \"256m\"\nruntime = \"60s\"\n",
+            targets.concat()
+        ));
+        let mut command = lab.iotax();
+        let mut child =
+            start_until(command.args(["run", plan.to_str().expect("utf-8"), "--yes"]), "round 1/");
+        let folders =
+            std::fs::read_dir(lab.work()).expect("a list").map(|entry| entry.expect("an entry").path());
+        let files = folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
+        let files: Vec<PathBuf> = files.map(|entry| entry.expect("an entry").path()).collect();
+        let spans: Vec<Option<(u64, u64)>> = files.iter().map(|path| span(path)).collect();
+        kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+        child.wait().expect("it ends");
+        lab.assert_nothing_left();
+        assert_eq!(files.len(), 3, "{files:?}");
+        let Some(spans) = spans.into_iter().collect::<Option<Vec<_>>>() else {
+            skip!("a filesystem that tells where files lie");
+        };
+        // One after the other, at least two of the three would not overlap.
+        for (one, other) in [(0, 1), (1, 2), (0, 2)] {
+            assert!(spans[one].0 < spans[other].1 && spans[other].0 < spans[one].1, "{spans:?}");
+        }
     }
 }
 
