@@ -29,7 +29,7 @@ impl Runner<'_> {
                 break;
             }
             schedule::shuffle(&mut open, self.order.seed, turn);
-            let piece = Bytes(piece.min(MIB.checked_shl(turn).unwrap_or(piece)));
+            let piece = Bytes(piece.min(MIB << turn.min(20)));
             for (group, member, done) in std::mem::take(&mut open) {
                 if self.lost.contains(&group) {
                     continue;

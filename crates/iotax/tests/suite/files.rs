@@ -98,10 +98,11 @@ mod alone {
         let Some(spans) = spans.into_iter().collect::<Option<Vec<_>>>() else {
             skip!("a filesystem that tells where files lie");
         };
-        // One after the other, at least two of the three would not overlap.
-        for (one, other) in [(0, 1), (1, 2), (0, 2)] {
-            assert!(spans[one].0 < spans[other].1 && spans[other].0 < spans[one].1, "{spans:?}");
-        }
+        // One after the other, none of them would overlap. Blocks that the filesystem has not got back yet can set one apart.
+        let overlap = |(one, other): &(usize, usize)| {
+            spans[*one].0 < spans[*other].1 && spans[*other].0 < spans[*one].1
+        };
+        assert!([(0, 1), (1, 2), (0, 2)].iter().any(overlap), "{spans:?}");
     }
 }
 

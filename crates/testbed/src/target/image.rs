@@ -6,6 +6,7 @@ use iotax_model::target::{FileSpec, Format};
 use iotax_model::units::Bytes;
 
 use super::Built;
+use super::side_by_side::hold_inodes;
 use crate::build_error::BuildError;
 use crate::guest::image;
 use crate::undo::{Effect, UndoEntry, UndoLog};
@@ -25,7 +26,9 @@ pub fn build(
         others.push(undo_log.record(Effect::File { path, identity: None })?);
     }
     if is_new {
+        let held = path.parent().map(hold_inodes);
         image::create(path, file, size, undo_log.lock())?;
+        drop(held);
     }
     let entry = undo_log.identify(entry)?;
     for other in others {

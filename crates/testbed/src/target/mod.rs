@@ -36,6 +36,7 @@ pub mod preflight;
 pub mod raw;
 mod rbd;
 mod share;
+mod side_by_side;
 mod sizes;
 mod tmpfs;
 pub mod virtio;

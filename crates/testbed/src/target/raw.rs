@@ -10,6 +10,7 @@ use iotax_model::wire::Identity;
 use rustix::fs::FallocateFlags;
 
 use super::Built;
+use super::side_by_side::hold_inodes;
 use crate::build_error::BuildError;
 use crate::undo::{Effect, FileId, UndoEntry, UndoLog};
 
@@ -58,7 +59,9 @@ pub fn build(
     undo_log: &mut UndoLog,
 ) -> Result<RawFile, BuildError> {
     let path = std::path::absolute(path).map_err(BuildError::file(path))?;
+    let held = path.parent().map(hold_inodes);
     let (entry, file) = undo_log.make_file(&path)?;
+    drop(held);
     let found = file.metadata().map_err(BuildError::file(&path))?;
     match preallocation {
         Preallocation::Off | Preallocation::Metadata => file.set_len(size.0),
