@@ -275,7 +275,8 @@ fn an_export_that_may_not_be_written_is_refused_before_anything_is_built() {
     let refused = lab.run(&["bench", &uri, "--rw=randwrite", "--overwrite", &uri]);
     let said = text(&refused.stderr);
     assert!(
-        refused.status.code() == Some(4) && said.contains("it cannot be opened to be written: "),
+        refused.status.code() == Some(4)
+            && said.contains("it cannot be opened to be written; its server may offer it read-only: "),
         "{said}"
     );
     assert!(lab.run(&["bench", &uri, "--runtime=300ms"]).status.success());

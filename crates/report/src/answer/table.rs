@@ -127,7 +127,10 @@ fn legend(run: &Run, targets: &[(String, Vec<Cell>)], ranking: &Ranking<'_>) -> 
         (has(|change| change == Change::Same), format!("= same, {}", margin(run))),
         (has(|change| matches!(change, Change::Open(_))), "? not decided".into()),
         (has(|change| change == Change::Withheld), "! not usable".into()),
-        (ranking.is_some(), "formats by mean cost, cheapest first".into()),
+        (
+            ranking.is_some(),
+            "formats cheapest first, by the mean of all workloads; undecided ones in no certain order".into(),
+        ),
         (
             run.plan.targets.iter().any(|target| target.stack.has::<VirtioSpec>()),
             "virtio is a guest's disk without the guest: no kernel of its own, no exits, no interrupts"

@@ -28,7 +28,10 @@ pub(super) fn section(run: &Run) -> Markup {
 /// Builds the chart of one measurement: the measured rate over time, and over it the burst and the sustained rate that were found.
 fn chart(found: &LimitsOnTarget<'_>, course: &RateCourse<'_>) -> Chart {
     const MEASURED: &str = "measured";
-    const LEVELS: &str = "burst, then sustained";
+    let (levels, which) = match course.levels.burst {
+        Some(_) => ("burst, then sustained", "the measurement with the longest burst"),
+        None => ("sustained", "the first measurement; none has a burst"),
+    };
     let end = course.rates.last().map_or(0.0, |(at, _)| *at);
     let row = |series: &str, at: f64, rate: f64| -> Vec<Cell> {
         vec![series.into(), at.into(), rate.into(), "".into()]
@@ -38,21 +41,21 @@ fn chart(found: &LimitsOnTarget<'_>, course: &RateCourse<'_>) -> Chart {
     match course.levels.burst {
         Some(burst) => {
             rows.extend(
-                [(0.0, burst.rate), (burst.seconds, burst.rate)].map(|(at, rate)| row(LEVELS, at, rate)),
+                [(0.0, burst.rate), (burst.seconds, burst.rate)].map(|(at, rate)| row(levels, at, rate)),
             );
-            rows.push(row(LEVELS, burst.seconds, sustained));
+            rows.push(row(levels, burst.seconds, sustained));
         }
-        None => rows.push(row(LEVELS, 0.0, sustained)),
+        None => rows.push(row(levels, 0.0, sustained)),
     }
-    rows.push(row(LEVELS, end, sustained));
+    rows.push(row(levels, end, sustained));
     let axis = |label: &str| Axis { label: label.into(), unit: Unit::Count, log: false, at_least: 0.0 };
     Chart {
         key: "course".into(),
         title: format!("{}, {}, round {}", found.target, course.workload.name, course.round),
-        note: "the measurement with the longest burst, or the first one".into(),
+        note: which.into(),
         message: "The rate over time, and the levels found in it".into(),
         columns: ["series", "seconds", "ios_per_s", "note"].map(Into::into).into(),
-        colours: [(MEASURED, "t0"), (LEVELS, "t1")].map(|(name, class)| (name.into(), class.into())).into(),
+        colours: [(MEASURED, "t0"), (levels, "t1")].map(|(name, class)| (name.into(), class.into())).into(),
         rows,
         plot: Plot::Curve {
             series: 0,

@@ -77,7 +77,11 @@ fn length(spec: &NbdExportSpec) -> Result<Bytes, Refusal> {
 /// Rejects an export that its server does not allow to be written. Writes nothing.
 fn check_writable(spec: &NbdExportSpec) -> Result<(), Refusal> {
     let opened = QEMU_IO.look(["-c", "length", &format!("json:{}", node_of(spec))], PATIENCE);
-    let refuse = |error| Refusal::environment(format!("{spec}: it cannot be opened to be written: {error}"));
+    let refuse = |error| {
+        Refusal::environment(format!(
+            "{spec}: it cannot be opened to be written; its server may offer it read-only: {error}"
+        ))
+    };
     opened.map(drop).map_err(refuse)
 }
 

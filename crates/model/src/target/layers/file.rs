@@ -357,7 +357,7 @@ impl FromLine for FileSpec {
         let (count, snapshot) = match rest {
             [] => (None, None),
             [plus, kind, one] if plus == "+" && one == "snapshot" => (None, Some(kind)),
-            [plus, count, kind, more] if plus == "+" && more == "snapshots" => {
+            [plus, count, kind, more] if plus == "+" && matches!(more.as_str(), "snapshot" | "snapshots") => {
                 (Some(count.parse::<u32>().ok()?), Some(kind))
             }
             _ => return None,
