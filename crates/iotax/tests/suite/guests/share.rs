@@ -1,8 +1,6 @@
 //! A directory over NFS and SMB within a guest: server and client are set up, measured and gone afterwards, and a server that ends costs its
 //! target alone.
 
-use std::time::Instant;
-
 use iotax_model::units::Bytes;
 use iotax_testkit::thorough;
 use serde_json::Value;
@@ -35,11 +33,10 @@ fn plan(targets: &[(&str, &str)], write: bool) -> String {
 }
 
 /// A guest with the user's files in /srv.
-fn boot() -> Option<LabGuest> {
-    let modules = [&["nfsd", "nfsv4", "ext4", "overlay"], &SMB_MODULES[..]].concat();
+fn boot(programs: &[&str], modules: &[&str]) -> Option<LabGuest> {
     let mut lab = LabGuest::boot_with(&Extras {
-        programs: &["ip", "mkfs.ext4", "mount", "umount", "smbd", "smbpasswd"],
-        modules: &modules,
+        programs: &[&["ip", "mkfs.ext4", "mount", "umount"], programs].concat(),
+        modules: &[&["ext4", "overlay"], modules].concat(),
         disks: &DISKS,
         ..Extras::default()
     })?;
@@ -52,28 +49,37 @@ fn boot() -> Option<LabGuest> {
     Some(lab)
 }
 
-/// One guest for all: a boot takes longer than any of them.
+/// One guest for all of a protocol: a boot takes longer than any of them. Every request that a lost server does not answer is waited for.
 #[test]
-fn a_share_is_measured_and_gone_afterwards_whatever_ends_it() {
-    let Some(mut lab) = boot() else { return };
+fn an_nfs_share_is_measured_and_gone_afterwards_whatever_ends_it() {
+    let Some(mut lab) = boot(&[], &["nfsd", "nfsv4"]) else { return };
     let before = Before::of(&mut lab, STATE);
-    let began = Instant::now();
-    for (name, part, is_long) in [
-        // Every request that the server does not answer is waited for.
-        ("NFS server lost", nfs_server_lost as fn(&mut LabGuest, &Before), true),
-        ("SMB server lost", smb_server_lost, false),
-        ("NFS measured", nfs_measured, false),
-        ("SMB measured", smb_measured, false),
-        ("NFS killed", |lab, before| killed(lab, before, "/srv > nfs share > raw file"), false),
-        ("SMB killed", |lab, before| killed(lab, before, "/srv > smb share > raw file"), false),
-    ] {
-        if is_long && !thorough() {
-            continue;
-        }
-        part(&mut lab, &before);
-        eprintln!("{name}: {:.1?}", began.elapsed());
+    if thorough() {
+        nfs_server_lost(&mut lab, &before);
     }
-    refused(&mut lab);
+    nfs_measured(&mut lab, &before);
+    killed(&mut lab, &before, "/srv > nfs share > raw file");
+    put_plan(&mut lab, &plan(&[("nfs", "/srv > nfs share > raw file")], false));
+    lab.sh("rmmod nfsd");
+    refused_words(&mut lab, RUN, "4", &["share: there is no nfsd in /proc/filesystems: modprobe nfsd nfsv4"]);
+    before.assert_nothing_changed(&mut lab, "a refusal");
+}
+
+#[test]
+fn an_smb_share_is_measured_and_gone_afterwards_whatever_ends_it() {
+    let Some(mut lab) = boot(&["smbd", "smbpasswd"], &SMB_MODULES) else { return };
+    let before = Before::of(&mut lab, STATE);
+    if thorough() {
+        smb_server_lost(&mut lab, &before);
+    }
+    smb_measured(&mut lab, &before);
+    killed(&mut lab, &before, "/srv > smb share > raw file");
+    put_plan(&mut lab, &plan(&[("smb", "/srv > smb share > raw file")], false));
+    let (status, said) = lab.try_sh(&format!("PATH=/bin /lab/iotax {RUN} --yes 2>&1"));
+    let words = "smbd was not found in PATH; install it (Debian: apt-get install samba)";
+    assert!(status == "4" && said.contains(words), "{status}: {said}");
+    lab.sh("rmmod cifs");
+    refused_words(&mut lab, RUN, "4", &["share: there is no cifs in /proc/filesystems: modprobe cifs"]);
     before.assert_nothing_changed(&mut lab, "a refusal");
 }
 
@@ -181,17 +187,4 @@ fn server_lost(lab: &mut LabGuest, before: &Before, stack: &str, end: &str) {
     // A request that waited for the server may have kept something busy.
     lab.sh("iotax clean > /tmp/cleaned 2>&1 || { cat /tmp/cleaned /tmp/said; false; }");
     before.assert_nothing_changed(lab, "a server that ended");
-}
-
-/// Runs on machines that lack what a share needs.
-fn refused(lab: &mut LabGuest) {
-    put_plan(lab, &plan(&[("smb", "/srv > smb share > raw file")], false));
-    let (status, said) = lab.try_sh(&format!("PATH=/bin /lab/iotax {RUN} --yes 2>&1"));
-    let words = "smbd was not found in PATH; install it (Debian: apt-get install samba)";
-    assert!(status == "4" && said.contains(words), "{status}: {said}");
-    lab.sh("rmmod cifs");
-    refused_words(lab, RUN, "4", &["share: there is no cifs in /proc/filesystems: modprobe cifs"]);
-    put_plan(lab, &plan(&[("nfs", "/srv > nfs share > raw file")], false));
-    lab.sh("rmmod nfsd");
-    refused_words(lab, RUN, "4", &["share: there is no nfsd in /proc/filesystems: modprobe nfsd nfsv4"]);
 }
