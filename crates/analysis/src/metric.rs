@@ -74,7 +74,7 @@ impl Names {
     #[must_use]
     pub fn on(&self, workload: &Workload) -> &'static str {
         match workload.kind() {
-            Kind::Block | Kind::Files(_) => self.io,
+            Kind::Block | Kind::Files(_) | Kind::Foreign => self.io,
             Kind::Streams(_) => self.streams,
             Kind::RoundTrips(_) => self.trips,
         }
@@ -166,7 +166,7 @@ impl Metric {
         of: iops,
         over_rounds: OverRounds::GeometricMean,
         compares: Some(|workload| match workload.kind() {
-            Kind::Block | Kind::Files(_) => true,
+            Kind::Block | Kind::Files(_) | Kind::Foreign => true,
             // The rate of datagrams of a length set by the path adds nothing to bytes per second.
             Kind::Streams(net) => net.test == NetTest::Udp && net.length.is_some(),
             // In a closed loop it restates the mean latency.
@@ -226,7 +226,7 @@ impl Metric {
         of: cpu_per_io,
         over_rounds: OverRounds::GeometricMean,
         compares: Some(|workload| match workload.kind() {
-            Kind::Block | Kind::Files(_) => true,
+            Kind::Block | Kind::Files(_) | Kind::Foreign => true,
             Kind::Streams(net) => net.test != NetTest::Udp || net.length.is_some(),
             // The CPU time of round trips under load is the load's.
             Kind::RoundTrips(net) => !net.loaded,
@@ -471,8 +471,8 @@ impl Metric {
         match workload.kind() {
             Kind::Streams(_) => Self::BYTES_PER_S,
             Kind::RoundTrips(_) => Self::LATENCY_MEAN,
-            Kind::Block | Kind::Files(_) if workload.is_open_loop() => Self::LATENCY_MEAN,
-            Kind::Block | Kind::Files(_) => Self::IOPS,
+            Kind::Block | Kind::Files(_) | Kind::Foreign if workload.is_open_loop() => Self::LATENCY_MEAN,
+            Kind::Block | Kind::Files(_) | Kind::Foreign => Self::IOPS,
         }
     }
 

@@ -97,9 +97,14 @@ pub enum EngineError {
         /// The machine's memory.
         memory: Bytes,
     },
-    /// The engine does not implement the test; it only occurs in results imported from other tools.
-    #[error("test = {0}: the engine has no such test; it occurs in results imported from other tools")]
-    NoTest(Test),
+    /// The workload is the work of another tool, which only its results describe.
+    #[error(
+        "workload {0:?} is the work of another tool, of which only results are known: it cannot be repeated"
+    )]
+    Foreign(String),
+    /// The test works on the target's area, but the job has none.
+    #[error("test = {0} works on a file or device, and there is none for it here")]
+    NoArea(Test),
     /// The test creates files, but the job has no directory for them.
     #[error("test = {0} makes files of its own, and there is no directory for them here")]
     NoDirectory(Test),

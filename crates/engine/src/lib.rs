@@ -97,8 +97,10 @@ pub fn measure_under(
     }
     check(job)?;
     check_memory(job)?;
-    if let Kind::Files(test) = job.workload.kind() {
-        return file_ops::run(job, test, path, control, events);
+    match job.workload.kind() {
+        Kind::Foreign => return Err(EngineError::Foreign(job.workload.name.clone())),
+        Kind::Files(test) => return file_ops::run(job, test, path, control, events),
+        Kind::Block | Kind::Streams(_) | Kind::RoundTrips(_) => {}
     }
     if !job.workload.beside.is_empty() {
         return concurrent::run(job, path, control, events);

@@ -149,9 +149,10 @@ fn what_cannot_be_read_is_counted_and_ends_a_test_that_is_to_bear_so_much() {
 fn what_is_no_test_and_what_is_not_its_own_is_refused() {
     let fixture = Fixture::new();
     let path = fixture.file.path();
-    let foreign = fixture.job(Test::Foreign, WorkloadKeys::default());
-    assert!(matches!(measure(&foreign, path, &mut |_| {}), Err(EngineError::NoTest(Test::Foreign))));
-    assert!(refused(&foreign, path).contains("test = foreign"));
+    let mut foreign = fixture.job(Test::Stat, WorkloadKeys::default());
+    foreign.workload.foreign = true;
+    assert!(matches!(measure(&foreign, path, &mut |_| {}), Err(EngineError::Foreign(_))));
+    assert!(refused(&foreign, path).contains("is the work of another tool"));
 }
 
 /// Writes, their bytes, and flushes.

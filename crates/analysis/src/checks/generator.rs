@@ -38,10 +38,10 @@ pub(super) fn cannot_sustain(case: &Case<'_>) -> Option<Finding> {
         );
         let remedy = match workload.kind() {
             Kind::Streams(_) | Kind::RoundTrips(_) => "the path cannot sustain this rate: response times grow for as long as it lasts; lower the rate",
-            Kind::Block | Kind::Files(_) if workload.read_iolog.is_some() => {
+            Kind::Block | Kind::Files(_) | Kind::Foreign if workload.read_iolog.is_some() => {
                 "the target cannot keep up with the trace at this iodepth: replay it slower (replay_time_scale = 50), or raise iodepth"
             }
-            Kind::Block | Kind::Files(_) => {
+            Kind::Block | Kind::Files(_) | Kind::Foreign => {
                 "the target cannot sustain this rate at this iodepth: response times grow for as long as it lasts; lower the rate, \
                  or raise iodepth"
             }

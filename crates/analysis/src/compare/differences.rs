@@ -6,7 +6,6 @@ use iotax_model::Workload;
 use iotax_model::record::{Environment, TargetRecord};
 use iotax_model::target::{Layer, LayerKind};
 use iotax_model::units::human;
-use iotax_model::workload::{Kind, Test};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -220,7 +219,7 @@ pub(super) fn stated((one, a): (&Account, &Workload), (other, b): (&Account, &Wo
     };
     let mut found = workloads(a, b);
     found.retain(|difference| known(one, a, &difference.what) && known(other, b, &difference.what));
-    let is_foreign = |workload: &Workload| workload.kind() == Kind::Files(Test::Foreign);
+    let is_foreign = |workload: &Workload| workload.foreign;
     if is_foreign(a) || is_foreign(b) {
         found.extend(Difference::between("name", Some(a.name.clone()), Some(b.name.clone())));
     }

@@ -76,8 +76,8 @@ pub(crate) trait Routine {
 type Prepare = fn(&mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError>;
 
 /// Returns the function that prepares a test for a worker.
-fn prepare(test: Test) -> Result<Prepare, EngineError> {
-    Ok(match test {
+fn prepare(test: Test) -> Prepare {
+    match test {
         Test::Putc => bytes::putc,
         Test::Getc => bytes::getc,
         Test::Rewrite => records::rewrite,
@@ -98,8 +98,7 @@ fn prepare(test: Test) -> Result<Prepare, EngineError> {
         Test::Unpack => archive::unpack,
         Test::Walk => trees::walk,
         Test::RemoveTree => trees::remove,
-        Test::Foreign => return Err(EngineError::NoTest(test)),
-    })
+    }
 }
 
 /// Runs a test on a target or in a directory, like [`crate::measure`].
@@ -110,7 +109,7 @@ pub(crate) fn run(
     control: &Control,
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
-    let prepare = prepare(test)?;
+    let prepare = prepare(test);
     let workload = &job.workload;
     let area = TestArea::of(job, test, path)?;
     clock::calibrate();

@@ -31,7 +31,7 @@ pub(crate) struct WorkerSetup {
 impl WorkerSetup {
     /// Takes the open target. Fails for a test that works in a directory.
     pub(crate) fn target(&mut self) -> Result<File, EngineError> {
-        self.file.take().ok_or(EngineError::NoTest(self.test))
+        self.file.take().ok_or(EngineError::NoArea(self.test))
     }
 
     /// Returns the directory that the workers share. Fails for a test that works on the target's area.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use iotax_model::record::{Dated, ImportSource, ImportedMetrics, Measurement, Outcome, Tallies};
-use iotax_model::workload::{Test, WorkloadKeys};
+use iotax_model::workload::WorkloadKeys;
 use iotax_model::{Plan, TargetSpec};
 
 use super::{Entry, Found};
@@ -233,7 +233,7 @@ impl Imported {
         };
         let mut keys = WorkloadKeys { name: Some(name.clone()), ..(*entry.keys).clone() };
         if keys.rw.is_none() && keys.test.is_none() {
-            keys.test = Some(Test::Foreign);
+            keys.foreign = true;
         }
         let place = self.plan.workloads.len();
         self.plan.workloads.push(keys.complete(&WorkloadKeys::default()));
@@ -251,13 +251,14 @@ impl Imported {
     }
 }
 
-/// Returns the names of the keys that are set. Always includes `test`, because a workload without it is known to be plain I/O.
+/// Returns the names of the keys that are set. Always includes `test`, because a workload without it is known to be no test, and `foreign`.
 fn known(keys: &WorkloadKeys, tree: &serde_json::Value) -> Vec<String> {
     let set = tree.as_object().into_iter().flatten().filter(|(key, _)| *key != "name");
     let mut known: Vec<String> = set.map(|(key, _)| key.clone()).collect();
     if keys.test.is_none() {
         known.push("test".into());
     }
+    known.push("foreign".into());
     known
 }
 

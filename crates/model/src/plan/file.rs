@@ -213,6 +213,13 @@ pub(super) fn read(text: &str, targets: Vec<TargetSpec>) -> Result<PlanFile, Pla
             plan.map_err(|error| reader.locate(error, &document))?
         }
     };
+    if let Some(workload) = plan.workloads.iter().find(|workload| workload.foreign) {
+        let error = PlanError::Content(format!(
+            "workload {:?}: foreign: it marks another tool's work in imported results, which cannot be repeated; leave it out",
+            workload.name
+        ));
+        return Err(reader.locate(error, &document));
+    }
     plan.check().map_err(|error| reader.locate(error, &document))?;
     Ok(PlanFile {
         plan,

@@ -256,7 +256,7 @@ impl WatchSpec {
             let (is_plain, has_rate, key) = match workload.kind() {
                 Kind::Block => (true, workload.is_open_loop(), "rate_iops"),
                 Kind::RoundTrips(net) => (!net.loaded, net.rate.is_some(), "net.rate"),
-                Kind::Files(_) | Kind::Streams(_) => (false, true, ""),
+                Kind::Files(_) | Kind::Foreign | Kind::Streams(_) => (false, true, ""),
             };
             if !is_plain {
                 return refuse(format!(

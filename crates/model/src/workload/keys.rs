@@ -215,6 +215,9 @@ macro_rules! keys {
             /// Network traffic instead of I/O; then only name, runtime, ramp_time and blackout have an effect.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub net: Option<Traffic>,
+            /// True for the work of another tool in imported results, of which iotax knows only the name and the keys that the source states.
+            #[serde(skip_serializing_if = "std::ops::Not::not")]
+            pub foreign: bool,
             $($(#[doc = $help])+ pub $name: $type,)+
             $($(#[doc = $opt_help])+
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -235,6 +238,10 @@ macro_rules! keys {
             /// Network traffic instead of I/O; beside it only name, runtime, ramp_time and blackout have an effect
             #[serde(skip_serializing_if = "Option::is_none")]
             pub net: Option<Traffic>,
+            /// Set in imported results alone: work of another tool, known by name
+            #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+            #[schemars(skip)]
+            pub foreign: bool,
             $($(#[doc = $help])+
             #[serde(skip_serializing_if = "Option::is_none", default, deserialize_with = "read")]
             pub $name: Option<$type>,)+
@@ -278,6 +285,7 @@ macro_rules! keys {
                 let mut workload = Workload {
                     name: self.name.clone().unwrap_or_default(),
                     net: self.net.clone(),
+                    foreign: self.foreign,
                     beside: self.beside.iter().map(|keys| keys.complete(defaults)).collect(),
                     $($name: self.$name.clone().or_else(|| defaults.$name.clone()).unwrap_or_else(|| $default),)+
                     $($opt_name: self.$opt_name.clone().or_else(|| defaults.$opt_name.clone()),)+

@@ -10,6 +10,8 @@ pub enum Kind<'a> {
     Block,
     /// An operation of the classic benchmarks: I/O by the byte, buffered streams, copies, operations on files and trees.
     Files(Test),
+    /// Work of another tool, in imported results: known by the workload's name.
+    Foreign,
     /// TCP or UDP streams over a network, which measure throughput.
     Streams(&'a Traffic),
     /// Round trips over a network, which measure latency.
@@ -21,6 +23,7 @@ impl Workload {
     #[must_use]
     pub fn kind(&self) -> Kind<'_> {
         match (&self.net, self.test) {
+            _ if self.foreign => Kind::Foreign,
             (Some(net), _) if net.test.is_rtt() => Kind::RoundTrips(net),
             (Some(net), _) => Kind::Streams(net),
             (None, Some(test)) => Kind::Files(test),
@@ -41,7 +44,7 @@ impl<'a> Kind<'a> {
     pub const fn traffic(self) -> Option<&'a Traffic> {
         match self {
             Self::Streams(net) | Self::RoundTrips(net) => Some(net),
-            Self::Block | Self::Files(_) => None,
+            Self::Block | Self::Files(_) | Self::Foreign => None,
         }
     }
 
@@ -49,7 +52,7 @@ impl<'a> Kind<'a> {
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {
-            Self::Block | Self::Files(_) => "I/O",
+            Self::Block | Self::Files(_) | Self::Foreign => "I/O",
             Self::Streams(_) => "packet",
             Self::RoundTrips(_) => "round trip",
         }

@@ -216,22 +216,27 @@ impl Workload {
         self.rate_iops.is_some() || self.rate.is_some() || self.read_iolog.is_some() && is_timed
     }
 
+    /// Returns whether this job does something, by its test or by the direction of its plain I/O; false for the work of another tool.
+    fn does(&self, test: fn(Test) -> bool, plain: fn(Rw) -> bool) -> bool {
+        !self.foreign && self.test.map_or_else(|| plain(self.rw), test)
+    }
+
     /// Returns whether this or a concurrent job reads.
     #[must_use]
     pub fn reads(&self) -> bool {
-        self.jobs().any(|job| job.test.map_or(job.rw.reads(), Test::reads))
+        self.jobs().any(|job| job.does(Test::reads, Rw::reads))
     }
 
     /// Returns whether this or a concurrent job writes, to the area or to files that it creates.
     #[must_use]
     pub fn writes(&self) -> bool {
-        self.jobs().any(|job| job.test.map_or(job.rw.writes(), Test::writes))
+        self.jobs().any(|job| job.does(Test::writes, Rw::writes))
     }
 
     /// Returns whether this or a concurrent job trims.
     #[must_use]
     pub fn trims(&self) -> bool {
-        self.jobs().any(|job| job.test.is_none() && job.rw.trims())
+        self.jobs().any(|job| job.does(|_| false, Rw::trims))
     }
 
     /// Returns whether this job accesses random offsets.
@@ -259,7 +264,7 @@ impl Workload {
     /// Returns whether this or a concurrent job writes to the target's area or trims it.
     #[must_use]
     pub fn modifies(&self) -> bool {
-        self.jobs().any(|job| job.test.map_or(job.rw.modifies(), Test::modifies_area))
+        self.jobs().any(|job| job.does(Test::modifies_area, Rw::modifies))
     }
 
     /// Returns whether the job flushes its writes within the measurement, after a number of writes or at its end.
@@ -273,7 +278,7 @@ impl Workload {
     #[must_use]
     pub fn flush_call(&self) -> Option<(&'static str, u64)> {
         let call = |name, writes: Option<u64>| writes.map(|writes| (name, writes));
-        let writes = self.test.map_or(self.rw.writes(), Test::writes);
+        let writes = self.does(Test::writes, Rw::writes);
         call("fsync", self.fsync)
             .or_else(|| call("fdatasync", self.fdatasync))
             .or_else(|| call("sync_file_range", self.sync_file_range.map(|range| range.writes)))
@@ -283,7 +288,7 @@ impl Workload {
     /// Number of writes after which data is durable: 1 if each write is durable when it completes; `None` if no write is made durable.
     #[must_use]
     pub fn writes_per_commit(&self) -> Option<u64> {
-        let writes = self.rw.writes() && self.test.is_none() && self.net.is_none();
+        let writes = self.kind() == Kind::Block && self.rw.writes();
         let by_itself = (self.sync != SyncMode::None).then_some(1);
         by_itself.or(self.fsync).or(self.fdatasync).filter(|_| writes)
     }
@@ -358,8 +363,8 @@ impl Workload {
         if let Some(net) = &self.net {
             return self.check_net(net);
         }
-        if self.test == Some(Test::Foreign) {
-            // Its keys describe the work of another tool, as far as known.
+        if self.foreign {
+            // Its keys are what another tool states of its work.
             return Ok(());
         }
         self.check_ranges()?;

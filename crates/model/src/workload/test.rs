@@ -45,8 +45,6 @@ words! {
         Walk = "walk",
         /// Delete a tree.
         RemoveTree = "remove-tree",
-        /// Work of another tool: only the workload's name is known, and the keys in its record.
-        Foreign = "foreign",
     }
 }
 
@@ -82,7 +80,7 @@ impl Test {
     /// Returns whether the test works on files that it creates, and so needs a directory instead of an area.
     #[must_use]
     pub const fn needs_directory(self) -> bool {
-        !matches!(self, Self::Getc | Self::Rewrite | Self::Seeks | Self::StdioRead | Self::Foreign)
+        !matches!(self, Self::Getc | Self::Rewrite | Self::Seeks | Self::StdioRead)
     }
 
     /// Returns whether the test works on a directory tree with files.

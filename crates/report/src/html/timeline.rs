@@ -38,7 +38,7 @@ pub(super) fn timeline(run: &Run, workload: &Workload, clock: &Clock<'_>) -> Cha
     let (label, column, unit) = match workload.kind() {
         Kind::Streams(_) => ("Throughput", "bits_per_s", Unit::Bits),
         Kind::RoundTrips(_) => ("Round trips per second", "trips_per_s", Unit::Count),
-        Kind::Block | Kind::Files(_) => ("I/Os per second", "ios_per_s", Unit::Count),
+        Kind::Block | Kind::Files(_) | Kind::Foreign => ("I/Os per second", "ios_per_s", Unit::Count),
     };
     let io = Axis { label: label.into(), unit, log: false, at_least: 0.0 };
     let mut columns: Vec<String> = ["target", "round", "from_s", "to_s", column].map(Into::into).into();
