@@ -6,7 +6,7 @@
 //! programs.
 
 use iotax_model::TargetSpec;
-use iotax_model::record::{DiskActivity, DiskFlushes, Measurement, TargetRecord, VolatileFlushes};
+use iotax_model::record::{DiskActivity, DiskFlushes, LayerCounters, Measurement, TargetRecord};
 use iotax_model::target::{Layer, LayerKind, PlannedLayer, VolatileSpec};
 use iotax_model::workload::{SyncMode, Workload};
 
@@ -241,14 +241,15 @@ fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
         found.push(Seen::new(QEMU.into(), Some(flushes)));
     }
     let disks = m.machine().map(|machine| levels_of_disks(machine, record)).unwrap_or_default();
-    let above = disks.iter().take_while(|disks| m.volatile.is_some() && are_on_volatile(disks, record));
+    let volatile = m.counters.iter().find(|counters| counters.layer == VolatileSpec::NAME);
+    let above = disks.iter().take_while(|disks| volatile.is_some() && are_on_volatile(disks, record));
     let above = above.count();
     let seen = |disks: &Vec<_>| Seen::new(names_of(disks), together(disks));
     found.extend(disks[..above].iter().map(seen));
-    found.extend(m.volatile.map(|VolatileFlushes { done, dropped }| Seen {
+    found.extend(volatile.map(|counters| Seen {
         name: VolatileSpec::NAME.into(),
-        flushes: Some(DiskFlushes { done, ..DiskFlushes::default() }),
-        dropped,
+        flushes: Some(DiskFlushes { done: counters.of(LayerCounters::FLUSHES), ..DiskFlushes::default() }),
+        dropped: counters.of(LayerCounters::DROPPED_FLUSHES),
     }));
     found.extend(disks[above..].iter().map(seen));
     found

@@ -153,8 +153,10 @@ fn a_volatile_directory_that_drops_flushes_is_told_with_its_own_count() {
     let account = |line: &str, seen: [(u64, u64); 2]| {
         let rounds = seen.map(|(done, dropped)| {
             let counts = on(&[("loop0", Some(flushed(done))), ("vda", Some(flushed(done - dropped)))]);
-            let volatile = Some(VolatileFlushes { done, dropped });
-            Measurement { volatile, ..round(done, done, counts) }
+            let own = [(LayerCounters::FLUSHES, done), (LayerCounters::DROPPED_FLUSHES, dropped)];
+            let own = own.map(|(name, count)| (name.to_owned(), count)).into();
+            let counters = vec![LayerCounters { layer: VolatileSpec::NAME.into(), counts: own }];
+            Measurement { counters, ..round(done, done, counts) }
         });
         let rounds: Vec<_> = rounds.iter().collect();
         FlushAccount::of(&fdatasync, &spec(line), Some(&record), &rounds).expect("asked")

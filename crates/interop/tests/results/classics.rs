@@ -55,7 +55,7 @@ fn measurement(workload: &str, round: u32, duration_ns: u64, cpu_ns: u64, tallie
         shares: Vec::new(),
         neighbour: None,
         qemu: None,
-        volatile: None,
+        counters: Vec::new(),
         devices: Vec::new(),
         standstills: Vec::new(),
         occurrences: Vec::new(),

@@ -1,15 +1,15 @@
 //! Reads this machine's counters at the events of the measured agents.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use iotax_model::TargetSpec;
 use iotax_model::record::{
-    BlockStats, CpuPace, CpuTime, DeviceGaps, DiskActivity, Happened, HostActivity, NicActivity, Occurrence,
-    Outcome, Sample, Source, Standstill, Stop, Tallies, VolatileFlushes,
+    BlockStats, CpuPace, CpuTime, DeviceGaps, DiskActivity, Happened, HostActivity, LayerCounters,
+    NicActivity, Occurrence, Outcome, Sample, Source, Standstill, Stop, Tallies,
 };
 use iotax_model::target::{LayerKind, NetPath};
 use iotax_model::wire::Event;
@@ -23,7 +23,7 @@ use iotax_testbed::monitor::kernel::{self, KernelCounters, KernelThreads};
 use iotax_testbed::monitor::pace::{self, PaceReading};
 use iotax_testbed::monitor::{self, Monitor, MonitorSnapshot};
 use iotax_testbed::stack::{self, LayerStack};
-use iotax_testbed::target::VolatileCounters;
+use iotax_testbed::target::counters::{self, Counters};
 
 use super::common_window::AgentRun;
 use super::network;
@@ -46,7 +46,7 @@ pub(super) struct Watch<'a> {
     keeps: bool,
     agents: Vec<AgentLog>,
     /// Readings before the start of a load without a warm-up; `None` for other loads.
-    before: Option<(Option<MonitorSnapshot>, Counters)>,
+    before: Option<(Option<MonitorSnapshot>, StartCounters)>,
     started: Option<Started>,
     ended: Option<Ended>,
 }
@@ -63,8 +63,8 @@ pub(super) struct Host {
     gaps: Option<DeviceGapWatch>,
     /// True if a layer is served by a program whose CPU time is not measured.
     is_served_unseen: bool,
-    /// The volatile directories below the targets.
-    volatile: Vec<VolatileCounters>,
+    /// The counters of the targets' layers that keep some.
+    counters: Vec<Arc<dyn Counters>>,
 }
 
 /// The events that one agent sent during a measurement.
@@ -84,17 +84,18 @@ struct Started {
     at_ms: u64,
     /// Snapshots at the beginning, and at the end of each sampling interval of the agent `lead`.
     beats: Vec<Beat>,
-    counters: Counters,
+    counters: StartCounters,
 }
 
 /// Counters read at the beginning of a window in addition to the snapshot.
-struct Counters {
+struct StartCounters {
     kernel: Option<KernelCounters>,
     pace: Option<PaceReading>,
     /// CPU time of this process in nanoseconds, up to the beginning of the window.
     own_ns: u64,
     blocks: Vec<Option<BlockCounters>>,
-    volatile: Option<VolatileFlushes>,
+    /// A reading per entry of [`Host::counters`]; `None` for a layer that does not answer.
+    layers: Vec<Option<LayerCounters>>,
 }
 
 /// A snapshot of the machine, with its time after the beginning of the window.
@@ -114,7 +115,7 @@ struct Ended {
     /// The snapshot after the last agent had flushed its writes; `None` if no agent flushed.
     after: Option<MonitorSnapshot>,
     blocks: Option<BlockStats>,
-    volatile: Option<VolatileFlushes>,
+    counters: Vec<LayerCounters>,
 }
 
 /// The host's activity while all measured agents ran.
@@ -125,7 +126,7 @@ pub(super) struct HostView {
     pub(super) host: Option<HostActivity>,
     pub(super) host_samples: Vec<HostActivity>,
     pub(super) qemu: Option<BlockStats>,
-    pub(super) volatile: Option<VolatileFlushes>,
+    pub(super) counters: Vec<LayerCounters>,
     pub(super) devices: Vec<DeviceGaps>,
 }
 
@@ -134,7 +135,7 @@ impl Host {
     /// machines.
     pub(super) fn new(targets: &mut [Target], workload: &Workload) -> anyhow::Result<Option<Self>> {
         let root = Path::new("/");
-        let (mut stacks, mut threads, mut paths, mut volatile) =
+        let (mut stacks, mut threads, mut paths, mut counters) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let is_guest = targets.iter().any(Target::is_guest);
         let mut is_served_unseen = false;
@@ -144,7 +145,7 @@ impl Host {
                 is_served_unseen |= stored.is_none();
                 let stack = stored.map(|(path, _)| stack::of_path(root, path)).transpose()?;
                 stacks.push(stack.unwrap_or_default());
-                volatile.extend(storage.built.volatile.iter().map(|volatile| volatile.counters()));
+                counters.extend(storage.built.counters.iter().cloned());
                 threads.extend(storage.built.daemons().flat_map(StorageDaemon::threads));
             }
             if let Site::Network(site) = &target.site {
@@ -173,15 +174,12 @@ impl Host {
             [(via, process)] => (monitor.with_network(root, *process), Some(*via)),
             _ => (monitor, None),
         };
-        let volatile = volatile.into_iter().collect::<io::Result<_>>();
-        let volatile = volatile.context("a volatile directory does not answer")?;
-        Ok(Some(Self { disks, monitor, kernel, via, gaps, is_served_unseen, volatile }))
+        Ok(Some(Self { disks, monitor, kernel, via, gaps, is_served_unseen, counters }))
     }
 
-    /// Returns the flushes of all volatile directories; `None` without any, or if one cannot be read.
-    fn volatile(&mut self) -> Option<VolatileFlushes> {
-        let all: Option<Vec<_>> = self.volatile.iter_mut().map(VolatileCounters::read).collect();
-        all?.into_iter().reduce(VolatileFlushes::plus)
+    /// Reads the counters of all layers; `None` for a layer that does not answer.
+    fn layers(&self) -> Vec<Option<LayerCounters>> {
+        self.counters.iter().map(|counters| counters::reading(&**counters)).collect()
     }
 }
 
@@ -282,15 +280,15 @@ impl<'a> Watch<'a> {
         self.started = Some(Started { lead, at, at_ms, beats, counters });
     }
 
-    fn counters(&mut self) -> (Option<MonitorSnapshot>, Counters) {
+    fn counters(&mut self) -> (Option<MonitorSnapshot>, StartCounters) {
         let snapshot = self.host.as_mut().map(|host| host.monitor.snapshot());
         // Before QEMU, which may take a while to answer on a busy host.
         let own_ns = own_cpu_ns();
         let kernel = self.host.as_mut().map(|host| host.kernel.read());
         let blocks = self.blocks.iter_mut().map(BlockLayer::counters).collect();
         let pace = self.host.as_ref().map(|_| pace::read(Path::new("/")));
-        let volatile = self.host.as_mut().and_then(Host::volatile);
-        (snapshot, Counters { kernel, pace, own_ns, blocks, volatile })
+        let layers = self.host.as_ref().map(Host::layers).unwrap_or_default();
+        (snapshot, StartCounters { kernel, pace, own_ns, blocks, layers })
     }
 
     fn sample(&mut self, participant: usize, sample: Sample, progress: &mut dyn Progress) -> bool {
@@ -323,8 +321,9 @@ impl<'a> Watch<'a> {
                 blockstats::between(before, &after)
             });
             let blocks: Option<Vec<BlockStats>> = blocks.collect();
-            let volatile = self.host.as_mut().and_then(Host::volatile);
-            let volatile = volatile.zip(started.counters.volatile);
+            let layers = self.host.as_ref().map(Host::layers).unwrap_or_default();
+            let counted = layers.into_iter().zip(&started.counters.layers);
+            let counted: Vec<_> = counted.filter_map(|(now, before)| now?.since(before.as_ref()?)).collect();
             let kernel = started.counters.kernel.as_ref().zip(self.host.as_mut());
             let kernel = kernel.map(|(before, host)| {
                 let now = host.kernel.read();
@@ -343,7 +342,7 @@ impl<'a> Watch<'a> {
                 pace,
                 own_ns: own_cpu_ns().saturating_sub(started.counters.own_ns),
                 after: None,
-                volatile: volatile.and_then(|(now, before)| now.since(before)),
+                counters: LayerCounters::by_layer(&counted),
                 blocks: blocks.and_then(|all| {
                     all.into_iter().reduce(|mut sum, one| {
                         sum.merge(&one);
@@ -459,7 +458,7 @@ impl Watched {
             }),
             host_samples: (0..last).filter_map(|place| over(place, place + 1)).collect(),
             qemu: self.ended.blocks.clone(),
-            volatile: self.ended.volatile,
+            counters: self.ended.counters.clone(),
             devices: self.devices.clone(),
         }
     }

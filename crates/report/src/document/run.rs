@@ -10,6 +10,7 @@ use super::targets::comparison_table;
 use super::{
     Field, Grid, Page, Part, behind_incomplete, certainty, figure, guests, imported, layers, network, words,
 };
+use crate::amplification;
 use crate::figure::{megabytes, or_unknown, title};
 use crate::marks;
 use crate::remarks::{checks, engine, notes, remarks};
@@ -69,6 +70,7 @@ pub(super) fn whole(run: &Run, judgement: &Judgement) -> Page {
         let mut lines = guests::noises(run, judgement, workload);
         lines.extend(layers::insides(judgement, &workload.name));
         lines.extend(layers::flows(judgement, &workload.name));
+        lines.extend(amplification::counted(run, &workload.name));
         lines.extend(not_given(run, judgement, workload));
         lines.extend(marks::failures(run, judgement, workload));
         let (margin, compared) = (run.plan.margin.share(), run.plan.targets.len() > 1);

@@ -4,17 +4,18 @@ use iotax_model::units::human;
 use maud::{Markup, html};
 
 use super::colour;
-use crate::amplification::{DIRECTIONS, remarkable};
+use crate::amplification::{DIRECTIONS, counted, remarkable};
 use crate::figure::or_unknown;
 use iotax_analysis::amplification::{Level, Passed};
 use iotax_analysis::{IoAmplification, Judgement};
 use iotax_model::Run;
 
-/// Builds the section of a workload: notable layers in sentences, and the counts of every layer; empty if no layer below the program was
-/// counted.
+/// Builds the section of a workload: layers' own counts and notable layers in sentences, and the counts of every layer; empty if no layer
+/// below the program was counted.
 pub(super) fn section(run: &Run, judgement: &Judgement, workload: &str) -> Markup {
     let flows: Vec<_> = judgement.on(workload, |cell| cell.amplification.as_ref()).collect();
     html! {
+        @for line in counted(run, workload) { p.note { (line) "." } }
         @if !flows.is_empty() {
             @for (target, flow) in &flows {
                 @let told = remarkable(flow);

@@ -8,8 +8,8 @@ use iotax_analysis::stats::series::series;
 use iotax_analysis::time::utc;
 use iotax_analysis::{Grade, Metric};
 use iotax_model::record::{
-    Carried, CpuPace, CpuTime, ErrorCount, HostActivity, ImportedMetrics, Measurement, NicActivity, Pacing,
-    PageCache, Replayed, Stop,
+    Carried, CpuPace, CpuTime, ErrorCount, HostActivity, ImportedMetrics, LayerCounters, Measurement,
+    NicActivity, Pacing, PageCache, Replayed, Stop,
 };
 use iotax_model::verify_errors::Findings;
 use iotax_model::{IoEngine, Run, WarningKind};
@@ -80,6 +80,9 @@ pub(super) struct MeasurementEntry<'a> {
     /// Activity of the network interfaces, by name.
     nics: Option<&'a BTreeMap<String, NicActivity>>,
     qemu: Option<BlockStatsEntry>,
+    /// Counts of the target's layers that keep counters, such as a cache's hits.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    counters: &'a [LayerCounters],
     /// Activity of the agent's machine, as the agent sees it.
     inside: Option<&'a HostActivity>,
     /// CPU time by role of QEMU's threads, and by name of storage servers.
@@ -132,6 +135,7 @@ pub(super) fn measurement<'a>(
         carried: outcome.carried.as_ref(),
         nics: host.map(|host| &host.nics).filter(|nics| !nics.is_empty()),
         qemu: m.qemu.as_ref().map(parts::block_stats),
+        counters: &m.counters,
         inside: outcome.inside.as_ref(),
         guest_threads: host.map(|host| &host.guest_threads).filter(|threads| !threads.is_empty()),
         kernel_threads: host.map(|host| &host.kernel_threads).filter(|threads| !threads.is_empty()),

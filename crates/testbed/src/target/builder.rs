@@ -82,7 +82,7 @@ impl Builder {
     /// Builds the storage of a target layer by layer. The target must have passed [`super::preflight::check`].
     pub fn build(&mut self, target: &TargetSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
         let (mut origin, mut warnings, mut exported, mut volatile) = (None, Vec::new(), None, None);
-        let (mut servers, mut limit) = (Vec::new(), None);
+        let (mut servers, mut counters, mut limit) = (Vec::new(), Vec::new(), None);
         let layers = target.stack.layers();
         let mut ground = Ground::Machine;
         for (height, layer) in layers.iter().enumerate() {
@@ -101,6 +101,7 @@ impl Builder {
                 exported,
                 servers: &mut servers,
                 volatile,
+                counters: &mut counters,
                 limit: &mut limit,
             };
             ground = kind.build(ground, &mut site)?;
@@ -117,7 +118,7 @@ impl Builder {
         // A filesystem in the guest takes space beyond the area, and so does one on a file.
         let is_made = target.file().is_some() || target.filesystem_in_guest().is_some();
         let size = if is_made { self.space.area } else { built.size };
-        Ok(Built { size, origin, warnings, exported, servers, volatile, limit, ..built })
+        Ok(Built { size, origin, warnings, exported, servers, volatile, counters, limit, ..built })
     }
 
     /// Number of bytes of a device with this length that the workloads use.

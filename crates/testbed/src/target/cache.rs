@@ -1,12 +1,16 @@
 //! Builds dm-cache and dm-writecache in front of a block device, with the cache on loop devices over raw files.
 
+use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use iotax_model::target::{
     BottomLocation, CacheSpec, CacheType, DmCacheMode, LoopSpec, Preallocation, Stack,
 };
 use iotax_model::units::Bytes;
 
+use super::counters::Counters;
 use super::file::check_exchange;
 use super::ground::Ground;
 use super::layer::{Build, Check, LayerSite};
@@ -55,10 +59,57 @@ impl Build for CacheSpec {
         let table = table(self, &taken.area.path, taken.area.size, &cache, metadata.as_deref());
         let Mapping { name, uuid } = &mapping;
         at.undo_log.run(DMSETUP, ["create", VERIFY_UDEV, name, "--uuid", uuid, "--table", &table])?;
+        at.counters.push(Arc::new(CacheCounters { kind: self.kind, mapping: mapping.name.clone() }));
         let ground = Ground::made(mapping.node())?;
         at.check_holds(&ground)?;
         Ok(ground)
     }
+}
+
+/// The counters of a cache, as dmsetup(8) shows them.
+#[derive(Debug)]
+struct CacheCounters {
+    kind: CacheType,
+    mapping: String,
+}
+
+impl Counters for CacheCounters {
+    fn layer(&self) -> &'static str {
+        self.kind.word()
+    }
+
+    fn read(&self) -> io::Result<BTreeMap<String, u64>> {
+        let status = DMSETUP.run(["status", &self.mapping]).map_err(io::Error::other)?;
+        let status = String::from_utf8_lossy(&status);
+        counts(self.kind, &status).ok_or_else(|| io::Error::other(format!("{}: {status}", self.mapping)))
+    }
+}
+
+/// Parses the counts in a line of `dmsetup status`; `None` if a cache has none, as after a failure or in Linux before 5.15 for dm-writecache.
+/// The kernel documents the fields in Documentation/admin-guide/device-mapper, cache.rst and writecache.rst.
+fn counts(kind: CacheType, status: &str) -> Option<BTreeMap<String, u64>> {
+    // Start, length and target come before the fields; sizes and use come before the counts.
+    let names: &[&str] = match kind {
+        CacheType::DmCache => {
+            &["read hits", "read misses", "write hits", "write misses", "demotions", "promotions"]
+        }
+        CacheType::DmWritecache => &[
+            "blocks read",
+            "blocks read from the cache",
+            "blocks written",
+            "uncommitted blocks overwritten",
+            "committed blocks overwritten",
+            "blocks written past the cache",
+            "blocks allocated",
+            "writes that waited for room",
+            "flushes",
+            "blocks discarded",
+        ],
+    };
+    let fields = status.split_whitespace().skip(3 + 4);
+    let counts: Vec<u64> = fields.take(names.len()).map_while(|field| field.parse().ok()).collect();
+    let all = names.iter().map(|name| (*name).to_owned()).zip(counts.iter().copied());
+    (counts.len() == names.len()).then(|| all.collect())
 }
 
 /// The directory for the cache's files: as given, else that of the target's files.
@@ -98,6 +149,22 @@ fn table(spec: &CacheSpec, origin: &Path, length: Bytes, cache: &Path, metadata:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_are_found_in_the_kernels_status() {
+        let cache = "0 2097152 cache 8 27/4096 128 512/1024 120 30 44 5 6 7 8 1 writethrough 2 migration_threshold 2048 smq 0 rw -";
+        let found = counts(CacheType::DmCache, cache).expect("whole");
+        assert_eq!((found["read hits"], found["write misses"], found["promotions"]), (120, 5, 7));
+        let writecache = "0 2097152 writecache 0 16384 16000 0 900 400 500 1 2 3 499 0 20 0 ";
+        let found = counts(CacheType::DmWritecache, writecache).expect("whole");
+        assert_eq!((found["blocks read"], found["blocks allocated"], found["flushes"]), (900, 499, 20));
+        for failed in
+            ["0 2097152 cache Fail", "0 2097152 cache Error", "", "0 2097152 writecache 0 16384 16000 0"]
+        {
+            assert_eq!(counts(CacheType::DmCache, failed), None, "{failed}");
+            assert_eq!(counts(CacheType::DmWritecache, failed), None, "{failed}");
+        }
+    }
 
     #[test]
     fn a_table_is_what_the_kernel_documents() {

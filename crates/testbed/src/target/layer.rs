@@ -1,12 +1,14 @@
 //! The interface for checking and building each kind of layer on this machine.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use iotax_model::Plan;
 use iotax_model::target::{Layer, LayerSpec, PlannedLayer, TargetSpec};
 use iotax_model::units::{Bytes, human};
 use iotax_model::warning::Warning;
 
+use super::counters::Counters;
 use super::ground::{BlockGround, Ground};
 use super::needs::Needs;
 use super::node::{BlockNode, NodeBase};
@@ -103,6 +105,8 @@ pub(super) struct LayerSite<'a> {
     pub(super) servers: &'a mut Vec<StorageDaemon>,
     /// The volatile directory; `None` until a layer mounts one.
     pub(super) volatile: &'a mut Option<Box<Volatile>>,
+    /// The counters of the layers that keep some, from the bottom up.
+    pub(super) counters: &'a mut Vec<Arc<dyn Counters>>,
     /// The I/O limit on the processes that generate the target's load; `None` until a layer sets one.
     pub(super) limit: &'a mut Option<IoLimit>,
 }

@@ -6,6 +6,7 @@
 mod builder;
 mod cache;
 mod cgroup;
+pub mod counters;
 mod device;
 pub mod existing;
 pub mod existing_image;
@@ -55,10 +56,12 @@ use crate::cgroup::IoLimit;
 use crate::device::DeviceClaim;
 use crate::export::StorageDaemon;
 use crate::undo::UndoEntry;
+use counters::Counters;
+
 pub use builder::Builder;
 pub use export::ExportedImage;
 pub use layer::recorded;
-pub use volatile::{Survivor, Volatile, VolatileCounters};
+pub use volatile::{Survivor, Volatile};
 
 /// The storage of a target, ready to be filled or measured.
 #[derive(Debug)]
@@ -97,6 +100,8 @@ pub struct Built {
     pub servers: Vec<StorageDaemon>,
     /// The volatile directory below the target, whose power can be cut; `None` without such a layer.
     pub volatile: Option<Box<Volatile>>,
+    /// The counters of the target's layers that keep some, from the bottom up.
+    pub counters: Vec<Arc<dyn Counters>>,
     /// The I/O limit to set on the processes that generate the load; `None` for no limit.
     pub limit: Option<IoLimit>,
 }
@@ -122,6 +127,7 @@ impl Built {
             exported: None,
             servers: Vec::new(),
             volatile: None,
+            counters: Vec::new(),
             limit: None,
         }
     }

@@ -1,5 +1,6 @@
 //! Mounts volatile directories, cuts their power, and removes them.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::os::fd::OwnedFd;
@@ -7,14 +8,15 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::Arc;
 use std::time::Duration;
 
 use iotax_model::crash::VolatileCut;
-use iotax_model::record::VolatileFlushes;
 use iotax_model::target::VolatileSpec;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::de::DeserializeOwned;
 
+use super::counters::Counters;
 use super::fuse::check_device;
 use super::ground::Ground;
 use super::layer::{Build, Check, LayerSite};
@@ -80,6 +82,7 @@ impl Build for VolatileSpec {
         let mount = FuseExport { marker: marker.clone(), point: point.clone() };
         at.undo_log.record(Effect::FuseExport(mount))?;
         let (control, process) = serve(self, &survivor.directory, &point, &marker, at.undo_log)?;
+        at.counters.push(Arc::new(VolatileCounters(control.try_clone().map_err(BuildError::file(&point))?)));
         *at.volatile = Some(Box::new(Volatile { control, process, survivor, point: point.clone() }));
         Ok(Ground::Directory(point))
     }
@@ -123,7 +126,7 @@ fn serve(
 impl Volatile {
     /// Cuts the power: some unflushed writes are lost, as the settings say, and every later request fails.
     pub fn cut(&mut self) -> Result<VolatileCut, BuildError> {
-        self.ask().map_err(BuildError::file(&self.point))
+        ask(&self.control, CUT).map_err(BuildError::file(&self.point))
     }
 
     /// Kills the serving process, and removes the mount and everything that was built on it. Returns the directory that survives.
@@ -138,32 +141,24 @@ impl Volatile {
             Some(left) => Err(Refusal::environment(format!("{}: {}", left.effect, left.reason)).into()),
         }
     }
-
-    /// A reader of the directory's flush counters.
-    pub fn counters(&self) -> io::Result<VolatileCounters> {
-        self.control.try_clone().map(|control| VolatileCounters { control })
-    }
-
-    fn ask(&mut self) -> io::Result<VolatileCut> {
-        ask(&mut self.control, CUT)
-    }
 }
 
-/// Reads the flush counters of a volatile directory from its serving process.
+/// The flush counters of a volatile directory, read from its serving process.
 #[derive(Debug)]
-pub struct VolatileCounters {
-    control: UnixStream,
-}
+struct VolatileCounters(UnixStream);
 
-impl VolatileCounters {
-    /// Numbers of flushes since the mount; `None` if the serving process does not answer.
-    pub fn read(&mut self) -> Option<VolatileFlushes> {
-        ask(&mut self.control, COUNT).ok()
+impl Counters for VolatileCounters {
+    fn layer(&self) -> &'static str {
+        VolatileSpec::NAME
+    }
+
+    fn read(&self) -> io::Result<BTreeMap<String, u64>> {
+        ask(&self.0, COUNT)
     }
 }
 
 /// Sends a command to the serving process and parses its answer.
-fn ask<T: DeserializeOwned>(control: &mut UnixStream, command: &str) -> io::Result<T> {
+fn ask<T: DeserializeOwned>(mut control: &UnixStream, command: &str) -> io::Result<T> {
     writeln!(control, "{command}")?;
     let mut line = String::new();
     BufReader::new(control).read_line(&mut line)?;

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use iotax_model::crash::VolatileCut;
-use iotax_model::record::VolatileFlushes;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::fs::FallocateFlags;
@@ -56,9 +55,10 @@ impl Power {
         drops
     }
 
-    pub(super) fn flushes(&self) -> VolatileFlushes {
+    /// Numbers of acknowledged flushes, and of those that were dropped, since the mount.
+    pub(super) fn flushes(&self) -> (u64, u64) {
         let count = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
-        VolatileFlushes { done: count(&self.flushes), dropped: count(&self.dropped_flushes) }
+        (count(&self.flushes), count(&self.dropped_flushes))
     }
 
     /// Cuts the power: all later operations fail, and a random selection of each file's unflushed writes is lost. Returns the numbers of
@@ -78,8 +78,7 @@ impl Power {
             cut.lost += fates.lost;
         }
         // By now the flushes that it interrupted have failed.
-        let VolatileFlushes { done, dropped } = self.flushes();
-        (cut.flushes, cut.dropped_flushes) = (done, dropped);
+        (cut.flushes, cut.dropped_flushes) = self.flushes();
         Ok(cut)
     }
 }

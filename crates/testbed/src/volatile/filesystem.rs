@@ -13,7 +13,7 @@ use fuser::{
     WriteFlags,
 };
 use iotax_model::crash::VolatileCut;
-use iotax_model::record::VolatileFlushes;
+use iotax_model::record::LayerCounters;
 use rustix::fs::{
     AtFlags, FallocateFlags, Mode, OFlags, Stat, chmodat, fstatvfs, linkat, mkdirat, openat, renameat_with,
     unlinkat,
@@ -39,9 +39,10 @@ impl VolatileFs {
         Self { inodes: Arc::new(Inodes::new(root)), power: Arc::new(power) }
     }
 
-    /// Numbers of flushes since the mount.
-    pub(super) fn flushes(&self) -> VolatileFlushes {
-        self.power.flushes()
+    /// Numbers of flushes since the mount, by the names of their counters.
+    pub(super) fn flushes(&self) -> [(&'static str, u64); 2] {
+        let (done, dropped) = self.power.flushes();
+        [(LayerCounters::FLUSHES, done), (LayerCounters::DROPPED_FLUSHES, dropped)]
     }
 
     /// Cuts the power of all files. Returns the numbers of writes kept, torn and lost.

@@ -9,6 +9,7 @@ mod filesystem;
 mod inodes;
 mod pending;
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -84,7 +85,10 @@ fn obey(control: UnixStream, filesystem: &VolatileFs) -> io::Result<()> {
     writeln!(answers, "{MOUNTED}")?;
     for line in BufReader::new(control).lines() {
         match line?.as_str() {
-            COUNT => writeln!(answers, "{}", serde_json::to_string(&filesystem.flushes())?)?,
+            COUNT => {
+                let counts = BTreeMap::from(filesystem.flushes());
+                writeln!(answers, "{}", serde_json::to_string(&counts)?)?;
+            }
             CUT => writeln!(answers, "{}", serde_json::to_string(&filesystem.cut()?)?)?,
             _ => {}
         }

@@ -1,10 +1,12 @@
 //! Exports a directory by NFS or SMB, and mounts it with the kernel's client.
 
+mod mountstats;
 mod nfs;
 mod smb;
 
 use std::ffi::CString;
 use std::fs;
+use std::sync::Arc;
 
 use iotax_model::target::{ShareProtocol, ShareSpec};
 use rustix::mount::{MountFlags, mount};
@@ -21,6 +23,7 @@ use crate::netns::{self, IP, Namespace};
 use crate::refusal::Refusal;
 use crate::share::{POINT, SERVED, client, source};
 use crate::undo::Effect;
+use mountstats::NfsCounters;
 
 const FILESYSTEMS: &str = "/proc/filesystems";
 
@@ -78,6 +81,9 @@ impl Build for ShareSpec {
                 "share: cannot mount {source}: {error}; dmesg has the kernel's reason"
             ))
         })?;
+        if self.protocol == ShareProtocol::Nfs {
+            at.counters.push(Arc::new(NfsCounters(point.clone())));
+        }
         Ok(Ground::Directory(point))
     }
 }

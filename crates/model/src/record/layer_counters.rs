@@ -1,0 +1,75 @@
+//! Counters that layers keep themselves, such as a cache's hits.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Counts over a window from a layer's own counters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LayerCounters {
+    /// The layer's name in a stack, such as `dm-cache`.
+    pub layer: String,
+    /// Counts by name, such as `read hits`.
+    pub counts: BTreeMap<String, u64>,
+}
+
+impl LayerCounters {
+    /// Name of the count of flushes that a layer acknowledged.
+    pub const FLUSHES: &str = "flushes";
+    /// Name of the count of acknowledged flushes that the layer skipped on purpose, because of the setting `drop_flush`.
+    pub const DROPPED_FLUSHES: &str = "dropped flushes";
+
+    /// A count by its name; 0 if the layer has no such count.
+    #[must_use]
+    pub fn of(&self, name: &str) -> u64 {
+        self.counts.get(name).copied().unwrap_or_default()
+    }
+
+    /// Returns the counts since an earlier reading of the same layer; `None` if a counter went backwards.
+    #[must_use]
+    pub fn since(mut self, earlier: &Self) -> Option<Self> {
+        for (name, count) in &mut self.counts {
+            *count = count.checked_sub(earlier.of(name))?;
+        }
+        Some(self)
+    }
+
+    /// Adds up the counts of layers with the same name, in the order of their first occurrence.
+    #[must_use]
+    pub fn by_layer<'a>(all: impl IntoIterator<Item = &'a Self>) -> Vec<Self> {
+        let mut sums: Vec<Self> = Vec::new();
+        for one in all {
+            let Some(sum) = sums.iter_mut().find(|sum| sum.layer == one.layer) else {
+                sums.push(one.clone());
+                continue;
+            };
+            for (name, count) in &one.counts {
+                *sum.counts.entry(name.clone()).or_default() += count;
+            }
+        }
+        sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache(hits: u64, misses: u64) -> LayerCounters {
+        let counts = [("hits".to_owned(), hits), ("misses".to_owned(), misses)].into();
+        LayerCounters { layer: "dm-cache".into(), counts }
+    }
+
+    #[test]
+    fn counts_are_of_the_window_and_add_up_by_layer() {
+        let window = cache(30, 7).since(&cache(10, 7));
+        assert_eq!(window, Some(cache(20, 0)));
+        assert_eq!(cache(10, 7).since(&cache(10, 8)), None, "made anew meanwhile");
+        let other = LayerCounters { layer: "nfs".into(), ..cache(1, 1) };
+        let sums = LayerCounters::by_layer([&cache(1, 2), &other, &cache(3, 4)]);
+        assert_eq!(sums, [cache(4, 6), other]);
+        assert_eq!((sums[0].of("hits"), sums[0].of("evictions")), (4, 0));
+    }
+}
