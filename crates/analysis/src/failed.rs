@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use iotax_model::record::Measurement;
+use iotax_model::record::{ErrorCount, Measurement};
 use iotax_model::{Warning, WarningKind};
 
 use crate::cells::place_of;
@@ -15,7 +15,7 @@ const MOST: f64 = 0.01;
 /// Name of the direction of failed flushes in error records.
 pub(super) const SYNC: &str = "sync";
 
-/// Number of failed I/Os and of all I/Os, flushes included.
+/// Number of failed I/Os and of all I/Os of a window, flushes included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Failed {
     /// Failed I/Os, flushes included.
@@ -25,10 +25,10 @@ pub struct Failed {
 }
 
 impl Failed {
-    /// Counts the failed I/Os and all I/Os of one measurement.
+    /// Counts the failed I/Os and all I/Os of one measurement's window.
     #[must_use]
     pub fn of(m: &Measurement) -> Self {
-        let ios: u64 = m.outcome.errors.iter().map(|error| error.count).sum();
+        let ios: u64 = m.outcome.errors.iter().map(ErrorCount::in_window).sum();
         let done: u64 = m.outcome.tallies.each().filter_map(|(_, tally)| Some(tally?.ios)).sum();
         Self { ios, of: ios + done }
     }
@@ -36,7 +36,7 @@ impl Failed {
     /// Number of failed I/Os of one measurement without failed flushes, because a schedule contains no flushes.
     pub(super) fn due(m: &Measurement) -> u64 {
         let errors = m.outcome.errors.iter().filter(|error| error.direction != SYNC);
-        errors.map(|error| error.count).sum()
+        errors.map(ErrorCount::in_window).sum()
     }
 
     /// Share of the I/Os that failed, 0 to 1; 0 without I/O.

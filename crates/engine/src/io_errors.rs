@@ -19,6 +19,7 @@ struct Failures {
     /// The I/O's kind as named in records, such as `read` or `sync`.
     direction: &'static str,
     ios: u64,
+    in_ramp: u64,
     first_offset: u64,
     first_at: u64,
     last_offset: u64,
@@ -27,9 +28,19 @@ struct Failures {
 
 /// The failed I/Os of one worker, grouped by cause and kind of I/O.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct IoErrors(Vec<Failures>);
+pub struct IoErrors {
+    /// Start time of the window: what fails before is of the warm-up.
+    window_begin: u64,
+    kinds: Vec<Failures>,
+}
 
 impl IoErrors {
+    /// Creates an empty count for a worker whose window begins at `window_begin`.
+    #[must_use]
+    pub const fn new(window_begin: u64) -> Self {
+        Self { window_begin, kinds: Vec::new() }
+    }
+
     /// Counts an I/O that failed at time `at`. `result` is a negative errno, or the number of bytes moved, which is less than asked for.
     /// `direction` names the kind of I/O.
     #[cold]
@@ -39,15 +50,18 @@ impl IoErrors {
             0 => ErrorKind::Empty,
             _ => ErrorKind::Short,
         };
-        match self.0.iter_mut().find(|known| (known.kind, known.direction) == (kind, direction)) {
+        let in_ramp = u64::from(at < self.window_begin);
+        match self.kinds.iter_mut().find(|known| (known.kind, known.direction) == (kind, direction)) {
             Some(known) => {
                 known.ios += 1;
+                known.in_ramp += in_ramp;
                 (known.last_offset, known.last_at) = (offset, at);
             }
-            None => self.0.push(Failures {
+            None => self.kinds.push(Failures {
                 kind,
                 direction,
                 ios: 1,
+                in_ramp,
                 first_offset: offset,
                 first_at: at,
                 last_offset: offset,
@@ -59,7 +73,7 @@ impl IoErrors {
     /// Merges the failures of all workers into one entry per cause and kind of I/O.
     pub(crate) fn merge(all: Vec<Self>) -> Vec<ErrorCount> {
         let mut merged: BTreeMap<(String, &str), Failures> = BTreeMap::new();
-        for failures in all.into_iter().flat_map(|errors| errors.0) {
+        for failures in all.into_iter().flat_map(|errors| errors.kinds) {
             merged
                 .entry((failures.name(), failures.direction))
                 .and_modify(|sum| {
@@ -70,6 +84,7 @@ impl IoErrors {
                         (sum.last_at, sum.last_offset) = (failures.last_at, failures.last_offset);
                     }
                     sum.ios += failures.ios;
+                    sum.in_ramp += failures.in_ramp;
                 })
                 .or_insert(failures);
         }
@@ -79,6 +94,7 @@ impl IoErrors {
                 error,
                 direction: direction.to_owned(),
                 count: sum.ios,
+                in_ramp: sum.in_ramp,
                 first_offset: sum.first_offset,
                 last_offset: Some(sum.last_offset),
             })
@@ -154,7 +170,7 @@ mod tests {
 
     #[test]
     fn workers_failures_add_up_by_kind_with_the_first_and_last_offset_of_all() {
-        let mut one = IoErrors::default();
+        let mut one = IoErrors::new(30);
         one.add(-libc::EIO, "read", 4096, 20);
         one.add(-libc::EIO, "read", 0, 30);
         one.add(-libc::EIO, "write", 512, 40);
@@ -163,21 +179,22 @@ mod tests {
         two.add(904, "read", 12288, 11);
         two.add(0, "read", 16384, 11);
         two.add(-4095, "read", 1, 12);
-        let row = |error: &str, direction: &str, count, first_offset, last_offset| ErrorCount {
+        let row = |error: &str, direction: &str, count, in_ramp, first_offset, last_offset| ErrorCount {
             error: error.into(),
             direction: direction.into(),
             count,
+            in_ramp,
             first_offset,
             last_offset: Some(last_offset),
         };
         assert_eq!(
             IoErrors::merge(vec![one, two]),
             [
-                row("EIO", "read", 3, 8192, 0),
-                row("EIO", "write", 1, 512, 512),
-                row("empty read", "read", 1, 16384, 16384),
-                row("errno 4095", "read", 1, 1, 1),
-                row("short read", "read", 1, 12288, 12288),
+                row("EIO", "read", 3, 1, 8192, 0),
+                row("EIO", "write", 1, 0, 512, 512),
+                row("empty read", "read", 1, 0, 16384, 16384),
+                row("errno 4095", "read", 1, 0, 1, 1),
+                row("short read", "read", 1, 0, 12288, 12288),
             ]
         );
     }

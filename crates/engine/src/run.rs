@@ -187,6 +187,7 @@ pub(crate) fn flush(sync: impl FnOnce() -> io::Result<()>, outcome: &mut Outcome
                 error: errno_name(number),
                 direction: IoKind::DataSync.word().to_owned(),
                 count: 1,
+                in_ramp: 0,
                 first_offset: 0,
                 last_offset: None,
             }),
@@ -308,7 +309,9 @@ mod tests {
             let full =
                 File::options().read(true).write(true).open("/dev/full").expect("a device that is full");
             let mut samples = 0;
-            let outcome = run(&job(ioengine, Rw::Write), &target(full, true), &mut |event| {
+            let mut job = job(ioengine, Rw::Write);
+            job.workload.ramp_time = Nanos::from_millis(100);
+            let outcome = run(&job, &target(full, true), &mut |event| {
                 samples += usize::from(matches!(event, Event::Sample(_)));
             })
             .expect("an outcome");
@@ -319,8 +322,9 @@ mod tests {
                 (error.error.as_str(), error.direction.as_str(), error.first_offset),
                 ("ENOSPC", "write", 0)
             );
-            // 64 at once, then at most one each millisecond of 200.
-            assert!((1..=64 + 201).contains(&error.count), "{}", error.count);
+            // 64 at once, then at most one each millisecond of 300.
+            assert!((1..=64 + 301).contains(&error.count), "{}", error.count);
+            assert!((1..error.count).contains(&error.in_ramp), "{} of {}", error.in_ramp, error.count);
         }
     }
 

@@ -114,7 +114,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
         slots,
         batching: Batching::default(),
         recorder,
-        errors: IoErrors::default(),
+        errors: IoErrors::new(window.begin),
         rw: workload.rw,
         tolerated: workload.tolerated_errors,
         failures_in_a_row: 0,

@@ -5,6 +5,7 @@
 mod edges;
 mod fleet_member;
 mod imported_metrics;
+mod layer_counters;
 mod merge;
 mod net_stats;
 mod pace;
@@ -14,7 +15,6 @@ mod replayed;
 mod storage;
 mod tally;
 mod timeouts;
-mod volatile_flushes;
 mod watched;
 
 use std::collections::BTreeMap;
@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 pub use edges::WindowEdges;
 pub use fleet_member::{FleetMember, FleetMode, FleetStart};
 pub use imported_metrics::{Dated, ImportSource, ImportedMetric, ImportedMetrics};
+pub use layer_counters::LayerCounters;
 pub use merge::CpuScope;
 pub use net_stats::{Carried, Flow, Gap, Interface, NicActivity, Probes, WaySample};
 pub use pace::CpuPace;
@@ -34,7 +35,6 @@ pub use replayed::{ReplayPhase, Replayed};
 pub use storage::{Allocation, Mapper, PageCache, SampledContent};
 pub use tally::{Tallies, Tally};
 pub use timeouts::{Timeout, TimeoutKind};
-pub use volatile_flushes::VolatileFlushes;
 pub use watched::{Blackout, DeviceGaps, Happened, IoClass, Occurrence, Source, Standstill};
 
 use crate::target::Layer;
@@ -94,8 +94,10 @@ pub struct ErrorCount {
     pub error: String,
     /// `read`, `write`, `trim` or `sync`.
     pub direction: String,
-    /// The number of failures.
+    /// The number of failures, those in the warm-up included.
     pub count: u64,
+    /// The number of failures in the warm-up.
+    pub in_ramp: u64,
     /// Byte offset of the first failure; 0 for `sync`, which has no offset.
     pub first_offset: u64,
     /// Byte offset of the last failure. Absent in records of versions that did not keep it.
@@ -104,12 +106,19 @@ pub struct ErrorCount {
 }
 
 impl ErrorCount {
+    /// Number of failures in the window.
+    #[must_use]
+    pub const fn in_window(&self) -> u64 {
+        self.count.saturating_sub(self.in_ramp)
+    }
+
     /// Adds an error to a list that has one entry per error name and direction: counts are added up.
     pub fn add(known: &mut Vec<Self>, error: &Self) {
         let same = |one: &&mut Self| one.error == error.error && one.direction == error.direction;
         match known.iter_mut().find(same) {
             Some(one) => {
                 one.count += error.count;
+                one.in_ramp += error.in_ramp;
                 one.last_offset = error.last_offset;
             }
             None => known.push(error.clone()),
@@ -458,9 +467,9 @@ pub struct Measurement {
     /// Counters of QEMU's block layer for the guest's disk; absent without a guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub qemu: Option<BlockStats>,
-    /// Flush counts of the volatile directory below the target; absent without one.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub volatile: Option<VolatileFlushes>,
+    /// Counts of the target's layers that keep counters, from the bottom up. A layer whose counters could not be read is left out.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub counters: Vec<LayerCounters>,
     /// Periods in which no I/O completed in the host's block devices below a guest's disk, from the bottom up, by the host's clock.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub devices: Vec<DeviceGaps>,

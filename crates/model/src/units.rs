@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A number of bytes. Text form as in fio: `4k`, `8GiB`, `512` (bytes). `k`, `m`, `g`, `t`, `p` and `KiB`, `MiB` ... are powers of 1024;
@@ -182,7 +183,7 @@ impl From<Nanos> for std::time::Duration {
 }
 
 macro_rules! serde_as_text {
-    ($type:ty, $pattern:literal) => {
+    ($type:ty, $accepted:literal, $pattern:literal) => {
         impl JsonSchema for $type {
             fn schema_name() -> Cow<'static, str> {
                 stringify!($type).into()
@@ -199,14 +200,42 @@ macro_rules! serde_as_text {
         }
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+                deserializer.deserialize_str(Text($accepted))?.parse().map_err(serde::de::Error::custom)
             }
         }
     };
 }
-serde_as_text!(Bytes, r"^\s*(\d+\.?\d*|\.\d+)\s*([bB]|[kKmMgGtTpP]([iI]?[bB])?)?\s*$");
-serde_as_text!(BitRate, r"^\s*(\d+\.?\d*|\.\d+)\s*[kKmMgGtT]?(\s*bit/s)?\s*$");
-serde_as_text!(Nanos, r"^\s*(\d+\.?\d*|\.\d+)\s*(ns|us|µs|ms|s|m|min|h|d)\s*$");
+
+/// Takes text; other values are answered with the accepted form.
+struct Text(&'static str);
+
+impl Visitor<'_> for Text {
+    type Value = String;
+
+    fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        text.write_str(self.0)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+}
+
+serde_as_text!(
+    Bytes,
+    "a size in quotes, such as \"4k\"",
+    r"^\s*(\d+\.?\d*|\.\d+)\s*([bB]|[kKmMgGtTpP]([iI]?[bB])?)?\s*$"
+);
+serde_as_text!(
+    BitRate,
+    "a rate in quotes, such as \"100M\"",
+    r"^\s*(\d+\.?\d*|\.\d+)\s*[kKmMgGtT]?(\s*bit/s)?\s*$"
+);
+serde_as_text!(
+    Nanos,
+    "a time in quotes, such as \"30s\"",
+    r"^\s*(\d+\.?\d*|\.\d+)\s*(ns|us|µs|ms|s|m|min|h|d)\s*$"
+);
 
 /// Formats numbers for reports, mostly with three significant digits and a unit.
 pub mod human {

@@ -153,8 +153,14 @@ fn errors(report: &TestReport) -> Vec<ErrorCount> {
     });
     let mut errors = Vec::new();
     for (error, direction) in broken {
-        let error =
-            ErrorCount { error, direction: direction.into(), count: 1, first_offset: 0, last_offset: None };
+        let error = ErrorCount {
+            error,
+            direction: direction.into(),
+            count: 1,
+            in_ramp: 0,
+            first_offset: 0,
+            last_offset: None,
+        };
         ErrorCount::add(&mut errors, &error);
     }
     errors

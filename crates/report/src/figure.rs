@@ -152,10 +152,13 @@ pub(crate) fn share(share: f64) -> String {
     format!("{}%", hundredths(share * 100.0))
 }
 
-/// Formats a ratio as a change in percent: `+1.2%`, `-35%`, `+210%`; from 10 as a multiple: `12.0 times`.
+/// Formats a ratio as a change in percent: `+1.2%`, `-35%`, `+210%`; from 10 as a multiple, `12.0 times`, and below a tenth as a part, `1/12.0`.
 pub(crate) fn change(ratio: f64) -> String {
     if ratio >= 10.0 {
         return format!("{} times", human::count(ratio));
+    }
+    if ratio > 0.0 && ratio < 0.1 {
+        return format!("1/{}", human::count(1.0 / ratio));
     }
     let percent = (ratio - 1.0) * 100.0;
     let sign = if percent < 0.0 { '-' } else { '+' };
@@ -207,6 +210,7 @@ fn title_of_one(workload: &Workload) -> String {
             .as_ref()
             .map_or_else(|| title_of_block(workload), |trace| title_of_replay(workload, trace)),
         Kind::Files(test) => title_of_test(workload, test),
+        Kind::Foreign => "as another tool did it".into(),
         Kind::Streams(net) | Kind::RoundTrips(net) => title_of_net(net),
     }
 }
@@ -349,7 +353,6 @@ fn title_of_test(workload: &Workload, test: Test) -> String {
         Test::Unpack => "a tree made from an archive".into(),
         Test::Walk => "a tree walked, every entry asked for its attributes".into(),
         Test::RemoveTree => "a tree deleted".into(),
-        Test::Foreign => "as another tool did it".into(),
     };
     if workload.numjobs > 1 {
         let _ = write!(text, ", {} jobs", workload.numjobs);
@@ -460,9 +463,14 @@ mod tests {
 
     #[test]
     fn changes_are_in_percent() {
-        for (ratio, words) in
-            [(1.0, "+0.00%"), (1.0042, "+0.42%"), (0.65, "-35%"), (3.1, "+210%"), (12.0, "12.0 times")]
-        {
+        for (ratio, words) in [
+            (1.0, "+0.00%"),
+            (1.0042, "+0.42%"),
+            (0.65, "-35%"),
+            (3.1, "+210%"),
+            (12.0, "12.0 times"),
+            (0.003, "1/333"),
+        ] {
             assert_eq!(change(ratio), words);
         }
         assert_eq!(change_with(1.012, Some(Interval { low: 0.994, high: 1.03 })), "+1.2% [-0.60, +3.0]");

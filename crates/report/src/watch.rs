@@ -120,6 +120,16 @@ pub(super) fn verdicts_of_all(watch: &WatchSpec, all: &[Episode<'_>]) -> Vec<Str
 /// Describes the cost of an event: `commit on vm-qcow2: p99 3.10 ms → 9.30 ms (+200% [+180, +220]), longest gap none → 3.02 s in the 19.0 s
 /// that it takes, 5 rounds.`
 fn price_sentence(price: &Price<'_>) -> String {
+    if price.rounds == 0 {
+        let why = match price.took_ns {
+            None => "it was carried out in no round".into(),
+            Some(ns) => format!(
+                "it takes {} and was seen to its end in no round; give a longer runtime",
+                human::time(ns)
+            ),
+        };
+        return format!("{} on {}: no price: {why}.", price.event, price.target);
+    }
     let took = price.took_ns.map(|ns| format!(" in the {} that it takes", human::time(ns)));
     let change = |name: &str, change: Option<&FigureChange>, unit: fn(f64) -> String| {
         let change = change?;
@@ -200,11 +210,13 @@ pub(super) fn summary(run: &Run, watch: &WatchSpec, all: &[Episode<'_>]) -> Vec<
 /// Summarises several windows of one load: the longest gap, and the totals of late, failed and lost I/Os.
 fn over(watch: &WatchSpec, all: &[&Episode<'_>]) -> String {
     let longest = all.iter().filter_map(|episode| episode.longest_gap()).max_by_key(|gap| gap.duration_ns);
-    let gap = longest.map_or_else(
-        || "no gap".into(),
-        |gap| format!("longest gap {} ({})", human::time(gap.duration_ns as f64), gap.of.word()),
-    );
     let unknown = all.iter().filter(|episode| episode.gaps.is_none()).count();
+    let gap = match longest {
+        Some(gap) => Some(format!("longest gap {} ({})", human::time(gap.duration_ns as f64), gap.of.word())),
+        None if unknown == 0 => Some("no gap".into()),
+        None if unknown < all.len() => Some(format!("no gap in {}", all.len() - unknown)),
+        None => None,
+    };
     let unknown = (unknown > 0).then(|| format!("gaps unknown in {unknown}: I/Os did not return"));
     let late: u64 = all.iter().map(|episode| episode.late).sum();
     let failed: u64 = all.iter().map(|episode| episode.failed).sum();
@@ -216,7 +228,7 @@ fn over(watch: &WatchSpec, all: &[&Episode<'_>]) -> String {
     let events = all.iter().filter(|episode| episode.has_failed_events()).count();
     let events = (events > 0).then(|| format!("an event FAILED in {events}"));
     let parts = [
-        Some(gap),
+        gap,
         unknown,
         Some(format!("{} late (over {})", ios(late, is_network), watch.late)),
         Some(format!("{} failed", ios(failed, is_network))),

@@ -115,16 +115,28 @@ pub(super) fn errors(case: &Case<'_>) -> Option<Finding> {
         .errors
         .iter()
         .map(|e| {
+            let count = match e.in_ramp {
+                0 => e.count.to_string(),
+                ramp if ramp == e.count => format!("{ramp} (in the warm-up)"),
+                ramp => format!("{} ({ramp} of them in the warm-up)", e.count),
+            };
             if e.direction == SYNC || case.workload.kind().is_network() {
-                return format!("{} x {} on {}", e.count, e.error, e.direction);
+                return format!("{count} x {} on {}", e.error, e.direction);
             }
             let last = e.last_offset.filter(|last| *last != e.first_offset);
             let last = last.map(|last| format!(", last at {last}")).unwrap_or_default();
-            format!("{} x {} on {}, first at byte {}{last}", e.count, e.error, e.direction, e.first_offset)
+            format!("{count} x {} on {}, first at byte {}{last}", e.error, e.direction, e.first_offset)
         })
         .collect();
     // The writes that a failed flush gave up had been counted as done.
     let lost = outcome.errors.iter().any(|error| error.direction == SYNC);
+    let planned = case.spec.and_then(|spec| spec.stack.failing_reads());
+    let planned =
+        planned.filter(|_| outcome.errors.iter().all(|one| one.error == "EIO" && one.direction == "read"));
+    if let Some(setting) = planned {
+        let remedy = format!("the target's {setting} lets reads fail; the figures leave them out");
+        return Some(case.finding(WarningKind::Incomplete, counts.join("; "), &remedy));
+    }
     let remedy = if case.workload.kind().is_network() {
         "the figures are of what was carried all the same; see the logs of both ends, then measure again"
     } else if lost {

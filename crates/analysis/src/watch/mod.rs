@@ -460,6 +460,7 @@ mod tests {
             error: "EIO".into(),
             direction: direction.into(),
             count,
+            in_ramp: 0,
             first_offset: 0,
             last_offset: None,
         };
@@ -550,7 +551,7 @@ mod tests {
             shares: Vec::new(),
             neighbour: None,
             qemu: None,
-            volatile: None,
+            counters: Vec::new(),
             devices: Vec::new(),
             standstills: Vec::new(),
             occurrences: Vec::new(),

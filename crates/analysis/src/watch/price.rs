@@ -25,9 +25,10 @@ pub struct Price<'a> {
     pub workload: &'a str,
     /// The event's name.
     pub event: &'a str,
-    /// Number of rounds with a control in which the event succeeded and was observed to its end.
+    /// Number of rounds with a control in which the event succeeded and was observed to its end; with 0, all other figures but `took_ns` are
+    /// unknown.
     pub rounds: usize,
-    /// Median duration of the event's command or operation, in nanoseconds.
+    /// Median duration of the event's command or operation where it succeeded, in nanoseconds; absent if it did in no round.
     pub took_ns: Option<f64>,
     /// Median time to recovery in nanoseconds; absent if any recovery is unknown or did not end.
     pub recovery_ns: Option<f64>,
@@ -109,8 +110,13 @@ pub fn prices<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<Price<'a>> {
                         })
                     })
                     .collect();
-                if !pairs.is_empty() {
-                    all.push(price(&target.name, &workload.name, &event.name, &pairs));
+                let effects = || ours.iter().flat_map(|episode| &episode.effects);
+                let mut of_event = effects().filter(|effect| effect.name == event.name).peekable();
+                if of_event.peek().is_some() {
+                    let done = of_event.filter(|effect| effect.failure.is_none());
+                    let took: Vec<f64> =
+                        done.filter_map(|effect| effect.duration_ns).map(|ns| ns as f64).collect();
+                    all.push(price(&target.name, &workload.name, &event.name, &pairs, median(&took)));
                 }
             }
         }
@@ -182,12 +188,17 @@ impl Seconds {
     }
 }
 
-fn price<'a>(target: &'a str, workload: &'a str, event: &'a str, pairs: &[Pair<'_>]) -> Price<'a> {
+fn price<'a>(
+    target: &'a str,
+    workload: &'a str,
+    event: &'a str,
+    pairs: &[Pair<'_>],
+    took_ns: Option<f64>,
+) -> Price<'a> {
     let change = |figure: fn(&Seconds) -> Option<f64>| {
         let both: Option<Vec<(f64, f64)>> = pairs.iter().map(|pair| pair.both(figure)).collect();
         FigureChange::of(&both?)
     };
-    let medians = |values: Option<Vec<f64>>| median(&values?);
     let recovery = |pair: &Pair<'_>| match pair.effect.recovery {
         RecoveryTime::Unaffected => Some(0.0),
         RecoveryTime::After(ns) => Some(ns as f64),
@@ -201,7 +212,7 @@ fn price<'a>(target: &'a str, workload: &'a str, event: &'a str, pairs: &[Pair<'
         workload,
         event,
         rounds: pairs.len(),
-        took_ns: medians(pairs.iter().map(|pair| pair.effect.duration_ns.map(|ns| ns as f64)).collect()),
+        took_ns,
         recovery_ns: recoveries.and_then(upper_median),
         gap_ns: gap(|pair| pair.1).zip(gap(|pair| pair.0)),
         iops: change(|seconds| Some(seconds.ios as f64 * 1e9 / seconds.length_ns.max(1) as f64)),

@@ -152,6 +152,10 @@ fn each_check_sees_its_case_and_grades_it() {
         }),
         (WarningKind::Incomplete, "60 x EIO", false, |r| failed(r, 60)),
         (WarningKind::Incomplete, "9000000 x EIO", true, |r| failed(r, 9_000_000)),
+        (WarningKind::Incomplete, "9000000 (8999940 of them in the warm-up) x EIO", false, |r| {
+            failed(r, 9_000_000);
+            r.measurements[0].outcome.errors[0].in_ramp = 8_999_940;
+        }),
         (WarningKind::Incomplete, "1 x EIO on sync", true, |r| {
             failed(r, 1);
             r.measurements[0].outcome.errors[0].direction = "sync".into();
@@ -193,6 +197,7 @@ fn failed(run: &mut Run, count: u64) {
         error: "EIO".into(),
         direction: "read".into(),
         count,
+        in_ramp: 0,
         first_offset: 0,
         last_offset: None,
     }];

@@ -122,6 +122,7 @@ fn each_check_sees_its_case_and_only_that() {
                 error: "EIO".into(),
                 direction: "read".into(),
                 count: 7,
+                in_ramp: 0,
                 first_offset: 4096,
                 last_offset: Some(8192),
             }];

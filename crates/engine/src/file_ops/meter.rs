@@ -44,7 +44,7 @@ impl Meter {
         let recorder = IntervalRecorder::new(number, room, window, spare, reports);
         Self {
             recorder,
-            io_errors: IoErrors::default(),
+            io_errors: IoErrors::new(window.begin),
             common,
             heartbeat,
             failures_in_a_row: 0,

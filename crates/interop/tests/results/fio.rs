@@ -168,6 +168,7 @@ fn errors_are_fios_numbers() {
         error: name.into(),
         direction: "read".into(),
         count,
+        in_ramp: 0,
         first_offset: 0,
         last_offset: None,
     };

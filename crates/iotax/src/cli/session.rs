@@ -216,6 +216,9 @@ impl<'a> Session<'a> {
         let Opened { mut undo_log, mut store, stop, .. } = opened;
         // Undone before the results are written, because their readers may be slow.
         let undoing = Instant::now();
+        if stop.load(Ordering::Relaxed) {
+            note!("Stopping: what was made is undone; another Ctrl-C leaves that to iotax clean.");
+        }
         let (_, failures) = undo_log.undo_all();
         failures.iter().for_each(say_not_undone);
         let result = measured.and_then(|measured| {

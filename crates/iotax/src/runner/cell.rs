@@ -131,6 +131,7 @@ impl Runner<'_> {
                     self.tag,
                     scheduled.first().map_or(0, |first| first.order)
                 ),
+                stop: self.context.stop,
             }
         });
         let commands = planned.as_ref().filter(|planned| planned.has_commands());
@@ -311,7 +312,7 @@ fn measurement(
         shares: all.shares,
         neighbour,
         qemu: view.qemu,
-        volatile: view.volatile,
+        counters: view.counters,
         devices: view.devices,
         standstills,
         occurrences,

@@ -16,7 +16,7 @@ use iotax_model::record::{Happened, Occurrence, Source};
 use iotax_model::threads;
 use iotax_model::units::{Nanos, human};
 use iotax_testbed::guest::QmpEvent;
-use iotax_testbed::interrupt::POLL;
+use iotax_testbed::interrupt::{Interrupt, POLL};
 use iotax_testbed::monitor::device_states::DeviceStates;
 use iotax_testbed::monitor::kernel_log::{KernelLine, KernelLog};
 use iotax_testbed::monitor::links::Links;
@@ -53,9 +53,16 @@ pub(super) struct PlannedEvents<'a> {
     pub(super) name: String,
     /// Marker in the environment of commands, which identifies them for the undo log.
     pub(super) marker: String,
+    /// Set when the user stops the run: no further event begins.
+    pub(super) stop: &'a Interrupt,
 }
 
 impl PlannedEvents<'_> {
+    /// Returns whether the user stops the run.
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
     /// Returns whether an event is a command.
     pub(super) fn has_commands(&self) -> bool {
         self.events.iter().any(|(_, event)| matches!(event.action, Action::Command(_)))
@@ -324,13 +331,15 @@ impl Stage {
                 while let Some(left) =
                     due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
                 {
-                    if self.is_over() {
+                    if self.is_over() || planned.is_stopped() {
                         break;
                     }
                     threads::sleep(left.min(LOOK));
                 }
-                if self.is_over() {
-                    let failure = Some("the load had ended before it".to_owned());
+                let (over, stopped) = (self.is_over(), planned.is_stopped());
+                if over || stopped {
+                    let what = if stopped { "run was interrupted" } else { "load had ended" };
+                    let failure = Some(format!("the {what} before it"));
                     let what = Happened::Event { name: event.name.clone(), duration_ns: None, failure };
                     self.put(began, due, what);
                     continue;
@@ -449,6 +458,7 @@ fn news_of(what: &Happened) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iotax_testbed::interrupt::PRESSED;
 
     fn planned<'a>(
         events: Vec<(Nanos, &'a PlannedEvent)>,
@@ -457,7 +467,32 @@ mod tests {
     ) -> PlannedEvents<'a> {
         let (socket, name) = (dir.join("socket"), "run 1".into());
         let marker = "iotax-test-event-0".into();
-        PlannedEvents { events, operations: None, window, is_control: false, socket, name, marker }
+        let stop = &PRESSED;
+        PlannedEvents { events, operations: None, window, is_control: false, socket, name, marker, stop }
+    }
+
+    #[test]
+    fn no_event_begins_once_the_user_stops_the_run_while_its_load_still_waits() {
+        let event = PlannedEvent { name: "late".into(), action: Action::Command("true".into()), at: None };
+        let dir = tempfile::tempdir().expect("a directory");
+        let stop = Interrupt::default();
+        let events = vec![(Nanos::from_millis(100), &event)];
+        let planned = PlannedEvents { stop: &stop, ..planned(events, Duration::from_secs(1), dir.path()) };
+        let seen = during(&planned, &[], |scene| {
+            scene.begin(Instant::now());
+            stop.store(true, Ordering::Relaxed);
+            thread::sleep(Duration::from_millis(300));
+        })
+        .expect("threads");
+        let failures: Vec<&str> = seen
+            .occurrences
+            .iter()
+            .filter_map(|one| match &one.what {
+                Happened::Event { failure, .. } => failure.as_deref(),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(failures, ["the run was interrupted before it"]);
     }
 
     #[test]

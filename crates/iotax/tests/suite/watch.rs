@@ -362,7 +362,7 @@ fn what_was_seen_until_ctrl_c_is_kept() {
     assert!(number(&episode["late"]) < 100, "{episode}");
     let events = episode["events"].as_array().expect("events");
     assert!(events[0].get("failure").is_none(), "{episode}");
-    assert_eq!(events[1]["failure"], "the load had ended before it", "{episode}");
+    assert_eq!(events[1]["failure"], "the run was interrupted before it", "{episode}");
 }
 
 #[test]

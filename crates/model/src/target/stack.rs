@@ -97,6 +97,12 @@ impl Stack {
         self.layers.iter().enumerate().rev().find_map(ignoring)
     }
 
+    /// The setting by which a layer of the stack lets reads fail; `None` if no layer does.
+    #[must_use]
+    pub fn failing_reads(&self) -> Option<String> {
+        self.layers.iter().find_map(|layer| layer.kind().failing_reads())
+    }
+
     /// Returns whether a layer of the stack reads or writes more data below than is requested of it.
     #[must_use]
     pub fn amplifies(&self) -> bool {

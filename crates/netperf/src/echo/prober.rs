@@ -90,7 +90,7 @@ impl<L: Transport> Prober<L> {
             in_flight,
             recorder: IntervalRecorder::new(number, latencies, window, spare, reports),
             replies: Vec::with_capacity(1 << 12),
-            errors: IoErrors::default(),
+            errors: IoErrors::new(window.begin),
             paused_until: window.start,
             no_room: false,
             spread: Spread::default(),

@@ -58,11 +58,16 @@ fn words(metric: Metric, unit: &str, up: bool) -> &'static str {
     }
 }
 
+/// Returns whether a table cell shows the ratio as a part, `1/20`.
+pub(super) fn is_part(ratio: f64) -> bool {
+    ratio > 0.0 && ratio < TIMES_SLOWER
+}
+
 /// Formats a ratio as a change in a table cell: `-31%`, `-3.1%`, `+210%`, `12x`, `1/20`.
 pub(super) fn change(ratio: f64) -> String {
     match ratio {
         r if r <= 0.0 => "-100%".into(),
-        r if r < TIMES_SLOWER => format!("1/{:.0}", 1.0 / r),
+        r if is_part(r) => format!("1/{:.0}", 1.0 / r),
         r if r >= 10.0 => format!("{r:.0}x"),
         r => format!("{}{}%", if r < 1.0 { '-' } else { '+' }, percent(r)),
     }

@@ -128,6 +128,12 @@ fn legend(run: &Run, targets: &[(String, Vec<Cell>)], ranking: &Ranking<'_>) -> 
         (has(|change| matches!(change, Change::Open(_))), "? not decided".into()),
         (has(|change| change == Change::Withheld), "! not usable".into()),
         (
+            has(
+                |change| matches!(change, Change::Open(ratio) | Change::Decided(_, ratio) if speed::is_part(ratio)),
+            ),
+            "1/20 a twentieth".into(),
+        ),
+        (
             ranking.is_some(),
             "formats cheapest first, by the mean of all workloads; undecided ones in no certain order".into(),
         ),

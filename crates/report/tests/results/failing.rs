@@ -17,6 +17,7 @@ fn fail(run: &mut Run, target: &str, count: u64) {
             error: "EIO".into(),
             direction: "read".into(),
             count,
+            in_ramp: 0,
             first_offset: 0,
             last_offset: None,
         }];

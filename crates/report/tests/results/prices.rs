@@ -2,12 +2,13 @@
 
 use iotax_analysis::judge;
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::watch::{EventFigure, PriceComparison, episodes, price_comparisons};
+use iotax_analysis::watch::{EventFigure, PriceComparison, episodes, price_comparisons, prices};
 use iotax_model::plan::{Design, WatchSpec};
 use iotax_model::record::{Blackout, Happened, IoClass, Occurrence};
 use iotax_model::{Nanos, Run, Workload};
 use iotax_report::{document, terminal};
 
+use crate::conclusions::sentences;
 use crate::json::checked;
 use iotax_testkit::runs::{HOST, Truth, measurement, run, whole};
 
@@ -159,6 +160,21 @@ fn a_gap_counts_and_an_operation_that_failed_has_no_verdict() {
         assert_eq!(one.ratio.withheld.as_deref(), Some("host-file, round 2: commit failed"), "{one:?}");
     }
     assert!(!all.is_empty(), "there is something to withhold");
+}
+
+#[test]
+fn an_operation_that_outlasts_its_windows_is_named_with_what_it_takes_and_without_a_price() {
+    let run = watched(&[("host-file", 400.0, 2.0), ("vm-raw", 600_000.0, 2.0)], 3);
+    let episodes = episodes(&run);
+    let all = prices(&run, &episodes);
+    let [seen, unseen] = all.as_slice() else { panic!("{all:?}") };
+    assert!(seen.rounds == 3 && seen.mean.is_some(), "{seen:?}");
+    assert!(unseen.rounds == 0 && unseen.mean.is_none() && unseen.gap_ns.is_none(), "{unseen:?}");
+    assert!(unseen.took_ns.is_some_and(|ns| ns > 5e11), "{unseen:?}");
+    checked(&run);
+    let told = sentences(&run).join("\n");
+    assert!(told.contains("commit on vm-raw: no price: it takes "), "{told}");
+    assert!(told.contains("was seen to its end in no round; give a longer runtime"), "{told}");
 }
 
 #[test]

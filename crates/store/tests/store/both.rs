@@ -88,6 +88,7 @@ pub(crate) fn rich() -> Run {
         error: "EIO".into(),
         direction: "read".into(),
         count: 1,
+        in_ramp: 0,
         first_offset: 1 << 40,
         last_offset: Some(8192),
     });

@@ -85,6 +85,7 @@ fn remarks_and_errors_tell_whose_they_are() {
         error: "EIO".into(),
         direction: "read".into(),
         count,
+        in_ramp: 0,
         first_offset: 0,
         last_offset: Some(count),
     };

@@ -52,6 +52,7 @@ fn failures(outcome: &Outcome, error: &str, direction: &str, blocks: u64, bad: R
         error: error.into(),
         direction: direction.into(),
         count: on_bad.len() as u64,
+        in_ramp: 0,
         first_offset: first * BS,
         last_offset: Some(last * BS),
     }

@@ -188,6 +188,7 @@ impl Numbers {
                 error: "EIO".into(),
                 direction: "read".into(),
                 count: self.next(),
+                in_ramp: self.next(),
                 first_offset: self.next(),
                 last_offset: Some(self.next()),
             }],

@@ -72,6 +72,10 @@ impl LayerType for FilterSpec {
         None
     }
 
+    fn failing_reads(&self) -> Option<String> {
+        self.errors.map(|errors| format!("errors = {errors}"))
+    }
+
     fn check(&self) -> Result<(), String> {
         let has_burst = self.iops_max.is_some() || self.iops_max_length.is_some();
         let has_limit = self.iops.is_some() || self.rate.is_some() || has_burst;

@@ -188,6 +188,11 @@ pub trait LayerType {
         false
     }
 
+    /// The setting by which the layer lets reads fail with EIO, as `error_rate = 1%`; `None` if it lets none fail.
+    fn failing_reads(&self) -> Option<String> {
+        None
+    }
+
     /// Returns whether the layer formats the block device below it, and so destroys the device's content.
     fn formats(&self) -> bool {
         false

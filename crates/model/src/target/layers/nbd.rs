@@ -186,6 +186,10 @@ impl LayerType for NbdSpec {
         true
     }
 
+    fn failing_reads(&self) -> Option<String> {
+        self.error_rate.map(|rate| format!("error_rate = {rate}"))
+    }
+
     fn check(&self) -> Result<(), String> {
         let of_nbdkit = [
             ("delay", self.delay.is_some()),
