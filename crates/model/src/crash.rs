@@ -22,7 +22,7 @@ pub struct CrashDocument {
     /// Seed of the random choices: the order and times of cuts, offsets, and the writes that a cut keeps; absent if the plug was pulled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seed: Option<u64>,
-    /// Number of writes after which the load flushes; absent if an application decides.
+    /// Writes between two flushes of the load; absent if a database decides when to flush.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub writes_per_flush: Option<u32>,
     /// The targets, in the order given.
@@ -48,9 +48,9 @@ pub struct CrashedTarget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum DatabaseMode {
-    /// SQLite.
+    /// SQLite, with its journal mode and flush points.
     Sqlite(SqliteMode),
-    /// PostgreSQL.
+    /// PostgreSQL, with the setting that decides when it flushes.
     Postgresql(PostgresqlMode),
 }
 
@@ -93,7 +93,7 @@ impl fmt::Display for DatabaseMode {
 }
 
 words! {
-    /// The settings of a PostgreSQL cluster that decide which commits a power cut can lose; all others are defaults.
+    /// The PostgreSQL setting that decides which commits a power cut can lose; all other settings are defaults.
     PostgresqlMode, "PostgreSQL mode" {
         /// `wal_sync_method = fdatasync`, Linux's default.
         Fdatasync = "fdatasync",
@@ -123,7 +123,7 @@ impl PostgresqlMode {
 }
 
 words! {
-    /// The journal by which SQLite keeps transactions atomic (`PRAGMA journal_mode`).
+    /// The journal that makes SQLite's transactions atomic (`PRAGMA journal_mode`).
     JournalMode, "journal mode" {
         /// A rollback journal, which a commit deletes.
         Delete = "delete",
@@ -150,9 +150,9 @@ words! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SqliteMode {
-    /// The database's journal mode.
+    /// Journal that makes transactions atomic (`PRAGMA journal_mode`).
     pub journal_mode: JournalMode,
-    /// The points at which the database flushes.
+    /// Points at which SQLite flushes (`PRAGMA synchronous`).
     pub synchronous: Synchronous,
 }
 
@@ -182,20 +182,20 @@ pub struct PowerCut {
     pub volatile: Option<VolatileCut>,
     /// The condition of the image or database after the cut.
     pub image: ImageCondition,
-    /// The reason why the stack could not be used after the cut; all flushed writes then count as lost. Absent if it could be used.
+    /// Reason why the stack could not be used after the cut; all flushed writes then count as lost. Absent if it could be used.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unusable: Option<String>,
     /// Blocks that miss a flushed write.
     pub flushed: LostBlocks,
     /// Blocks that miss their last acknowledged write, flushed or not.
     pub acknowledged: LostBlocks,
-    /// Stale blocks in `acknowledged` that miss a write although another one that began after its acknowledgement survived: the stack does not
-    /// preserve the order of writes.
+    /// Stale blocks in `acknowledged` whose missing write was acknowledged before a surviving write began. A count above 0 shows that the stack
+    /// reorders writes.
     pub reordered: u64,
     /// Age of the oldest missing write at the time of the cut, in seconds; absent if none is missing.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost_seconds: Option<f64>,
-    /// The reason why missing acknowledged writes may have gone undetected; absent if the record of writes is complete.
+    /// Reason why some missing acknowledged writes may have gone undetected; absent if the record of writes is complete.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub incomplete: Option<String>,
 }
@@ -223,7 +223,7 @@ impl PowerCut {
     }
 }
 
-/// Blocks of a target that were read back, by fault.
+/// Blocks of a target that were read back after a power cut, by fault.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LostBlocks {
@@ -231,9 +231,9 @@ pub struct LostBlocks {
     pub checked: u64,
     /// Blocks with an earlier content, otherwise intact.
     pub stale: u64,
-    /// Blocks with a mixture of two writes.
+    /// Blocks that mix data of two writes.
     pub torn: u64,
-    /// Blocks with any other fault: wrong bytes, the data of a write to another place, or unreadable.
+    /// Blocks with any other fault: wrong bytes, data of a write to another offset, or unreadable.
     pub damaged: u64,
 }
 
@@ -269,11 +269,11 @@ pub struct VolatileCut {
     pub flushes: u64,
     /// Acknowledged flushes that the layer did not perform, because of `drop_flush`.
     pub dropped_flushes: u64,
-    /// Unflushed writes that reached the disk nevertheless.
+    /// Unflushed writes that reached the disk completely.
     pub kept: u64,
-    /// Unflushed writes of which only some sectors reached the disk.
+    /// Unflushed writes that reached the disk in part: some sectors are new, others old.
     pub torn: u64,
-    /// Unflushed writes of which nothing reached the disk.
+    /// Unflushed writes that did not reach the disk.
     pub lost: u64,
 }
 
@@ -281,7 +281,7 @@ pub struct VolatileCut {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ImageCondition {
-    /// There is no check: a raw file has no structure of its own, and some formats have no check.
+    /// No check exists: a raw file has no metadata, and some formats have no check.
     #[default]
     Unchecked,
     /// The check found no error.

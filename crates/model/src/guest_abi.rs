@@ -1,6 +1,6 @@
 //! The interface between the host and PID 1 of a guest: kernel parameters, device names, and paths in the initramfs.
 
-/// Serial number by which the guest finds the disk under test.
+/// Serial number of the disk under test, which lets the guest find that disk.
 pub const DISK_SERIAL: &str = "iotax-disk";
 /// Name of the virtio-serial port over which the host and the agent in the guest exchange messages.
 pub const AGENT_PORT: &str = "iotax.agent";

@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Log2 of the number of buckets per power of two.
 const SUB_BITS: u32 = 7;
 const SUB: u64 = 1 << SUB_BITS;
-/// Number of bits of the largest value that the buckets resolve. Larger values, from `2^MAX_BITS` ns (about 18 minutes), are counted in the last
-/// bucket; minimum, maximum and mean stay exact.
+/// Number of bits of the largest value that the buckets resolve: `2^MAX_BITS` ns is about 18 minutes. The last bucket counts all larger values;
+/// minimum, maximum and mean stay exact.
 const MAX_BITS: u32 = 40;
 /// Number of buckets of a histogram in which all buckets are allocated.
 pub const BUCKETS: usize = ((MAX_BITS - SUB_BITS + 1) as usize) << SUB_BITS;

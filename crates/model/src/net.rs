@@ -36,13 +36,13 @@ impl NetTest {
 }
 
 words! {
-    /// The direction of bytes. The client is the guest of a target that has one.
+    /// The direction of the data. The client is the guest, if the target has one.
     Direction, "direction" {
         /// From the client to the server.
         Upload = "upload",
-        /// From the server to the client, as iperf3's --reverse.
+        /// From the server to the client, like iperf3's --reverse.
         Download = "download",
-        /// Both at once, as iperf3's --bidir.
+        /// Both at once, like iperf3's --bidir.
         Both = "both",
     }
 }
@@ -73,7 +73,7 @@ pub struct Traffic {
     /// Streams in each direction
     #[serde(default = "one")]
     pub parallel: u32,
-    /// Bytes of one write, datagram or message [default: 128k for TCP, what the path carries in one packet for UDP, 64 for round trips]
+    /// Bytes of one write, datagram or message [default: 128k for TCP, the most that fits in one packet for UDP, 64 for round trips]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub length: Option<Bytes>,
     /// Bits per second of each stream and direction [default: no limit]

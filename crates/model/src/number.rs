@@ -33,7 +33,7 @@ const QUOTED: &str = r"^\s*\d[\d_]*(\.\d+)?\s*[kKmMgG]?\s*$";
 /// JSON Schema pattern of a percentage in quotes.
 const QUOTED_PERCENTAGE: &str = r"^\s*\d+\s*%?\s*$";
 
-/// Extends the schema of a table so that numbers may be quoted, as [`whole`] and [`percentage`] parse them.
+/// Extends the JSON Schema of a table, so that numbers may also be quoted text, as [`whole`] and [`percentage`] parse it.
 pub(crate) fn or_text(table: &mut Schema) {
     let properties = table.get_mut("properties").and_then(Value::as_object_mut);
     for form in properties.into_iter().flatten().map(|(_, form)| form) {

@@ -72,9 +72,9 @@ const fn is_zero(count: &u64) -> bool {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CpuTime {
-    /// In user mode.
+    /// CPU time in user mode.
     pub user_ns: u64,
-    /// In the kernel.
+    /// CPU time in the kernel.
     pub system_ns: u64,
 }
 
@@ -239,13 +239,13 @@ pub struct DiskActivity {
     pub reads: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Reads merged with a neighbour.
+    /// Reads merged with an adjacent request.
     pub read_merges: u64,
     /// Writes completed.
     pub writes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// Writes merged with a neighbour.
+    /// Writes merged with an adjacent request.
     pub write_merges: u64,
     /// Fraction of the window in which the device was busy, 0 to 1.
     pub busy: f64,
@@ -263,7 +263,7 @@ pub struct DiskActivity {
     pub flushes: Option<DiskFlushes>,
 }
 
-/// The flushes of a block device over a window, and what the kernel needs them for.
+/// Flushes of a block device over a window, and the cache settings that decide whether the kernel sends flushes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskFlushes {
@@ -284,21 +284,20 @@ pub struct DiskFlushes {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostCpu {
-    /// User and nice time; guests' time is part of it.
+    /// CPU time in user mode, at any nice level; includes the time in guests.
     pub user_ns: u64,
-    /// Kernel time.
+    /// CPU time in the kernel, without interrupts.
     pub system_ns: u64,
-    /// Hard and soft interrupts.
+    /// CPU time in hard and soft interrupts.
     pub irq_ns: u64,
-    /// Idle with I/O outstanding. Absent if the counter ran backwards: the kernel may book idle time as one or the other at the moment of
-    /// reading (proc(5)).
+    /// Idle time with I/O outstanding. Absent if the counter ran backwards, which proc(5) warns about.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub iowait_ns: Option<u64>,
-    /// Idle.
+    /// Idle time without I/O outstanding.
     pub idle_ns: u64,
-    /// Taken by the hypervisor below this machine.
+    /// Steal time: the hypervisor below this machine ran something else.
     pub steal_ns: u64,
-    /// Time in guests, which `user_ns` contains too.
+    /// CPU time in guests; also part of `user_ns`.
     pub guest_ns: u64,
 }
 
@@ -314,13 +313,13 @@ impl HostCpu {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pressure {
-    /// Some task waited for I/O.
+    /// Time in which at least one task waited for I/O.
     pub io_some_ns: u64,
-    /// Every task waited for I/O.
+    /// Time in which all non-idle tasks waited for I/O.
     pub io_full_ns: u64,
-    /// Some task waited for a CPU.
+    /// Time in which at least one task waited for a CPU.
     pub cpu_some_ns: u64,
-    /// Some task waited for memory.
+    /// Time in which at least one task waited for memory.
     pub memory_some_ns: u64,
 }
 
@@ -334,24 +333,24 @@ pub struct HostActivity {
     pub at_ns: u64,
     /// Length of the interval.
     pub duration_ns: u64,
-    /// By block device below the target.
+    /// Activity of each block device below the target, by kernel name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub disks: BTreeMap<String, DiskActivity>,
-    /// By network interface on the packets' path.
+    /// Activity of each network interface on the packets' path, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub nics: BTreeMap<String, NicActivity>,
-    /// All CPUs together.
+    /// CPU time of all CPUs together.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu: Option<HostCpu>,
-    /// Absent where the kernel has no PSI.
+    /// Pressure stall times; absent if the kernel has no PSI.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pressure: Option<Pressure>,
-    /// CPU time of the threads of QEMU and of storage daemons, by role: `vcpu`, `iothread`, `worker`, `main`; of a server of storage as a whole, by its
-    /// name: `ceph-osd`, `tgtd`. Empty where neither runs.
+    /// CPU time of the threads of QEMU and of storage daemons, by role (`vcpu`, `iothread`, `worker`, `main`), and of storage servers as a whole, by
+    /// name (`ceph-osd`, `tgtd`). Empty if none of them runs.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub guest_threads: BTreeMap<String, CpuTime>,
-    /// CPU time of kernel threads that serve the layers below the target, by name: `loop0`, `jbd2/vda-8`; kworkers by their last task,
-    /// `kworker/loop0`, and `kworker` for high-priority ones, which serve all devices. Only for a whole measurement.
+    /// CPU time of kernel threads that serve the layers below the target, by name: `loop0`, `jbd2/vda-8`. A kworker counts under its last task, such
+    /// as `kworker/loop0`; all high-priority kworkers, which serve any device, count under `kworker`. Only for a whole measurement.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub kernel_threads: BTreeMap<String, CpuTime>,
     /// CPU time of the programs on this host that take part in the I/O: the load generator, the server of a network test, QEMU and storage
@@ -367,8 +366,8 @@ pub struct HostActivity {
     /// CPU frequency and throttling. Only for a whole measurement.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pace: Option<CpuPace>,
-    /// By block device below the target, from the end of the window to the end of the flush. Only for a whole measurement that ended with a
-    /// flush.
+    /// Activity of each block device below the target from the end of the window to the end of the flush. Only for a whole measurement that ended
+    /// with a flush.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub flushed: BTreeMap<String, DiskActivity>,
 }
@@ -392,11 +391,11 @@ pub struct BlockTally {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlockStats {
-    /// Reads.
+    /// Reads that the guest issued.
     pub read: BlockTally,
-    /// Writes.
+    /// Writes that the guest issued.
     pub write: BlockTally,
-    /// Flushes.
+    /// Flushes that the guest issued.
     pub flush: BlockTally,
 }
 
@@ -501,7 +500,7 @@ impl Measurement {
     }
 }
 
-/// A target as it was built.
+/// A target as it was built for the run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TargetRecord {
@@ -562,7 +561,7 @@ pub struct Environment {
     /// Revision of the CPU's microcode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub microcode: Option<String>,
-    /// CPUs online.
+    /// Number of CPUs online.
     pub cpus: Option<u32>,
     /// Memory in bytes.
     pub memory_bytes: Option<u64>,

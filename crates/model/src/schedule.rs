@@ -17,10 +17,9 @@ pub struct Cell {
     pub workload: usize,
 }
 
-/// The measurements of round `round` (from 1) in random order: workload by workload, and for each workload all its targets one right after another.
-/// Targets are compared on one workload, so measurements that are compared lie a few seconds apart (randomized blocks: R. A. Fisher, The Design of
-/// Experiments, 1935). The order depends only on the seed and the round number: runs with the same seed agree, and a resumed run continues in the
-/// same order.
+/// Returns the measurements of round `round` (from 1) in random order. Workloads follow one another, and each runs on all its targets in direct
+/// succession. Measurements that are compared thus lie only seconds apart (randomized blocks: R. A. Fisher, The Design of Experiments, 1935). The
+/// order depends only on the seed and the round number: runs with the same seed agree, and a resumed run keeps the order.
 #[must_use]
 pub fn round_order(plan: &Plan, seed: u64, round: u32) -> Vec<Cell> {
     let mut cells = cells(plan);
@@ -56,8 +55,8 @@ pub fn windows(plan: &Plan, cells: &[Cell]) -> Vec<Vec<Cell>> {
     windows
 }
 
-/// The events of a watch during a workload in round `round` (from 1), with their times from the start of the window, in order. Alternatives without
-/// a time change places at random; of the rounds 2n - 1 and 2n each has another order, so that neither alternative is the first one more often.
+/// The events of a watch during a workload in round `round` (from 1), with their times from the start of the window, in order. Alternatives without a
+/// time swap places at random. Rounds 2n - 1 and 2n use opposite orders, so each alternative comes first equally often.
 #[must_use]
 pub fn events_in_round<'a>(
     watch: &'a WatchSpec,
@@ -77,7 +76,7 @@ pub fn events_in_round<'a>(
     events
 }
 
-/// Shuffles what is done in a round, such as its measurements. The order depends only on the seed and the round number.
+/// Shuffles items for a round, such as its measurements. The order depends only on the seed and the round number.
 pub fn shuffle<T>(all: &mut [T], seed: u64, round: u32) {
     all.shuffle(&mut random_of(seed, round));
 }

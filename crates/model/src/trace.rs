@@ -102,7 +102,7 @@ pub type Events = Box<dyn Iterator<Item = Result<TracedIo, String>> + Send>;
 /// Maximum length in bytes of a read or write that is replayed, the same as for any workload.
 pub const LONGEST: u64 = 64 << 20;
 
-/// Counts and extremes of a trace, from which a replay is planned.
+/// Counts and extremes of a trace, for planning a replay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TraceSummary {
     /// Time of the first I/O in nanoseconds from the start of the trace; `None` for an empty trace.

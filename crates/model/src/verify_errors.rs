@@ -15,7 +15,7 @@ words! {
         Corrupt = "corrupt",
         /// An acknowledged write is missing: the block holds an earlier write, the fill, or a hole.
         LostWrite = "lost_write",
-        /// The block was written to another offset.
+        /// The block holds data that was written to another offset.
         Misdirected = "misdirected",
         /// The block mixes two writes.
         Torn = "torn",
@@ -35,7 +35,7 @@ const LOWEST: usize = 4;
 pub struct Fault {
     /// The kind of fault.
     pub kind: FaultKind,
-    /// The number of checks that found it.
+    /// Number of checks that found this fault.
     pub count: u64,
     /// Lowest byte offsets of such blocks on the target, ascending, at most 4.
     pub first_offsets: Vec<u64>,
@@ -58,7 +58,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Checks and faults. A block that is read twice is checked twice.
+/// Results of checking blocks: counts, and the faults found. A block that is read twice is checked twice.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Findings {
@@ -69,7 +69,7 @@ pub struct Findings {
     /// True if the final check of all written data failed before its end.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub unfinished: bool,
-    /// State of a write journal that lacks acknowledged writes; absent if it has all, or without a journal.
+    /// State of a write journal that lacks acknowledged writes; absent if the journal is complete, or without a journal.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub journal: Option<IncompleteJournal>,
     /// Faulty blocks, one entry for each kind of fault, in the order of [`FaultKind`].
@@ -77,13 +77,13 @@ pub struct Findings {
     pub faults: Vec<Fault>,
 }
 
-/// A journal that could not be written to its end.
+/// A journal that lacks acknowledged writes, because writing to it failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IncompleteJournal {
-    /// Acknowledged writes that are on record for certain.
+    /// Number of acknowledged writes that are certain to be in the journal.
     pub recorded: u64,
-    /// Acknowledged writes.
+    /// Number of all acknowledged writes, in the journal or not.
     pub acknowledged: u64,
     /// The system's error.
     pub error: String,

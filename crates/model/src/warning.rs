@@ -26,13 +26,13 @@ words! {
         Unsteady = "unsteady",
         /// The rate dropped in a step, as with rate limits.
         Throttled = "throttled",
-        /// Another process used the device meanwhile.
+        /// Another process used the device during the measurement.
         OtherLoad = "other_load",
         /// A cache could not be dropped before the measurement.
         CacheKept = "cache_kept",
         /// More I/O was due than the target could start.
         CannotSustain = "cannot_sustain",
-        /// A replay was late or left I/Os of its trace out.
+        /// A replay was late, or left out I/Os of its trace.
         UnfaithfulReplay = "unfaithful_replay",
         /// Blocks differ from what was written.
         Corrupt = "corrupt",
@@ -50,7 +50,7 @@ words! {
         Retransmits = "retransmits",
         /// Datagrams or messages were lost.
         Loss = "loss",
-        /// Nothing arrived for some time.
+        /// No data arrived for some time.
         Gap = "gap",
         /// A measurement is missing or incomplete.
         Incomplete = "incomplete",

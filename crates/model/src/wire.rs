@@ -91,7 +91,7 @@ pub enum Request {
     /// Inspects a path and the machine without writing. Answered by [`Event::Described`], or by [`Event::Failed`] if the path can be neither
     /// measured nor created.
     Describe {
-        /// Absolute path.
+        /// Absolute path to inspect.
         path: String,
         /// Size of the file to create later if nothing exists at the path.
         size: Bytes,
@@ -190,7 +190,7 @@ pub struct Job {
     /// Expected identity of the target. A different file or device at the path is rejected.
     #[serde(default)]
     pub identity: Option<Identity>,
-    /// Entries of each queue of a virtio device without a guest; absent for other targets, and for the most that there can be.
+    /// Entries of each queue of a virtio device without a guest; absent for other targets, and if the device uses its maximum.
     #[serde(default)]
     pub queue_size: Option<u16>,
     /// Path of an empty directory next to the target, for workloads that create files. Absent in a guest, whose agent creates the directory.
@@ -253,7 +253,7 @@ pub enum Event {
     },
     /// The warm-up is over and the measured window starts.
     Measuring,
-    /// Results of one interval.
+    /// Results of one interval, sent at the interval's end.
     Sample(Box<Sample>),
     /// The measured window is over. Flush, verification and cleanup follow, which are not measured.
     Over,
@@ -322,7 +322,7 @@ pub struct Description {
     /// Timeouts of the layers in `layers`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub timeouts: Vec<Timeout>,
-    /// The agent's machine.
+    /// Kernel, CPUs and memory of the agent's machine.
     pub environment: Environment,
 }
 

@@ -28,7 +28,7 @@ const LONGEST_INPUT: usize = 100;
 
 /// The accepted word that is most similar to `input`; `None` if no word is similar enough to be suggested.
 pub fn nearest<'a>(input: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Nobody mistypes that much, and comparing costs the product of both lengths.
+    // Longer inputs are not typing errors, and the comparison takes time proportional to the product of both lengths.
     let input = (input.len() <= LONGEST_INPUT).then(|| input.to_lowercase())?;
     words
         .into_iter()

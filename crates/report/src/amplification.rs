@@ -70,7 +70,7 @@ pub(super) fn in_words(direction: &str, passed: &Passed, top: &Passed) -> Option
     let mut parts = Vec::new();
     let longer = bytes / ios;
     let each = || human::bytes(passed.bytes / passed.ios);
-    // Fewer are merged and more are split; what is longer without being fewer was made longer, as a copy of a cluster is.
+    // Fewer I/Os means merged, more means split. Longer I/Os that are not fewer mean added data, such as copies of whole clusters.
     if longer > 1.0 + TELLING && ios < 1.0 - TELLING {
         parts.push(format!("merged {}:1 ({} each)", times(1.0 / ios), each()));
     } else if longer < 1.0 - TELLING && ios > 1.0 + TELLING {
@@ -81,7 +81,7 @@ pub(super) fn in_words(direction: &str, passed: &Passed, top: &Passed) -> Option
     if bytes > 1.0 + TELLING {
         parts.push(format!("{} times the bytes", times(bytes)));
     } else if bytes < 1.0 - TELLING {
-        // The counts cannot tell the two causes apart.
+        // The counts cannot tell whether a cache or holes are the cause.
         let rest = match direction {
             "read" => "a cache, or holes, answered the rest",
             _ => "the rest was not written yet, or was shortened",

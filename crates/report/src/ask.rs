@@ -16,7 +16,7 @@ pub(super) fn heading(ask: &AskSpec, answers: &Answers<'_>) -> String {
     format!("{}: the highest rate with {}", title(answers.work), listed(&conditions))
 }
 
-/// Returns a sentence per target: the highest rate, the comparison with the baseline, the limiting condition, and if the requested rate is
+/// Returns a sentence per target: the highest rate, the comparison with the baseline, the limiting condition, and whether the requested rate is
 /// possible. The last sentence may suggest a longer search.
 pub(super) fn sentences(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Vec<String> {
     let one = |answer: &Answer<'_>| {
@@ -39,7 +39,7 @@ fn next_step(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Option<String> 
         let possible = ask.iops.is_some_and(|iops| answer.allows(iops as f64) == Possible::Undecided);
         possible || answer.against.is_some_and(|against| against.verdict == Verdict::Undecided)
     };
-    // An interval is half as wide after four times the time.
+    // Four times the time halves the interval.
     let (factor, what) = match (answers.targets.iter().all(has_interval), answers.targets.iter().any(is_open))
     {
         (false, _) => (2, "gives more trials near the rate"),

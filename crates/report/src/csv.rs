@@ -14,14 +14,14 @@ use crate::tables;
 pub struct Sheet {
     /// The file's name, such as `measurements.csv`.
     pub name: &'static str,
-    /// The header line, by which iotax recognises a file that it wrote.
+    /// The header line, which also lets iotax recognise a file that it wrote.
     pub header: String,
     /// The contents of the whole file, including the header line.
     pub text: String,
 }
 
 impl Sheet {
-    /// Returns the mark by which iotax recognises a CSV file as its own and may replace it: the header line, which differs between files.
+    /// Returns the mark that identifies a CSV file as iotax's own, so that it may be replaced: the header line, which differs between files.
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark { format: self.name, place: MarkPosition::Start(format!("{}\n", self.header).into()) }

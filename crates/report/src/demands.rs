@@ -1,4 +1,4 @@
-//! Describes in sentences which targets meet the limits that the plan demands, and by what factor.
+//! Describes in sentences which targets meet the plan's demands (limits under `require`), and by what factor.
 
 use iotax_analysis::Judgement;
 use iotax_analysis::demands::{DemandOnTarget, Kept, NoFigure, all_of, demands};
@@ -10,7 +10,7 @@ use iotax_model::units::human;
 use crate::figure::{UNKNOWN, grouped, time_with};
 use crate::marks::is_emulated;
 
-/// Returns a sentence for each target; empty if the plan has no demands.
+/// Returns a sentence per target: whether it meets the demands, and by what factor. Empty if the plan has no demands.
 pub(super) fn sentences(run: &Run, judgement: &Judgement) -> Vec<String> {
     let all = demands(run, judgement);
     if all.is_empty() {

@@ -10,7 +10,7 @@ use iotax_model::units::human::listed;
 
 use crate::figure::{change, grouped, or_unknown};
 
-/// Largest relative difference at which two flush counts are equal: a flush requested within a window may end just after it.
+/// Relative difference below which two flush counts count as equal: a flush requested within a window may end just after it.
 const EDGE: f64 = 0.02;
 
 /// The durable-write methods of one target whose flushes had the same outcome, with their flush counts added up.

@@ -29,7 +29,7 @@ pub(crate) fn signed_time(ns: f64) -> String {
 /// If an interval reaches this many times further from 0 than its estimate, both are shown in the interval's unit.
 const FAR_WIDER: f64 = 50.0;
 
-/// Formats a cost in time with its interval: `+35.2 us [34.1, 36.4]`. The unit is that of the estimate, or of the interval if this is far wider:
+/// Formats a cost in time with its interval: `+35.2 us [34.1, 36.4]`. The unit fits the estimate, or the interval if that is far wider, as in
 /// `+0.85 us [-59.2, 69.5]`. A missing interval is shown as `[no interval]`, since an estimate alone would look certain.
 pub(super) fn tax(tax: &Tax) -> String {
     let farthest = tax.interval.map_or(0.0, |interval| interval.low.abs().max(interval.high.abs()));
@@ -77,7 +77,7 @@ fn unit(word: &str) -> f64 {
 /// Formats an interval (nanoseconds or bits per second) in the unit of its estimate.
 fn bracketed(estimate: &str, interval: Interval) -> String {
     let unit = unit(estimate.rsplit(' ').next().unwrap_or_default());
-    // As many decimals as the estimate shows, fewer where three digits say it.
+    // As many decimals as the estimate has, or fewer for ends of 10 and more.
     let digits =
         estimate.split_once('.').map_or(0, |(_, rest)| rest.bytes().take_while(u8::is_ascii_digit).count());
     let end = |ns: f64| {
@@ -88,7 +88,7 @@ fn bracketed(estimate: &str, interval: Interval) -> String {
             _ => digits,
         };
         let text = format!("{value:.digits$}");
-        // Minus nothing is nothing.
+        // Shows -0.0 as 0.0.
         if text.trim_start_matches(['-', '0', '.']).is_empty() {
             text.trim_start_matches('-').into()
         } else {
@@ -134,7 +134,7 @@ pub(super) fn gigabits(bytes_per_s: f64) -> String {
     }
 }
 
-/// Returns the unit of work per which CPU time is given: `GiB` for network streams, else such as `I/O`.
+/// Returns the unit of work for CPU costs: `GiB` for network streams, else the workload's operation, such as `I/O`.
 pub(super) fn cpu_unit(workload: &Workload) -> &'static str {
     match workload.kind() {
         Kind::Streams(_) => "GiB",
@@ -266,7 +266,7 @@ fn title_of_block(workload: &Workload) -> String {
     text + &flushes(workload)
 }
 
-/// Describes the flushes of a workload: `, fdatasync after each write, flushed in the end`; empty without any.
+/// Describes the flushes of a workload: `, fdatasync after each write, flushed in the end`; empty if there are none.
 fn flushes(workload: &Workload) -> String {
     let call = workload.flush_call().map(|(call, writes)| match writes {
         1 => format!(", {call} after each write"),

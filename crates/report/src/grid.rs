@@ -1,4 +1,4 @@
-//! Formats the results of a grid: which combinations of read and write rates a target sustains at a given response time.
+//! Formats the results of a grid: the combinations of read and write rates that a target sustains at a given response time.
 
 use iotax_analysis::curve::{Grid, Located, Ray};
 use iotax_model::units::human;

@@ -1,4 +1,4 @@
-//! Marks of file formats by which iotax recognises files that it wrote itself, and may replace.
+//! Marks: contents that show that iotax wrote a file itself, so that iotax may replace it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// The mark of a file format. iotax replaces only files that carry the mark of its own format.
+/// The mark of a file format. iotax replaces only files that carry the mark of the format that it writes.
 #[derive(Debug, Clone)]
 pub struct Mark {
     /// Name of the format.

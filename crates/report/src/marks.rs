@@ -7,7 +7,7 @@ use super::figure::{grouped, share};
 use iotax_analysis::{Failure, Judgement};
 use iotax_model::Run;
 
-/// Mark of a target that was lost during the run; the run went on without it.
+/// Mark of a target that was lost during the run. The run continued without it.
 pub(super) const LOST: &str = "lost";
 
 /// Returns the marks of a target's row for a workload: `unusable`, `lost`, `emulated`; empty for a normal row.
@@ -27,7 +27,7 @@ pub(super) fn is_emulated(run: &Run, target: &str) -> bool {
     run.targets.iter().any(|t| t.name == target && t.emulated)
 }
 
-/// Returns whether the target was lost during the run, which then went on without it.
+/// Returns whether the target was lost during the run.
 pub(super) fn is_lost(run: &Run, target: &str) -> bool {
     run.targets.iter().any(|t| t.name == target && t.lost.is_some())
 }

@@ -11,9 +11,9 @@ const BURSTY: f64 = 1.3;
 const EVEN: f64 = 0.5;
 /// Minimum share of sequential reads and writes at which a trace counts as sequential.
 const SEQUENTIAL: f64 = 0.5;
-/// Ratio of the areas that receive half of the I/Os, trace to workload, below which the trace's hot area is reported as lost.
+/// If half of the trace's I/Os go to an area smaller than this fraction of the workload's, the loss of its hot area is reported.
 const LESS: f64 = 0.8;
-/// Difference of the hit shares of an LRU cache, trace minus workload, above which the trace's reuse is reported as lost.
+/// If an LRU cache's hit share is higher for the trace than for the workload by more than this, the loss of reuse is reported.
 const REUSED: f64 = 0.1;
 
 /// The synthetic workload that comes closest to a trace, as flags of `iotax bench`, and the properties of the trace that it lacks.
@@ -55,7 +55,7 @@ pub fn nearest(profile: &TraceProfile) -> Option<Nearest> {
         }
     }
     flags.push(format!("--iodepth {}", profile.max_depth.unwrap_or(128).clamp(1, 4096)));
-    // No size is 0, or beyond 2^63.
+    // Sizes are at least 1 MiB and at most 2^62 bytes.
     let reach = profile.reach.clamp(1, 1 << 62).next_multiple_of(1 << 20);
     flags.push(format!("--size {}", Bytes(reach)));
     if let (Some(variation), Some(rate), Some(peak)) =
@@ -88,7 +88,7 @@ pub fn nearest(profile: &TraceProfile) -> Option<Nearest> {
     Some(Nearest { flags: flags.join(" "), loses })
 }
 
-/// Adds to `loses` the locality that a uniform workload does not have: hot areas, and blocks that are read again soon.
+/// Adds to `loses` the locality that a uniform workload lacks: hot areas, and blocks that are soon read again.
 fn locality(profile: &TraceProfile, is_sequential: bool, loses: &mut Vec<String>) {
     if let Some(hot) = profile.hot.all {
         let even = if is_sequential { 0.5 } else { hot.half_by_chance };
@@ -100,7 +100,7 @@ fn locality(profile: &TraceProfile, is_sequential: bool, loses: &mut Vec<String>
             ));
         }
     }
-    // An LRU cache holds its share of blocks that are all alike, and nothing of a sequence that it is shorter than.
+    // With uniform random I/O, an LRU cache hits in proportion to its size; with sequential I/O, a cache smaller than the area never hits.
     let workloads = |cache: u64| {
         let held = cache as f64 / profile.reach.max(1) as f64;
         if is_sequential && held < 1.0 { 0.0 } else { held.min(1.0) }

@@ -1,4 +1,4 @@
-//! Builds the tables of network workloads, which all outputs with tables share.
+//! Builds the tables of network workloads, for all outputs that contain tables.
 
 use iotax_model::net::NetTest;
 use iotax_model::units::human;
@@ -63,7 +63,7 @@ type Column = (&'static str, fn(&Cell<'_>) -> Option<String>);
 const STREAMS: [Column; 9] = [
     ("Gbit/s", |cell| cell.summary.of(Metric::BYTES_PER_S).map(gigabits)),
     ("packets/s", |cell| {
-        // For TCP the kernel chooses the size of packets.
+        // For TCP, the kernel chooses the packet size.
         let is_udp = cell.workload.kind().traffic().is_some_and(|net| net.test == NetTest::Udp);
         cell.summary.of(Metric::IOPS).filter(|_| is_udp).map(human::count)
     }),
@@ -113,7 +113,7 @@ fn against(cell: &Cell<'_>, words: fn(&Comparison) -> Option<String>) -> Option<
     }
 }
 
-/// Returns the larger figure of upload and download; `None` if neither is known.
+/// Returns the larger of a figure's values for upload and download; `None` if neither is known.
 fn worst(cell: &Cell<'_>, figure: fn(&StreamTotals) -> Option<f64>) -> Option<f64> {
     cell.network?.ways.iter().filter_map(figure).reduce(f64::max)
 }
@@ -122,7 +122,7 @@ fn of_ways(cell: &Cell<'_>, figure: fn(&StreamTotals) -> Option<f64>) -> Option<
     worst(cell, figure).map(share)
 }
 
-/// Builds a table with one row per target; `None` if no target was measured. `wide` keeps every column.
+/// Builds the table of throughput or round-trip times, with one row per target; `None` if no target was measured. `wide` keeps every column.
 pub(super) fn figures<'a>(
     run: &'a Run,
     judgement: &'a Judgement,
@@ -172,7 +172,7 @@ fn of_response(column: &str, response: &Histogram) -> Option<String> {
     ns.map(human::time)
 }
 
-/// Builds a table with one row per target and direction; `None` if it would only repeat the totals.
+/// Builds the table of uploads and downloads, with one row per target and direction; `None` if it would only repeat the totals.
 pub(super) fn ways<'a>(run: &'a Run, judgement: &'a Judgement, workload: &'a Workload) -> Option<Table<'a>> {
     let net = workload.kind().traffic()?;
     let all = || judgement.on(&workload.name, |cell| cell.network.as_ref());

@@ -10,8 +10,8 @@ use crate::figure::counted;
 /// Maximum number of targets that are listed with their figures.
 const NAMED: usize = 3;
 
-/// Returns each target's main figure on the first workload with any: `60.5k IOPS`, `host-file 60.5k IOPS, vm-raw 10.9k IOPS`. For a rate
-/// search this is the rate found, for a watch the longest gap. `None` if nothing usable was measured.
+/// Formats each target's main figure on the first workload that has one: `60.5k IOPS`, `host-file 60.5k IOPS, vm-raw 10.9k IOPS`. For a rate search
+/// this is the rate found, for a watch the longest gap. `None` if nothing usable was measured.
 #[must_use]
 pub fn outcome(run: &Run, figures: &RunFigures) -> Option<String> {
     let targets = &run.plan.targets;
@@ -44,7 +44,7 @@ fn answer(figures: &RunFigures, target: &str, workload: &Workload) -> Option<Str
     })
 }
 
-/// Formats the mean of the workload's headline metric; if that is unknown, as in some imported runs, the first known metric with its name.
+/// Formats the mean of the workload's headline metric. If that is unknown, as in some imported runs, formats the first known metric with its name.
 fn mean(run: &Run, figures: &RunFigures, target: &str, workload: &Workload) -> Option<String> {
     let headline = Metric::headline(workload);
     [headline].into_iter().chain(Metric::compared()).find_map(|metric| {

@@ -1,4 +1,4 @@
-//! Describes in sentences in which phases of a replayed trace the targets differ.
+//! Describes the phases of a replayed trace in which targets differ.
 
 use iotax_analysis::phases::{PhaseRatio, PhasedComparison, phased_comparisons};
 use iotax_analysis::stats::verdict::Verdict;

@@ -31,7 +31,7 @@ pub(super) fn plot(
     if points().count() < 2 || !(right > 0.0 && least > 0.0) {
         return Vec::new();
     }
-    // A flat line lies in the middle.
+    // A flat line is drawn at mid-height.
     let (least, most) = if most / least > 1.01 { (least, most) } else { (least / 2.0, most * 2.0) };
     let place = |&(x, y): &(f64, f64)| -> (f64, f64) {
         let height = (y / least).ln() / (most / least).ln();

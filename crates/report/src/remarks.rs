@@ -28,13 +28,13 @@ impl fmt::Display for Remark {
         if !self.place.is_empty() {
             write!(f, ", {}", self.place)?;
         }
-        // A command at the end is there to be copied.
+        // A command at the end gets no period, so that it can be copied.
         let end = if self.remedy.contains(": iotax ") { "" } else { "." };
         write!(f, ": {}. Remedy: {}{end}", self.evidence, self.remedy)
     }
 }
 
-/// Names the subjects of the checks of a run, for the sentence that reports no findings; network runs have other subjects.
+/// Names what the checks of a run examine, for the sentence that reports no findings; network runs have other checks.
 pub(super) fn checks(run: &Run) -> [&'static str; 5] {
     if run.plan.workloads.iter().all(|workload| workload.kind().is_network()) {
         return ["the packets' way", "clocks", "both ends' CPUs", "steadiness", "losses"];
@@ -56,7 +56,7 @@ pub(super) fn remarks(run: &Run, warnings: &[Warning]) -> Vec<Remark> {
     groups.iter().map(|group| remark(run, group)).collect()
 }
 
-/// Returns the notes of the agents, each once, with the number of measurements that have the note.
+/// Returns the agents' notes without duplicates, each with the number of measurements that have it.
 pub(super) fn notes(run: &Run) -> Vec<String> {
     let mut found: Vec<(&str, u64)> = Vec::new();
     for note in run.measurements.iter().flat_map(|m| &m.outcome.notes) {
@@ -68,7 +68,7 @@ pub(super) fn notes(run: &Run) -> Vec<String> {
     found.into_iter().map(|(text, times)| format!("{text} ({})", counted(times, "measurement"))).collect()
 }
 
-/// Names the I/O engines used, and where known the CPU time per I/O of the engine's own code and the CPU use of the monitoring.
+/// Names the I/O engines used; if known, adds the CPU time per I/O of the engine's own code, and the CPU use of the monitoring.
 pub(super) fn engine(run: &Run) -> Option<String> {
     let engines = distinct(run.measurements.iter().filter_map(|m| Some(m.outcome.ioengine?.word())));
     let work = (!engines.is_empty()).then(|| format!("I/O was done by {}", listed(&engines)));

@@ -9,7 +9,7 @@ use iotax_analysis::suite::filecopy;
 use iotax_analysis::suite::{OutstandingKnee, SuiteCell, SuiteTest, TargetSeries, Transition};
 use iotax_model::Run;
 
-/// Relative deviation of the measured times above which the model of fixed cost plus bandwidth describes them poorly.
+/// Relative deviation of the measured times from the model (fixed cost plus bandwidth) above which the model is called a poor fit.
 const POOR_FIT: f64 = 0.3;
 
 /// Formats the title of a test: `random read by block size, queue depth 8 (randread)`.

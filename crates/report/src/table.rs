@@ -37,7 +37,7 @@ pub enum CellValue {
     Instant(u64),
 }
 
-/// A Rust type whose values can be the values of a column, and which determines the column's type.
+/// A Rust type for the values of a column. It determines the column's type.
 pub trait Datum {
     /// Type of a column that holds values of this Rust type.
     const TYPE: ColumnType;

@@ -107,7 +107,7 @@ pub(super) fn side_by_side(run: &Run, all: &[Episode<'_>]) -> Vec<[String; 7]> {
         };
         [m.target.clone(), length, from, to, least(episode.late), least(episode.failed), lost]
     };
-    // In the order of the plan, not that of the round.
+    // In the plan's order, not that of the round.
     let of = |name: &str| all.iter().find(|episode| episode.measurement.target == name);
     run.plan.targets.iter().filter_map(|target| of(&target.name)).map(row).collect()
 }
@@ -289,7 +289,7 @@ pub(super) fn sentences(run: &Run, watch: &WatchSpec, episode: &Episode<'_>) -> 
     };
     let is_network = episode.is_network();
     let or_lost = if is_network { " or never came back" } else { "" };
-    // Of what did not return nobody counted how much of it was late.
+    // If a worker never returned, the number of late I/Os is a lower bound.
     let is_known = episode.gaps.is_some();
     let least = |count: u64| if is_known { ios(count, is_network) } else { format!("at least {count}") };
     let late = format!("{} late (over {}{or_lost})", least(episode.late), watch.late);
@@ -311,7 +311,7 @@ pub(super) fn sentences(run: &Run, watch: &WatchSpec, episode: &Episode<'_>) -> 
     [cut_short(run, episode), Some(whole), origin(episode)].into_iter().flatten().collect()
 }
 
-/// Share of its planned length below which a window counts as ended early.
+/// If a window is shorter than this share of its planned length, it counts as ended early.
 const CUT_SHORT: f64 = 0.9;
 
 /// States that a window ended early: `Ended early: 9.02 s of 1m were watched.` `None` for a complete window, or if a reason for the early end is
@@ -351,7 +351,7 @@ fn origin(episode: &Episode<'_>) -> Option<String> {
         let sight = origin.sights.get(place)?;
         Some((sight, sight.hung?))
     }) else {
-        // No counter of a device tells of a flush that hangs.
+        // Device counters do not show a hanging flush.
         if gap.of == Stalled::Flushes {
             return None;
         }
@@ -422,7 +422,7 @@ pub(super) fn longest_gap(effect: &EventEffect<'_>) -> Option<String> {
 pub(super) fn recovery(effect: &EventEffect<'_>) -> String {
     match effect.recovery {
         RecoveryTime::Unknown(_) => "unknown".into(),
-        // A gap changes the means of no interval where it is short.
+        // A short gap leaves the means of its interval normal.
         RecoveryTime::Unaffected if effect.gap.is_some() => "means unaffected".into(),
         RecoveryTime::Unaffected => "unaffected".into(),
         RecoveryTime::After(ns) => human::time(ns as f64),

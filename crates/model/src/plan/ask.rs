@@ -14,24 +14,24 @@ use crate::workload::Workload;
 
 /// Default total time of the search.
 const TIME: Nanos = Nanos::from_secs(180);
-/// Trials on each target before the search narrows: two in a closed loop, then rates from far below the capacity up to the capacity.
+/// Trials on each target before the search narrows: two in a closed loop, then a sweep of rates from far below the capacity up to the capacity.
 const COARSE: u64 = 8;
-/// Length of one window while the rate found is held; windows last one second if `sustain` is below two minutes.
+/// Length of a window while the target runs at the rate found. Windows last one second if `sustain` is below two minutes.
 const MINUTE: Nanos = Nanos::from_secs(60);
 const SECOND: Nanos = Nanos::from_secs(1);
 const DAY: Nanos = Nanos::from_secs(86_400);
-/// Suffix in the name of a workload that holds the rate found by the search.
+/// Suffix of the names of workloads that run at the rate found by the search.
 const HELD: &str = "-held";
 /// Minimum number of pairs of trials for a confidence interval.
 const FEWEST_PAIRS: u64 = 6;
 
 /// Searches for the highest rate at which each target meets the conditions, in place of rounds of fixed workloads.
 ///
-/// The rates to try follow from what was measured so far (`iotax_analysis::ask`).
+/// Each rate to try depends on the results so far (`iotax_analysis::ask`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AskSpec {
-    /// Conditions, all of which must be met: `p99 <= 0.5ms`, `mean <= 2ms`, `errors = 0`
+    /// Conditions that must all be met: `p99 <= 0.5ms`, `mean <= 2ms`, `errors = 0`
     pub slo: Vec<Slo>,
     /// Time for the search [default: 3m]
     #[serde(default = "time")]
@@ -111,7 +111,7 @@ impl FromStr for Slo {
         let refuse = |reason: String| SloError { input: text.to_owned(), reason };
         let at = text.find(['<', '=', '>']).ok_or_else(|| refuse("it has no <=".into()))?;
         let (named, rest) = (text[..at].trim(), &text[at..]);
-        // The names of metrics elsewhere: latency_p99_9.
+        // Reports name the same metrics differently: latency_p99_9.
         let figure = named.strip_prefix("latency_").unwrap_or(named).replace('_', ".");
         let sign_len = rest.find(|c| !"<=>".contains(c)).unwrap_or(rest.len());
         let (sign, limit) = (&rest[..sign_len], rest[sign_len..].trim());
@@ -179,7 +179,7 @@ impl AskSpec {
         Self { slo, time: TIME, iops: None, sustain: None }
     }
 
-    /// Length and number of the windows in which the rate found is held; `None` without [`Self::sustain`].
+    /// Length and number of the windows at the rate that the search found; `None` without [`Self::sustain`].
     #[must_use]
     pub fn held(&self) -> Option<(Nanos, u32)> {
         let sustain = self.sustain?;
@@ -239,7 +239,7 @@ fn clash(one: &Slo, other: &Slo) -> Option<&'static str> {
 }
 
 impl Plan {
-    /// The workloads whose highest rate is searched for, without the copies at a fixed rate that the search itself adds.
+    /// The workloads whose highest rate is searched for, without the fixed-rate copies that the search adds.
     pub fn asked(&self) -> impl Iterator<Item = &Workload> {
         let is_added = |workload: &&Workload| {
             workload.is_open_loop()
@@ -276,7 +276,7 @@ impl Plan {
         self.add(Workload { name: held.name.clone() + HELD, runtime: window, ramp_time: Nanos(0), ..held })
     }
 
-    /// Returns whether the workload is a copy that holds the rate found by the search.
+    /// Returns whether the workload is a copy that runs at the rate found by the search.
     #[must_use]
     pub fn is_held(&self, workload: &Workload) -> bool {
         self.ask().is_some() && workload.is_open_loop() && workload.name.ends_with(HELD)

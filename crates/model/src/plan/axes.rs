@@ -1,4 +1,4 @@
-//! Axes: keys with several values in a plan file, each of which expands its table into one table per value.
+//! Axes: keys with several values in a plan file. An axis expands its table into one table per value.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -16,7 +16,7 @@ const LONGEST_NAME: usize = 40;
 /// A key that has several values in a plan file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PlanAxis {
-    /// Name of the table that contains the key, as written; empty for an unnamed workload.
+    /// Name of the table that contains the key, as written in the file; empty for an unnamed workload.
     pub of: String,
     /// The dotted key, such as `guest.cache`.
     pub key: String,
@@ -204,7 +204,7 @@ impl Found<'_> {
         format!("{{{key}}}")
     }
 
-    /// Text for a value within a name: `iodepth4` for a whole number, `direct` or `no-direct` for a boolean, the value alone for others.
+    /// Formats a value for use in a name: `iodepth4` for a whole number, `direct` or `no-direct` for a boolean, the value alone for others.
     fn word(&self, value: &DeValue<'_>) -> String {
         match value {
             DeValue::Boolean(true) => self.key().to_owned(),

@@ -13,7 +13,8 @@ use crate::workload::Workload;
 
 /// Default time limit for measuring a curve.
 const TIME: Nanos = Nanos::from_secs(180);
-/// Default number of rates: for one target; the minimum per target if there are several; and the total that several targets share.
+/// Default numbers of rates: `POINTS` for a single target; with several targets, `POINTS_TOGETHER` divided among them, but at least `POINTS_EACH`
+/// each.
 const POINTS: u32 = 12;
 const POINTS_EACH: u32 = 6;
 const POINTS_TOGETHER: u32 = 20;
@@ -21,15 +22,16 @@ const POINTS_TOGETHER: u32 = 20;
 const ACCEPTED: std::ops::RangeInclusive<u32> = 4..=40;
 /// Accepted values of `shares`, in percent of the target's capacity.
 const PERCENT: std::ops::RangeInclusive<u32> = 1..=200;
-/// Minimum number of rounds of a curve: fewer do not suffice to estimate the spread between rounds.
+/// Minimum number of rounds of a curve; fewer are not enough to estimate the spread between rounds.
 const LEAST_ROUNDS: u32 = 3;
-/// Highest rate at which a target is measured without `shares`, as a multiple of its capacity. Higher rates, chosen for faster targets, are skipped.
+/// Highest rate at which a target is measured without `shares`, as a multiple of its capacity. The target skips higher rates, which were chosen for
+/// faster targets.
 const FAR: f64 = 1.2;
 
 /// Measures each workload at many rates, from a small share of the targets' capacity to slightly above it.
 ///
-/// The capacity of every target and its latency at a few loads are measured when all targets are built; the rates are derived from them. Each
-/// workload also stays in the plan without a rate (closed loop), so that each round measures the capacity again.
+/// After all targets are built, each target's capacity and its latency at a few loads are measured. The rates are derived from these measurements.
+/// Each workload also stays in the plan without a rate (closed loop), so that each round measures the capacity again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields)]
 pub struct CurveSpec {
@@ -43,7 +45,8 @@ pub struct CurveSpec {
     /// Rates in percent of the target's capacity, in place of `points`; accepted for a single target
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub shares: Vec<u32>,
-    /// Highest rate in I/Os per second at which each workload is measured on each target, by name: set once the rates are chosen.
+    /// Highest rate in I/Os per second at which each workload is measured on each target, by workload and target name. Empty until the rates are
+    /// chosen.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub highest: BTreeMap<String, BTreeMap<String, u64>>,
 }
@@ -72,7 +75,7 @@ impl CurveSpec {
         }
         plan.check_can_have_rates().or_else(refuse)?;
         self.check_shares(plan.targets.len()).or_else(refuse)?;
-        // Where rates are slow, windows are longer, which is known later.
+        // Windows at low rates are longer, but the rates are not known yet.
         let targets = plan.targets.len();
         let rates = u64::from(self.points_of(targets)) + 1;
         let round = plan.workloads.iter().map(Plan::trial_time).fold(0, u64::saturating_add);
@@ -152,8 +155,8 @@ impl Plan {
         (names.len() == shares.len()).then(|| (work, shares[at]))
     }
 
-    /// Adds an open-loop copy of each workload for each rate, and sets the number of rounds that fits the time limit. `seen` holds the measured
-    /// capacity and latencies for each workload, by target name; targets that could not be measured are absent.
+    /// Adds an open-loop copy of each workload for each rate, and sets the number of rounds that fits the time limit. `seen` has an entry per
+    /// workload: the capacity and latencies of each measured target, by name.
     ///
     /// # Errors
     /// The time limit is too short for the minimum number of rounds, or the plan with the added workloads is not valid.

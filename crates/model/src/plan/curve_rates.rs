@@ -19,7 +19,7 @@ pub struct Scouted {
 }
 
 impl Scouted {
-    /// A target of which only the capacity is known.
+    /// A target with this capacity, without measured latencies.
     #[must_use]
     pub fn new(capacity: f64) -> Self {
         Self { capacity, seen: Vec::new() }
@@ -34,7 +34,7 @@ impl Scouted {
         rates
     }
 
-    /// Converts the measurements into points (load, log of latency), each scaled to 0 to 1. From point to point, both rise or stay equal.
+    /// Converts the measurements into points (load, log of latency), each scaled to 0 to 1. Neither coordinate falls from one point to the next.
     fn knots(&self) -> Vec<(f64, f64)> {
         let place = |rate: u64| (rate as f64 / self.capacity - SHARES.0) / (SHARES.1 - SHARES.0);
         let lowest = self.seen.iter().filter_map(|(_, latency)| *latency).reduce(f64::min);
@@ -44,10 +44,9 @@ impl Scouted {
         };
         let within = self.seen.iter().map(|(rate, latency)| (place(*rate), height(latency)));
         let within: Vec<(f64, f64)> = within.filter(|(place, _)| (0.0..1.0).contains(place)).collect();
-        // One window at each rate is short, and a stall in it is not the target's load: latency does not fall with load, so no rate is slower
-        // than those above it.
+        // A stall in a short window can make a low rate look slow. Latency does not fall as load rises, so each rate is capped by those above it.
         let rising = |i: usize| within[i..].iter().map(|knot| knot.1).fold(1.0, f64::min);
-        // Below the lowest rate that was seen nothing is known to rise.
+        // Below the lowest measured rate, latency is taken to be flat.
         let mut knots = vec![(0.0, if within.is_empty() { 0.0 } else { rising(0) })];
         knots.extend((0..within.len()).map(|i| (within[i].0, rising(i))));
         knots.push((1.0, 1.0));

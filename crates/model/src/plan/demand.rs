@@ -1,4 +1,4 @@
-//! An application's requirements on its storage, such as a maximum fsync latency; plans call them demands.
+//! Demands: an application's requirements on its storage, such as a maximum fsync latency. A plan lists them under `require`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -50,9 +50,9 @@ pub enum Keep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RateUnit {
-    /// I/Os.
+    /// I/Os per second.
     Ios,
-    /// Bytes.
+    /// Bytes per second.
     Bytes,
 }
 

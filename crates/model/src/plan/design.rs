@@ -94,7 +94,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether the main result is a comparison of targets. A search has a rate as its result, a watch the effect of events.
+    /// Returns whether the main result compares targets. The result of a search is a rate, that of a watch the effect of events.
     #[must_use]
     pub const fn compares_targets(&self) -> bool {
         match &self.design {
@@ -112,7 +112,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether comparisons use one value per round, so that more rounds narrow the confidence intervals.
+    /// Returns whether comparisons use one value per round, so that confidence intervals narrow with more rounds.
     #[must_use]
     pub const fn goes_by_rounds(&self) -> bool {
         match &self.design {

@@ -17,19 +17,19 @@ words! {
     Operation, "operation" {
         /// Stops the virtual CPUs for a second.
         Stop = "stop",
-        /// Puts an external snapshot on the disk: writes go to a new qcow2 overlay from then on.
+        /// Takes an external snapshot: from then on, writes go to a new qcow2 overlay.
         Snapshot = "snapshot",
-        /// Commits the snapshot: what the overlay holds is copied into the image, which is then used again.
+        /// Commits the snapshot: copies the overlay's data into the image, which is then used again.
         Commit = "commit",
-        /// Puts a new overlay on the disk and copies all data of its backing chain into it, so that the overlay needs no backing file.
+        /// Adds a new overlay to the disk, and copies all data of its backing chain into it, so that the overlay needs no backing file.
         Stream = "stream",
-        /// Makes the disk twice as long.
+        /// Doubles the size of the disk.
         Resize = "resize",
         /// Copies the disk to a new raw file, including data written during the copy.
         Mirror = "mirror",
-        /// Copies the disk to a new raw file, in its state when the copy starts.
+        /// Copies the disk, as it is when the copy starts, to a new raw file.
         Backup = "backup",
-        /// Copies the disk as `backup` does, by way of a fleecing image: a local file that takes data before it is overwritten.
+        /// Copies the disk as `backup` does, through a fleecing image: a local file that receives data before the guest overwrites it.
         BackupFleecing = "backup-fleecing",
     }
 }
@@ -41,7 +41,7 @@ impl Operation {
         matches!(self, Self::Mirror | Self::Backup | Self::BackupFleecing)
     }
 
-    /// Returns the operation that does the same in another way, and whose cost the cost of this one is compared with.
+    /// Returns the other operation with the same result, against which reports compare this one's cost; `None` if there is none.
     #[must_use]
     pub const fn alternative(self) -> Option<Self> {
         match self {
@@ -72,7 +72,7 @@ pub enum Action {
     Operation(Operation),
 }
 
-/// An event as plans write it.
+/// An event as written in a plan file, before it is checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "PlannedEvent")]

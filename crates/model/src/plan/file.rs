@@ -42,7 +42,7 @@ pub(super) struct PlanHead {
     name: Option<String>,
     /// The suite that the workloads belong to; reports group them accordingly
     suite: Option<String>,
-    /// Number of rounds: each measures everything once, in a new order [default: 5]
+    /// Number of rounds; each round measures everything once, in a new order [default: 5]
     repeat: Option<u32>,
     /// Time limit of the measurement: adds rounds until every comparison is decided. In place of `repeat` and `until_decided`.
     time: Option<Nanos>,
@@ -81,7 +81,7 @@ pub(super) struct PlanHead {
     #[serde(rename = "workload")]
     #[schemars(with = "Vec<WorkloadKeys>")]
     _workload: Option<IgnoredAny>,
-    /// Background load beside the targets that name it.
+    /// Background load that runs while the targets that name it are measured.
     #[serde(rename = "neighbour")]
     #[schemars(with = "Option<Vec<Neighbour>>")]
     _neighbour: Option<IgnoredAny>,
@@ -327,7 +327,7 @@ impl<'i> Reader<'i> {
                 Err(error) => return Err(self.locate_in(source, &error)),
             }
         }
-        // A value that is invalid in every combination is an error of its own.
+        // A value that is invalid in every combination is reported as an error, not left out.
         for (number, axis) in product.axes().iter().enumerate() {
             for (index, value) in axis.values.iter().enumerate() {
                 if good.iter().any(|(choice, _)| choice[number] == index) {

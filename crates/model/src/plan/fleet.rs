@@ -24,13 +24,13 @@ pub enum FleetRates {
     /// All members together; each gets its share.
     #[default]
     Whole,
-    /// Each member.
+    /// Each member by itself; every member gets the full rates.
     Each,
 }
 
 impl Plan {
-    /// Divides the rates of all workloads among `members` machines, and keeps the share of the machine with index `place`, from 0. The shares of
-    /// all machines add up to the plan's rates.
+    /// Divides the rates of all workloads among `members` machines, and keeps the share of the machine with index `place`, from 0. All shares add up
+    /// to the plan's rates.
     ///
     /// # Errors
     /// A machine would get less than one I/O or byte per second.

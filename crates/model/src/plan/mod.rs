@@ -57,7 +57,7 @@ pub use watch::{Limit, Requirement, RequirementError, WatchFigure, WatchSpec};
 pub struct Plan {
     /// Title of the run in reports.
     pub name: String,
-    /// Name of the [suite](crate::suite) that the workloads belong to; reports group them accordingly. Absent for other workloads.
+    /// Name of the [suite](crate::suite) that the workloads belong to, which decides how reports group them. `None` for other workloads.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub suite: Option<String>,
     /// Number of rounds; if rounds are added, the number before the first evaluation of results.
@@ -108,7 +108,7 @@ pub const DEFAULT_REPEAT: u32 = 5;
 /// Estimated time between two measurements, for dropping caches, pausing and resuming guests, and storing results.
 pub const BETWEEN: Nanos = Nanos::from_millis(100);
 
-/// Maximum number of measurements in a plan; a higher number is taken for a typing error.
+/// Maximum number of measurements in a plan; a higher number is probably a typing error.
 pub const MOST_MEASUREMENTS: usize = 10_000;
 
 /// The reason why a plan is invalid.

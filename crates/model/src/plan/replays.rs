@@ -3,8 +3,8 @@
 use super::{Plan, PlanError};
 
 impl Plan {
-    /// Rejects a replay in a guest or on another machine, whose agent cannot read the trace on this host, and a replay in a curve, search or watch,
-    /// which set the rate.
+    /// Rejects replays in guests and on other machines, because their agents cannot read the trace on this host. Also rejects replays in a curve,
+    /// search or watch, because these set the rate.
     pub(super) fn check_replays(&self) -> Result<(), PlanError> {
         let Some((workload, path)) = self.work().find_map(|w| Some((w, w.read_iolog.as_ref()?))) else {
             return Ok(());

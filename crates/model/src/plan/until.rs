@@ -109,14 +109,14 @@ pub const FIRST_LOOK_AFTER: Nanos = Nanos::from_secs(30);
 /// Largest accepted value of `max_rounds`.
 pub(super) const MOST_ROUNDS: u32 = 1000;
 
-/// Adds rounds until every comparison is decided. The first look is after the plan's `repeat` rounds.
+/// Adds rounds until every comparison is decided. Results are evaluated for the first time after the plan's `repeat` rounds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UntilDecided {
     /// Maximum number of rounds, decided or not
     #[serde(default = "default_max_rounds")]
     pub max_rounds: u32,
-    /// Stops before the next look if measuring up to it would exceed this time [default: no limit]
+    /// Stops before the next evaluation of results if the rounds up to it would exceed this time [default: no limit]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub max_time: Option<Nanos>,
 }
@@ -136,7 +136,7 @@ impl UntilDecided {
     /// there would be more than 10 evaluations. The numbers depend only on the plan, never on results.
     #[must_use]
     pub fn looks(&self, first: u32) -> Vec<u32> {
-        // Rounds at a look, in percent of the look before.
+        // Rounds at an evaluation, in percent of those at the previous one.
         let mut step = 115;
         loop {
             let looks = spaced(first, self.max_rounds, step);

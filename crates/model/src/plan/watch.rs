@@ -27,7 +27,7 @@ pub struct WatchSpec {
     /// Requirements: `gap < 30s`, `recovery <= 1m`, `late = 0`, `errors = 0`, `lost = 0`
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub require: Vec<Requirement>,
-    /// Response time, counted from when an I/O was due, above which the I/O is late [default: 1s]
+    /// Response time, counted from when an I/O was due, above which the I/O counts as late [default: 1s]
     #[serde(default = "late")]
     pub late: Nanos,
     /// Name of a workload that runs without events; the cost of an event is measured against the same seconds of this workload
@@ -37,7 +37,7 @@ pub struct WatchSpec {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(range(min = 1))]
     pub copy_iops: Option<u32>,
-    /// Measure all targets in one window, so that an event meets all of them at once [default: false, one after another]
+    /// Measure all targets in one window, so that each event affects all of them at once [default: false, one after another]
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub together: bool,
 }
@@ -197,7 +197,7 @@ impl WatchSpec {
         if self.is_control(&workload.name) { Vec::new() } else { self.scheduled(workload.runtime) }
     }
 
-    /// Events whose operation is another way to carry out that of a second event, each with that event.
+    /// Pairs of an event and its alternative, which has the [alternative](Operation::alternative) operation: `backup-fleecing` and `backup`.
     pub fn alternatives(&self) -> impl Iterator<Item = [&PlannedEvent; 2]> {
         let alternative = |event: &PlannedEvent| match event.action {
             Action::Operation(operation) => operation.alternative().map(Action::Operation),
@@ -209,7 +209,7 @@ impl WatchSpec {
         })
     }
 
-    /// Alternatives of which neither has a time. They change places at random from round to round.
+    /// The pairs of [`Self::alternatives`] in which neither event has a time. The two swap places at random from round to round.
     pub fn exchanged(&self) -> impl Iterator<Item = [&PlannedEvent; 2]> {
         self.alternatives().filter(|pair| pair.iter().all(|event| event.at.is_none()))
     }
@@ -325,8 +325,8 @@ impl WatchSpec {
         Ok(())
     }
 
-    /// Rejects an operation that occurs twice or that a target's QEMU does not support, a commit without an earlier snapshot or with a stream between
-    /// the two, and an I/O thread in a storage daemon, which would lose I/Os during operations.
+    /// Rejects operations that occur twice or that a target's QEMU does not support. Also rejects a commit without an earlier snapshot or with a
+    /// stream in between, and an I/O thread in a storage daemon, which would lose I/Os during operations.
     fn check_operations(&self, plan: &Plan) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(format!("watch: {text}")));
         let operations: Vec<Operation> = self.operations().collect();
@@ -346,7 +346,7 @@ impl WatchSpec {
             if let Some(target) = plan.targets.iter().find(|target| !can(target, *operation)) {
                 let wants = match operation {
                     Operation::Stop => "guest, such as vm-qcow2:DIR",
-                    // The storage daemon of QEMU 10.0 ends when what it exports becomes longer.
+                    // QEMU 10.0's storage daemon exits when its export grows.
                     Operation::Resize => {
                         "guest over a raw or qcow2 file that iotax creates, such as vm-qcow2:DIR"
                     }
@@ -439,7 +439,7 @@ impl WatchSpec {
 fn can(target: &TargetSpec, operation: Operation) -> bool {
     let Some((top, below)) = target.stack.layers().split_last() else { return false };
     let is_image = match below.last() {
-        // QEMU does not make images of other formats shorter, which takes them back to what they were.
+        // QEMU cannot shrink images of other formats, so their size could not be restored.
         Some(PlannedLayer::File(file)) if operation == Operation::Resize => {
             matches!(file.format, Format::Raw | Format::Qcow2)
         }
@@ -449,7 +449,7 @@ fn can(target: &TargetSpec, operation: Operation) -> bool {
         PlannedLayer::Guest(guest) if target.network().is_none() => {
             guest.count == 1 && (is_image || operation == Operation::Stop)
         }
-        // A FUSE export holds its image against changes of its length, and so against most operations.
+        // A FUSE export blocks resizing of its image, and with it most operations.
         PlannedLayer::Virtio(_) => is_image && !matches!(operation, Operation::Stop | Operation::Resize),
         _ => false,
     }

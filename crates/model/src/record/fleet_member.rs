@@ -13,7 +13,7 @@ pub struct FleetMember {
     pub member: String,
     /// Kind of fleet: members measure their own storage, or one shared storage.
     pub mode: FleetMode,
-    /// The URL by which the coordinator reaches the member: `ssh://root@box`, `local`.
+    /// URL that the coordinator reaches the member by: `ssh://root@box`, `local`.
     #[serde(default)]
     pub link: String,
 }
@@ -25,7 +25,7 @@ pub enum FleetMode {
     /// Each measures its own storage: hosts are compared.
     #[default]
     Each,
-    /// All measure one storage that they share, each round at the same time: sums and shares count.
+    /// All measure one shared storage at the same time in each round: results are sums and each member's share.
     Shared,
 }
 

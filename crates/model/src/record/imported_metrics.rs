@@ -12,15 +12,15 @@ use crate::words::words;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportedMetrics {
-    /// Metrics that iotax has too, by id: `iops`, `bytes_per_s`, `latency_mean` in nanoseconds ...
+    /// Metrics that iotax defines too, by id: `iops`, `bytes_per_s`, `latency_mean` in nanoseconds ...
     #[serde(default)]
     pub metrics: BTreeMap<String, f64>,
-    /// Metrics that iotax does not have, in the source's order.
+    /// Metrics that iotax does not define, in the source's order.
     #[serde(default)]
     pub others: Vec<ImportedMetric>,
 }
 
-/// A metric that iotax does not have.
+/// A metric that iotax does not define.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportedMetric {
@@ -68,7 +68,8 @@ pub struct ImportSource {
 }
 
 impl ImportSource {
-    /// A sentence about the uncertain start time of the run; `None` if the source states the time with its offset from UTC.
+    /// Returns a sentence on the uncertain start time of the run. `None` if the source states the time with its offset from UTC, or if the origin of
+    /// the time was not recorded.
     #[must_use]
     pub fn about_time(&self) -> Option<String> {
         match self.dated? {

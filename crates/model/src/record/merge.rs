@@ -35,8 +35,8 @@ impl Sample {
 }
 
 impl Outcome {
-    /// Merges the outcomes of concurrent loads: of jobs in one process, of guests, or of several network servers. The load's name is put in front
-    /// of its notes.
+    /// Merges the outcomes of concurrent loads, given by name: jobs in one process, guests, or several network servers. Each note gets the name of
+    /// its load as a prefix.
     ///
     /// Counts are added, and the longest window is used. Absent afterwards: blackouts and gaps of devices; the flush time, if a load that wrote has
     /// none; page cache and machine activity, if any load lacks them; the I/O engine, if engines differ.
@@ -140,7 +140,7 @@ impl HostActivity {
     pub fn merge(machines: &[&Self]) -> Self {
         let mut all = Self::default();
         for machine in machines {
-            // What only a host has of the layers beneath it no guest and no other machine reports.
+            // CPU and pressure are merged below. The other ignored fields are those that only a host reports, not a guest or other machine.
             let Self {
                 at_ns,
                 duration_ns,

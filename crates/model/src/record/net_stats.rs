@@ -12,7 +12,7 @@ use super::CpuTime;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Carried {
-    /// Each stream; empty for round trips without load.
+    /// One entry per stream; empty for round trips without load.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub flows: Vec<Flow>,
     /// CPU time of the server process, if known.
@@ -24,7 +24,7 @@ pub struct Carried {
     /// TCP's maximum segment size in bytes.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mss: Option<u32>,
-    /// Delivery of round-trip messages.
+    /// Counts of round-trip messages sent and returned; absent without round trips.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub probes: Option<Probes>,
     /// Exact standard deviation of the round-trip times, ping(8)'s mdev.
@@ -106,16 +106,16 @@ pub struct Flow {
     /// Datagrams that arrived after a later one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub out_of_order: Option<u64>,
-    /// Datagrams received again.
+    /// Datagrams received more than once, over the whole stream.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub duplicates: Option<u64>,
-    /// Interarrival jitter of datagrams (RFC 3550, section 6.4.1) at the end.
+    /// Interarrival jitter of datagrams (RFC 3550, section 6.4.1) at the end of the stream.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub jitter_ns: Option<u64>,
     /// TCP segments retransmitted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub retransmits: Option<u64>,
-    /// TCP's round-trip estimates by interval: minimum, mean, maximum.
+    /// Minimum, mean and maximum of TCP's round-trip estimates, sampled once per interval.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rtt_ns: Option<[u64; 3]>,
     /// Largest congestion window in bytes.
@@ -167,7 +167,7 @@ impl WaySample {
     }
 }
 
-/// Delivery of round-trip messages.
+/// Counts of round-trip messages over a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Probes {
@@ -175,13 +175,13 @@ pub struct Probes {
     pub sent: u64,
     /// Messages returned, each counted once.
     pub received: u64,
-    /// Messages returned again.
+    /// Messages returned more than once.
     pub duplicates: u64,
     /// Messages returned after a later one.
     pub out_of_order: u64,
 }
 
-/// A time in which a receiver got no bytes although some were due.
+/// A period in which a receiver got no bytes although some were due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gap {
@@ -191,7 +191,7 @@ pub struct Gap {
     pub at_ns: u64,
     /// Length of the gap.
     pub duration_ns: u64,
-    /// Bytes of the datagrams lost in it; absent for TCP, which loses none.
+    /// Bytes of the datagrams lost during the gap; absent for TCP, which loses none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost_bytes: Option<u64>,
 }
@@ -202,7 +202,7 @@ pub struct Gap {
 pub struct NicActivity {
     /// Bytes received.
     pub rx_bytes: u64,
-    /// Packets received as the kernel counts them: one may hold several segments.
+    /// Packets received, as the kernel counts them: with receive offloads, one packet may hold several TCP segments.
     pub rx_packets: u64,
     /// Packets received and dropped, or received with errors.
     pub rx_drops: u64,
@@ -228,7 +228,7 @@ pub struct Interface {
     /// Largest packet in bytes.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mtu: Option<u32>,
-    /// Link speed in bits per second; absent if the driver reports none, as most virtual ones.
+    /// Link speed in bits per second; absent if the driver reports none, as with most virtual interfaces.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub speed: Option<u64>,
     /// Number of receive and transmit queues.

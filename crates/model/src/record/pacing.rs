@@ -15,7 +15,7 @@ pub struct Pacing {
     pub longest_delay_ns: u64,
     /// I/Os due by the end of the window and not started.
     pub backlog: u64,
-    /// Time by which the oldest I/O of the backlog is overdue at the end.
+    /// Time by which the oldest I/O of the backlog is overdue at the end of the window.
     pub backlog_ns: u64,
 }
 

@@ -73,8 +73,8 @@ impl ReplayPhase {
 }
 
 impl Replayed {
-    /// Merges two concurrent replays. Counts are added, and the longer times kept: as percentiles of both together, they are upper bounds. Phases
-    /// are dropped if the replays' phases differ in length or number.
+    /// Merges two concurrent replays. Counts are added, and the longer times kept; a kept percentile is an upper bound for both replays together.
+    /// Phases are dropped if the replays' phases differ in length or number.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         let Self {
@@ -92,7 +92,7 @@ impl Replayed {
             phase_ns,
             phases,
         } = other;
-        // Phases of different lengths have nothing in common.
+        // Phases of different lengths cannot be matched.
         let are_alike = self.phase_ns == phase_ns && self.phases.len() == phases.len();
         let merged = self.phases.into_iter().zip(phases).map(|(one, other)| one.merge(other));
         Self {
@@ -102,7 +102,7 @@ impl Replayed {
             not_begun: self.not_begun + not_begun,
             wrapped: self.wrapped + wrapped,
             aligned: self.aligned + aligned,
-            // Of the later one: an upper bound of both together.
+            // The higher of two percentiles is an upper bound for both together.
             late_p50_ns: self.late_p50_ns.max(late_p50_ns),
             late_p99_ns: self.late_p99_ns.max(late_p99_ns),
             late_max_ns: self.late_max_ns.max(late_max_ns),

@@ -32,9 +32,9 @@ impl PageCache {
 words! {
     /// The source of allocation data.
     Mapper, "source" {
-        /// The filesystem, by the FIEMAP ioctl.
+        /// The filesystem (FIEMAP ioctl).
         Fiemap = "fiemap",
-        /// The image, by qemu-img map.
+        /// The image (qemu-img map).
         QemuImg = "qemu-img map",
     }
 }
@@ -43,11 +43,11 @@ words! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Allocation {
-    /// Allocated with data.
+    /// Bytes that are allocated and written.
     pub written: u64,
-    /// Allocated and unwritten, or known to be zeros: a read does not reach the device.
+    /// Bytes that are allocated but unwritten, or known to be zeros: a read does not reach the device.
     pub unwritten: u64,
-    /// Not allocated.
+    /// Bytes that are not allocated.
     pub holes: u64,
     /// The part of `written` that is shared with other files or a backing image: the first write to it copies.
     pub shared: u64,
@@ -61,7 +61,7 @@ pub struct Allocation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SampledContent {
-    /// Bytes read.
+    /// Bytes sampled.
     pub bytes: u64,
     /// Bytes in all-zero blocks.
     pub zeros: u64,

@@ -24,7 +24,7 @@ words! {
         FcFastIoFail = "FC fast I/O fail timeout",
         /// Fibre Channel: time after which a lost port is removed (`dev_loss_tmo`).
         FcDeviceLoss = "FC device loss timeout",
-        /// ext4: the filesystem goes on after an error.
+        /// ext4: the filesystem continues after an error.
         ErrorsContinue = "errors=continue",
         /// ext4: the filesystem becomes read-only after an error.
         ErrorsRemountReadOnly = "errors=remount-ro",
@@ -41,7 +41,7 @@ pub struct Timeout {
     pub layer: String,
     /// The kind of timeout or error policy.
     pub kind: TimeoutKind,
-    /// Length of the timeout; absent if the layer waits without a limit, and for an error policy.
+    /// Length of the timeout in nanoseconds; absent if the layer waits without a limit, and for an error policy.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limit_ns: Option<u64>,
     /// The file that the setting was read from.

@@ -19,7 +19,7 @@ const SIZES: [(Bytes, u32); 4] =
     [(Bytes(4 << 10), 32), (Bytes(16 << 10), 32), (Bytes(256 << 10), 8), (Bytes(1 << 20), 8)];
 
 fn workloads(options: &SuiteOptions) -> Vec<Workload> {
-    // A burst at the beginning is part of what is measured.
+    // Without a warm-up, because the result includes an initial burst.
     let options = SuiteOptions { ramp_time: options.ramp_time.or(Some(Nanos(0))), ..options.clone() };
     let mut workloads = Vec::new();
     for (bs, iodepth) in SIZES {

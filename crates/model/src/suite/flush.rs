@@ -1,4 +1,4 @@
-//! Methods of making a write durable, with the names of pg_test_fsync where it has the method.
+//! Methods of making a write durable, named as in pg_test_fsync if that has the method.
 
 use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape, named, timed};
 use crate::units::Bytes;
@@ -32,7 +32,7 @@ fn workloads(options: &SuiteOptions) -> Vec<Workload> {
         rw: Some(Rw::Write),
         bs: Some(options.bs.unwrap_or(BS)),
         numjobs: Some(jobs),
-        // Databases call fsync from the thread that waits for it; io_uring hands it to another.
+        // Databases call fsync in the thread that waits for it; io_uring would run it in another thread.
         ioengine: Some(IoEngine::Psync),
         direct: Some(options.is_direct),
         ..named(name)

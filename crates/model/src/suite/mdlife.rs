@@ -21,7 +21,7 @@ pub(super) const SUITE: Suite = Suite {
 const FILES: u64 = 100_000;
 /// Numbers of threads; each thread has its own directory.
 const THREADS: [u32; 3] = [1, 2, 4];
-/// Number of opens by each thread in a test of opens: a pass over few files is too short to measure, and is repeated.
+/// Number of files that each thread opens in a test of opens. One pass over a small directory is too short to measure, so it is repeated.
 const OPENED: u64 = 100_000;
 /// Maximum duration of a test, for slow targets.
 const RUNTIME: Nanos = Nanos::from_secs(60);

@@ -1,4 +1,4 @@
-//! Database I/O after Oracle's ORION (Oracle Database Performance Tuning Guide, "I/O Calibration with the Oracle Orion Calibration Tool"):
+//! Database I/O modelled on Oracle's ORION (Oracle Database Performance Tuning Guide, "I/O Calibration with the Oracle Orion Calibration Tool"):
 //! small random I/O as in transactions (`oltp`), large random I/O as in striped scans (`dss`), at increasing queue depths.
 
 use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape, named, timed};

@@ -1,5 +1,5 @@
-//! File size by record size, after IOzone ("IOzone Filesystem Benchmark"): a file written and read in every pattern, one record at a time,
-//! through the page cache.
+//! File sizes combined with record sizes, modelled on IOzone ("IOzone Filesystem Benchmark"): a file written and read in every pattern, one record at
+//! a time, through the page cache.
 
 use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape, named};
 use crate::units::{Bytes, Nanos};
@@ -53,7 +53,7 @@ const LARGEST_FILE: u64 = 512 << 20;
 const SMALLEST_RECORD: u64 = 4 << 10;
 const LARGEST_RECORD: u64 = 16 << 20;
 
-/// Largest file that is combined with records smaller than [`LARGE_RECORD`], as with `iozone -a`; all records are used on request, as with `-z`.
+/// Largest file that is combined with records smaller than [`LARGE_RECORD`], as with `iozone -a`. `all_records` lifts this limit, as `-z` does.
 const CROSSOVER: u64 = 32 << 20;
 const LARGE_RECORD: u64 = 64 << 10;
 
@@ -118,7 +118,7 @@ fn workload(test: &str, file: u64, record: u64) -> Workload {
         "fread" => (None, false, None, Some(Test::StdioRead)),
         _ => (None, true, None, Some(Test::StdioRead)),
     };
-    // iozone shifts each pass over a strided file by one record. One pass alone does not repeat a record either.
+    // iozone shifts each pass over a strided file by one record, so no record is repeated. A single pass repeats none either.
     let once = if test == "strided" {
         Bytes(file.div_ceil(record * STRIDE.unsigned_abs()) * record)
     } else {

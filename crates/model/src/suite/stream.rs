@@ -1,4 +1,4 @@
-//! Streams as with dd(1): sequential I/O through the page cache, with and without a final flush.
+//! Streams like dd(1)'s: sequential I/O through the page cache, with and without a final flush.
 
 use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape, named};
 use crate::units::{Bytes, Nanos};

@@ -26,7 +26,7 @@ words! {
         Loop = "loop",
         /// A bcache device.
         Bcache = "bcache",
-        /// Anything else.
+        /// Any other block device.
         #[default]
         Other = "other",
     }
@@ -36,7 +36,7 @@ words! {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Disk {
-    /// The kernel's name.
+    /// The kernel's name for the device, such as `sda`.
     pub name: String,
     /// The kind of device.
     pub kind: DiskKind,
@@ -44,7 +44,7 @@ pub struct Disk {
     pub below: Vec<String>,
     /// The model; absent for devices without one.
     pub model: Known<String>,
-    /// The size of the device.
+    /// The capacity of the device.
     pub size_bytes: Known<u64>,
     /// The offset of a partition on its disk.
     pub start_bytes: Known<u64>,
@@ -90,7 +90,7 @@ pub struct Disk {
     pub raid: Option<Raid>,
     /// Properties of device-mapper devices; absent for other devices.
     pub mapped: Option<Mapped>,
-    /// The file of a loop device; absent for other devices.
+    /// The backing file of a loop device; absent for other devices.
     pub loop_file: Option<LoopFile>,
     /// Properties of bcache devices; absent for other devices.
     pub bcache: Option<Bcache>,
@@ -126,7 +126,7 @@ pub struct Scsi {
     pub fc_fast_fail: Known<String>,
 }
 
-/// A PCI Express link.
+/// The PCI Express link of a device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PciLink {
@@ -184,11 +184,11 @@ pub struct MapperTarget {
     pub source: String,
 }
 
-/// The file of a loop device.
+/// The backing file of a loop device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoopFile {
-    /// The file's path.
+    /// Path of the backing file.
     pub path: Known<String>,
     /// True if the loop device bypasses the page cache (direct I/O).
     pub direct: Known<bool>,
@@ -200,7 +200,7 @@ pub struct LoopFile {
 pub struct Bcache {
     /// The state of the cache: `no cache`, `clean`, `dirty` or `inconsistent`.
     pub state: Known<String>,
-    /// The active cache mode.
+    /// The active cache mode, such as `writethrough`.
     pub mode: Known<String>,
 }
 

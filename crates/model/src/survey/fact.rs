@@ -22,7 +22,7 @@ impl<T> Fact<T> {
         Self { value, source: source.into() }
     }
 
-    /// Derives a fact from this one by a function, and keeps the source; `None` if the function returns `None`.
+    /// Applies `reading` to the value and keeps the source; `None` if `reading` returns `None`.
     pub fn read<U>(&self, reading: impl FnOnce(&T) -> Option<U>) -> Known<U> {
         Some(Fact { value: reading(&self.value)?, source: self.source.clone() })
     }

@@ -17,15 +17,15 @@ pub struct Filesystem {
     pub device: Option<String>,
     /// The options of the mount and of the filesystem, without duplicates.
     pub options: Fact<Vec<String>>,
-    /// The filesystem's size and free space.
+    /// Total and free space, in bytes and in inodes.
     pub space: Known<Space>,
-    /// Errors that the filesystem or its devices recorded.
+    /// Number of errors that the filesystem or its devices recorded.
     pub errors: Known<u64>,
     /// The number of missing member devices of a btrfs.
     pub missing_devices: Known<u64>,
 }
 
-/// A filesystem's size and free space.
+/// Total and free space of a filesystem, in bytes and in inodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Space {

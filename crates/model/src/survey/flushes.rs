@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A target of a run of `iotax flush` on which a layer acknowledged more flushes than it passed on.
+/// A layer that acknowledged more flushes than it passed on, as seen for one target of an `iotax flush` run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SwallowedFlushes {

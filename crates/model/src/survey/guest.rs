@@ -9,7 +9,7 @@ use super::fact::Known;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuestSetup {
-    /// The guest's name.
+    /// The guest's name, as libvirt or QEMU's command line states it.
     pub name: String,
     /// The process ID of the guest's QEMU; absent if the guest does not run.
     pub pid: Option<u32>,
@@ -37,7 +37,7 @@ pub struct GuestDisk {
     pub protocol: Known<String>,
     /// The disk's libvirt volume as `pool/volume`, if only libvirt knows its location.
     pub volume: Known<String>,
-    /// The image format.
+    /// The format in which QEMU opens the image.
     pub format: Known<String>,
     /// The bus: `virtio-blk`, `virtio-scsi`, `ide`, `sata`, `nvme`, `scsi`, `usb`.
     pub bus: Known<String>,
@@ -45,19 +45,19 @@ pub struct GuestDisk {
     pub cache: Known<String>,
     /// QEMU's I/O backend: `threads`, `native`, `io_uring`.
     pub aio: Known<String>,
-    /// The handling of the guest's discards: `unmap` or `ignore`.
+    /// QEMU's `discard` setting for the guest's discards: `unmap` or `ignore`.
     pub discard: Known<String>,
     /// The policy on write errors, such as `ignore`.
     pub write_error: Known<String>,
-    /// The number of I/O threads; 0 for none.
+    /// The number of I/O threads that serve the disk; 0 for none.
     pub iothreads: Known<u64>,
-    /// The number of queues.
+    /// The number of request queues of the disk.
     pub queues: Known<u64>,
     /// The size of the cache for a qcow2 image's L2 tables.
     pub l2_cache_bytes: Known<u64>,
     /// The logical block size that the guest sees.
     pub logical_block_bytes: Known<u64>,
-    /// Limits on the disk's I/O, as configured.
+    /// Configured limits on the disk's IOPS or throughput.
     pub throttle: Known<String>,
     /// True if the guest's writes do not persist: the disk is read-only, or an overlay that is discarded when QEMU ends.
     pub nothing_lasts: Known<bool>,

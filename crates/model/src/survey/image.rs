@@ -21,7 +21,7 @@ pub struct Image {
     pub in_place: Known<bool>,
     /// The header of a qcow2 image; absent if a guest uses the file as a raw disk, because the guest then controls these bytes.
     pub qcow2: Known<Qcow2>,
-    /// The reason why the image, or an image below it, could not be read; absent if all could be.
+    /// Reason why the image, or an image below it, could not be read; absent if all images could be read.
     pub unread: Option<String>,
 }
 
@@ -57,7 +57,7 @@ pub struct Qcow2 {
     pub backing: Vec<String>,
     /// The first backing file whose overlay does not name its format; absent if there is none.
     pub probed: Option<ProbedBacking>,
-    /// The point at which the chain of backing files is broken; absent if it is complete.
+    /// The break in the chain of backing files; absent if the chain is complete.
     pub broken: Option<BrokenChain>,
 }
 

@@ -28,11 +28,11 @@ pub struct MachineSetup {
     pub dirty_background_percent: Known<u64>,
     /// Dirty memory at which writeback begins, in bytes; 0 if the limit is set in percent.
     pub dirty_background_bytes: Known<u64>,
-    /// The kernel's swappiness.
+    /// The kernel's swappiness (vm.swappiness): 0 avoids swapping, higher values favour it over dropping page cache.
     pub swappiness: Known<u64>,
     /// Swap areas in use.
     pub swaps: Known<Vec<String>>,
-    /// The kernel's `zone_reclaim_mode`.
+    /// The kernel's `zone_reclaim_mode`: 0 allocates memory from other NUMA nodes before it reclaims local memory.
     pub zone_reclaim: Known<u64>,
     /// The kernel's policy when no huge page is free (`defrag` of transparent huge pages).
     pub huge_page_defrag: Known<String>,
@@ -44,7 +44,7 @@ pub struct MachineSetup {
     pub aio: Known<u64>,
     /// The limit on asynchronous I/Os reserved by all processes (fs.aio-max-nr).
     pub aio_max: Known<u64>,
-    /// The kernel's `io_uring_disabled`.
+    /// The kernel's `io_uring_disabled`: 0 allows io_uring to all processes, 2 to none.
     pub io_uring_disabled: Known<u64>,
     /// The number of NUMA nodes.
     pub nodes: Known<u64>,
@@ -64,7 +64,7 @@ pub struct CgroupLimit {
     pub of: String,
     /// The name of the limit's file, such as `io.max` or `cpu.max`.
     pub file: String,
-    /// The limit as it stands in the file, one line.
+    /// The limit as written in the file, on one line.
     pub limit: Fact<String>,
 }
 

@@ -25,7 +25,7 @@ pub use image::{BrokenChain, Image, ImageFile, ProbedBacking, Qcow2};
 pub use machine::{CgroupLimit, MachineSetup, Tcp};
 pub use network::{Feature, NetworkInterface, Ring};
 
-/// The setup of a machine, or of the part of it that is below a path.
+/// The setup of a machine, or of the storage below one path.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Survey {
@@ -44,7 +44,7 @@ pub struct Survey {
     /// Layers that did not pass on all flushes in the last run of `iotax flush` on this machine.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub swallowed_flushes: Vec<Fact<SwallowedFlushes>>,
-    /// The reason why the surveyed path could not be read; absent if it could be.
+    /// Reason why the surveyed path could not be read; absent if it could be read.
     pub subject_unread: Option<String>,
     /// The reasons for absent facts, one sentence each.
     pub unread: Vec<String>,
@@ -64,7 +64,7 @@ impl Survey {
         self.filesystems.iter().filter(holds).max_by_key(|filesystem| filesystem.point.len())
     }
 
-    /// The block devices at the bottom of the stack of the device `name`: those that have no device below them. Each occurs once.
+    /// Block devices at the bottom of the stack of the device `name`, without duplicates; `name` itself if no device is below it.
     #[must_use]
     pub fn bottoms(&self, name: &str) -> Vec<&Disk> {
         let (mut open, mut seen, mut found) = (vec![name.to_owned()], Vec::new(), Vec::new());

@@ -17,7 +17,7 @@ pub struct NetworkInterface {
     pub is_device: bool,
     /// The largest packet in bytes (MTU).
     pub mtu: Known<u64>,
-    /// The bridge or bond of which the interface is a port.
+    /// The bridge or bond that the interface is a port of.
     pub master: Known<String>,
     /// The underlying interface of a VLAN or tunnel; for a veth interface, its peer.
     pub lower: Known<String>,

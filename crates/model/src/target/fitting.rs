@@ -87,10 +87,10 @@ fn between(offered: LayerInterface, accepted: &[LayerInterface]) -> Option<Strin
     })
 }
 
-/// Layers that can be put on an interface and on which a workload can then run, each as a plan key and as text in a stack's line.
+/// Layers that fit on an interface and can run a workload, each as a plan key and as text in a stack's line.
 pub(super) fn completing(offered: LayerInterface) -> Vec<(&'static str, &'static str)> {
     let fits = |layer: &PlannedLayer| {
-        // A file in the target's own filesystem names no directory.
+        // `file = {}` names no directory: it creates the file on the target's own filesystem.
         layer.kind().stands_on().contains(&offered) && layer.kind().offers().is_measurable()
     };
     let all = layers::proposals().into_iter().filter(|(.., layer)| fits(layer));

@@ -9,7 +9,7 @@ use super::{Machine, NetworkEnds, NetworkStack, PathSpec, Remote, TargetError, T
 pub enum TargetKind<'a> {
     /// An existing file or device on this machine, or a file that iotax creates at this path.
     Path(&'a Path),
-    /// A file or device on another machine or in a container.
+    /// A file or device on another machine or in a container, measured by an agent there.
     Remote(Remote),
     /// Storage that iotax builds on this machine from layers.
     Storage,

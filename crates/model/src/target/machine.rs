@@ -11,11 +11,11 @@ use crate::words::words;
 words! {
     /// A program that runs containers and starts commands in them.
     ContainerEngine, "container engine" {
-        /// Docker, or what answers for it.
+        /// Docker, or a program that stands in for its command.
         Docker = "docker",
         /// Podman.
         Podman = "podman",
-        /// LXC, by lxc-attach.
+        /// LXC, through lxc-attach.
         Lxc = "lxc",
         /// Incus.
         Incus = "incus",

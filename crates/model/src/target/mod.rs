@@ -1,4 +1,4 @@
-//! Targets: the storage or network path to measure, and the layers of which it consists.
+//! Targets: the storage or network path to measure, with its layers.
 //!
 //! A target is a [`Stack`] of layers from the bottom up. Each layer must accept the interface that the layer below offers.
 
@@ -171,7 +171,7 @@ impl TargetSpec {
         };
         let shareable = self.stack.layers().iter().all(is_own);
         let has_snapshot = self.file().is_some_and(|file| file.snapshot.is_some());
-        // Two targets without settings are two files: A against A.
+        // Equal targets without settings are an A/A comparison, which needs two files.
         !self.setting_values().is_empty() && shareable && !has_snapshot && bare(self) == bare(other)
     }
 

@@ -1,4 +1,4 @@
-//! Parts of targets, by which targets are compared. A layer contributes any number of parts.
+//! Parts of targets, the units in which targets are compared. A layer contributes any number of parts.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,12 @@ pub struct Part {
     pub settings: BTreeMap<String, String>,
     /// Values that follow from other keys, for keys that the plan does not set.
     pub open: BTreeMap<&'static str, String>,
-    /// True if the layers above are built in the same way with and without this layer.
+    /// True if the layer does not affect how the layers above are built.
     pub aside: bool,
 }
 
 impl Part {
-    /// Prefix of `kind` for disk image formats. A raw image has no part of its own.
+    /// Prefix of `kind` for disk image formats. A raw image is not a separate part.
     pub const IMAGE: &str = "image ";
 
     /// A part without settings, whose kind is also its name.
@@ -33,7 +33,7 @@ impl Part {
         Self { kind: name.clone(), name, settings, open, aside: false }
     }
 
-    /// A part whose settings are the keys of `spec`. The keys in `without` are left out, because they are parts of their own.
+    /// A part with the keys of `spec` as its settings. The keys in `without` are left out, because they form separate parts.
     pub fn new(kind: &str, name: impl Into<String>, spec: &impl Serialize, without: &[&str]) -> Self {
         Self { kind: kind.into(), settings: Self::settings_of(spec, without), ..Self::plain(name) }
     }

@@ -70,7 +70,7 @@ settings! {
     ReadAheadKb = "read_ahead_kb", read_ahead_kb: u32, ReadAhead, Some((0, 1 << 22));
     /// Requests that the queue, or its scheduler, takes before callers wait.
     NrRequests = "nr_requests", nr_requests: u32, Queue, Some((4, 1 << 16));
-    /// Latency of reads in microseconds that writeback is throttled to keep; 0 turns throttling off.
+    /// Target latency of reads in microseconds for writeback throttling; 0 turns throttling off.
     WbtLatUsec = "wbt_lat_usec", wbt_lat_usec: u32, Queue, Some((0, 10_000_000));
     /// Merging of requests: 0 all, 1 only simple ones, 2 none.
     Nomerges = "nomerges", nomerges: u32, Queue, Some((0, 2));
@@ -140,7 +140,7 @@ impl Settings {
 fn is_accepted(setting: Setting, value: &str) -> bool {
     match setting.range() {
         Some((least, most)) => value.parse().is_ok_and(|number: u32| (least..=most).contains(&number)),
-        // A word that is written to a file as a line.
+        // The value is written to a kernel file, so only a plain word is accepted.
         None => {
             (1..=16).contains(&value.len())
                 && value.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))

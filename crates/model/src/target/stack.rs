@@ -256,7 +256,7 @@ impl Stack {
             let text = segments.shown();
             let below = Below { place: place.as_deref(), layer: stack.layers.last() };
             let Some(layer) = PlannedLayer::read(&mut segments, &below) else {
-                // A directory or a volume group, which the next layer names.
+                // A directory or volume group that the next layer is created in.
                 if stack.layers.is_empty() && place.is_none() {
                     place = segments.take_place();
                 }

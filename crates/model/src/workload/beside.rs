@@ -6,13 +6,13 @@ use super::{ASSUMED, Verify, Workload, WorkloadError};
 use crate::units::{Bytes, Nanos};
 
 impl Workload {
-    /// All concurrent jobs of the workload; this one is the first.
+    /// All concurrent jobs of the workload, this one first.
     pub fn jobs(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(&self.beside)
     }
 
-    /// Name of this job alone. A workload with several jobs is named after all of them: `a+b`. If such a name has a prefix that ends in `: ` or
-    /// a suffix, to be unique, that is left out too.
+    /// Name of this job alone. A workload with several jobs is named after all of them: `a+b`. The prefix (up to `: `) or suffix that may make such a
+    /// name unique is left out too.
     #[must_use]
     pub fn own_name(&self) -> &str {
         let others: String = self.beside.iter().flat_map(|job| ["+", &job.name]).collect();
@@ -26,7 +26,7 @@ impl Workload {
     /// Time from the start of the load to the end of the measured window: warm-up, runtime, and the start delays of jobs.
     #[must_use]
     pub fn duration(&self) -> Nanos {
-        // With jobs beside it, the delay is part of the window.
+        // With several jobs, the delay is part of the window.
         let delay = self.startdelay.filter(|_| self.beside.is_empty()).map_or(0, |delay| delay.0);
         Nanos(delay.saturating_add(self.ramp_time.0).saturating_add(self.window().0))
     }
@@ -67,8 +67,8 @@ impl Workload {
         u64::try_from(work).map_or(self.runtime.0, |work| work.min(self.runtime.0))
     }
 
-    /// Length of the range that the areas of all `numjobs` workers cover: `size`, or more with `offset_increment`, which gives each worker an area of
-    /// `size` of its own. `None` on overflow.
+    /// Length of the range that the areas of all `numjobs` workers cover: `size`, or more with `offset_increment`, which gives each worker a separate
+    /// area of `size` bytes. `None` on overflow.
     #[must_use]
     pub fn span(&self, size: Bytes) -> Option<Bytes> {
         let step = self.offset_increment.map_or(0, |increment| increment.0);

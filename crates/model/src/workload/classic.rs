@@ -59,7 +59,7 @@ impl Workload {
 
     /// Name and value of the first key that is set although it has no effect in a test; `None` if there is no such key.
     fn meaningless(&self) -> Option<(&'static str, String)> {
-        // For single files it selects sequential or random order.
+        // `rw` selects sequential or random order in tests on single files.
         let has_order = self.test.is_some_and(|test| test.is_on_files() && !test.is_on_trees());
         let plain = WorkloadKeys::default().complete(&WorkloadKeys::default());
         let text = |value: &dyn Display| Some(value.to_string());

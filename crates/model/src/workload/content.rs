@@ -26,14 +26,14 @@ pub struct Content {
     pub filler: Option<BufferPattern>,
     /// Percentage of writes that repeat the content of an earlier write.
     pub dedupe_percentage: u8,
-    /// Fixed set of contents from which duplicates are chosen; `None` if a duplicate may repeat any earlier write.
+    /// Fixed set of contents for duplicates; `None` if a duplicate may repeat any earlier write.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub working_set: Option<WorkingSet>,
     /// Kind of verification stamp in each sector.
     pub verify: Verify,
 }
 
-/// A fixed set of contents from which duplicates are chosen.
+/// A fixed set of contents that duplicates are chosen from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkingSet {
@@ -46,9 +46,9 @@ pub struct WorkingSet {
 words! {
     /// The content that a duplicate repeats, under fio's names.
     DedupeMode, "dedupe_mode" {
-        /// That of any earlier write of the job.
+        /// The content of any earlier write of the job.
         Repeat = "repeat",
-        /// One of a fixed set.
+        /// A content from a fixed set.
         WorkingSet = "working_set",
     }
 }
@@ -148,7 +148,7 @@ impl Workload {
 }
 
 words! {
-    /// Self-identifying blocks that can be verified, and their checksum.
+    /// The checksum in the stamps that make written blocks verifiable.
     Verify, "verify" {
         /// No stamps.
         None = "none",

@@ -77,7 +77,7 @@ pub struct Zone {
 
 fn number(text: &str, fits: impl Fn(f64) -> bool, range: &str) -> Result<f64, String> {
     match text.parse() {
-        // inf and NaN are numbers to Rust, and fit no range.
+        // Rust also parses inf and NaN as numbers; no range accepts them.
         Ok(value) if fits(value) => Ok(value),
         _ => Err(format!("{text:?} is not a number {range}")),
     }
@@ -85,7 +85,7 @@ fn number(text: &str, fits: impl Fn(f64) -> bool, range: &str) -> Result<f64, St
 
 fn zones(text: &str) -> Result<Vec<Zone>, String> {
     let mut zones = text.split(':').map(zone).collect::<Result<Vec<_>, _>>()?;
-    // As in fio, those without a size share the rest of the area.
+    // As in fio, zones without a size share the rest of the area.
     let left = 100_u32.saturating_sub(zones.iter().map(|zone| u32::from(zone.size)).sum());
     let without = zones.iter().filter(|zone| zone.size == 0).count();
     let share = left.checked_div(u32::try_from(without).unwrap_or(u32::MAX)).unwrap_or(0);

@@ -17,10 +17,9 @@ const FILES: u64 = 1000;
 const TREE_FILES: u64 = 24_000;
 /// Default total bytes in a tree of [`TREE_FILES`] files; for another number of files, in proportion.
 const TREE_BYTES: u64 = 320 << 20;
-/// Assumed space for a file in addition to its data blocks. ext4 has one inode per 16 KiB of the device, so that many small files need this much
-/// each.
+/// Minimum space assumed for a file. ext4 has one inode per 16 KiB of the device, so many small files need this much each.
 const INODE: u64 = 16 << 10;
-/// Assumed nanoseconds per byte, per seek and per file in tests that consist of many system calls.
+/// Assumed nanoseconds per byte, per seek and per file in tests that issue many system calls.
 const BYTE_NS: u64 = 1_000;
 const SEEK_NS: u64 = 1_000_000;
 const FILE_NS: u64 = 100_000;
@@ -116,7 +115,8 @@ impl Workload {
             return Bytes(self.size.unwrap_or(DEFAULT_SIZE).0.saturating_mul(files));
         };
         let each = if let Some(bytes) = self.tree_bytes() {
-            // The last block of each file is half empty on average; an archive of the tree is written, or exists next to it.
+            // The last block of each file is half empty on average. The factor 2 is for the archive of the tree, which is written or exists next to
+            // the tree.
             let blocks = bytes.0.saturating_add(files.saturating_mul(BLOCK));
             blocks.saturating_mul(2).max(files.saturating_mul(INODE))
         } else {

@@ -81,7 +81,7 @@ impl<T: DeserializeOwned + TryFrom<u64>> Visitor<'_> for NumberOrText<T> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-        // A percentage is a u8, and no other number of a workload is one; what is out of a key's range is refused with the range.
+        // Only percentages are u8. Numbers outside a key's range are rejected later, with the range.
         let is_percentage = size_of::<T>() == 1;
         let read = if is_percentage { number::percentage } else { number::whole };
         read(text, &(0..=u64::MAX)).map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
@@ -114,7 +114,7 @@ impl KeyValue for bool {
     }
 }
 
-/// Implements [`KeyValue`] for types that have a text form of their own.
+/// Implements [`KeyValue`] for types that parse their values themselves.
 macro_rules! plain {
     ($($type:ty),+ $(,)?) => { $(impl KeyValue for $type {})+ };
 }
@@ -162,7 +162,7 @@ plain!(Distribution, Stride, FileSize, MemoryPolicy, NumberList, SyncFileRange, 
 word!(Rw, IoEngine, RateProcess, ReplayPace, Stamps, Verify, SyncMode, Test);
 word!(AccessHint, FileLayout, Memory, CpuPolicy, DedupeMode);
 
-/// Description of a workload key, from which flags and help texts are generated.
+/// Description of a workload key, for generating flags and help texts.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkloadKey {
     /// Name of the key, as in fio but with underscores.
@@ -206,10 +206,10 @@ macro_rules! keys {
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(from = "WorkloadKeys")]
         pub struct Workload {
-            /// Unique within a plan.
+            /// Name of the workload, unique within a plan.
             pub name: String,
-            /// Concurrent jobs on the same target in the same window: one measurement, with a part for each. Warm-up and runtime are those
-            /// of the first.
+            /// Concurrent jobs on the same target in the same window. They share one measurement, which has results for each job, and the warm-up of
+            /// the first job.
             #[serde(skip_serializing_if = "Vec::is_empty")]
             pub beside: Vec<Workload>,
             /// Network traffic instead of I/O; then only name, runtime, ramp_time and blackout have an effect.
@@ -229,13 +229,13 @@ macro_rules! keys {
         #[serde(deny_unknown_fields)]
         #[schemars(transform = number::or_text)]
         pub struct WorkloadKeys {
-            /// Unique within a plan [default: the pattern, such as randread-4k-qd1]
+            /// Name, unique within a plan [default: the pattern, such as randread-4k-qd1]
             #[serde(skip_serializing_if = "Option::is_none")]
             pub name: Option<String>,
             /// Concurrent jobs on the same target
             #[serde(skip_serializing_if = "Vec::is_empty", default)]
             pub beside: Vec<WorkloadKeys>,
-            /// Network traffic instead of I/O; beside it only name, runtime, ramp_time and blackout have an effect
+            /// Network traffic instead of I/O; with it only name, runtime, ramp_time and blackout have an effect
             #[serde(skip_serializing_if = "Option::is_none")]
             pub net: Option<Traffic>,
             /// Set in imported results alone: work of another tool, known by name
@@ -369,7 +369,7 @@ keys! {
         random_distribution "HOW": Distribution = Distribution::Random;
         /// Draw random offsets independently; otherwise each block comes once per pass
         norandommap "0|1": bool = false;
-        /// Percentage of random I/Os in a random pattern; the others are sequential to the one before
+        /// Percentage of random I/Os in a random pattern; the others start where the previous I/O ended
         percentage_random "PERCENT" in (0..=100): u8 = 100;
         /// Durability of each write: none, sync (O_SYNC), dsync (O_DSYNC) or rwf_dsync (RWF_DSYNC, with ioengine = pvsync2)
         sync "HOW": SyncMode = SyncMode::None;
@@ -466,9 +466,9 @@ keys! {
         cmdprio_percentage "PERCENT" in (0..=100): u8;
         /// Priorities by length instead of cmdprio_percentage, LENGTH/PERCENT[/CLASS/LEVEL[/HINT]]: 64k/25/1/1:64k/75/3/2
         cmdprio_bssplit "SPLIT": ByDirection<PrioritySplit>;
-        /// Priority class of the I/Os of cmdprio_percentage or cmdprio_bssplit, as prioclass [default: 1]
+        /// Priority class of the I/Os of cmdprio_percentage or cmdprio_bssplit, with prioclass's values [default: 1]
         cmdprio_class "CLASS" in (1..=3): u16;
-        /// Priority level of the I/Os of cmdprio_percentage or cmdprio_bssplit, as prio [default: 0]
+        /// Priority level of the I/Os of cmdprio_percentage or cmdprio_bssplit, with prio's values [default: 0]
         cmdprio "LEVEL" in (0..=7): u16;
         /// Size of the fixed set of dedupe_mode = working_set, as a percentage of the area [default: 5]
         dedupe_working_set_percentage "PERCENT" in (0..=100): u8;
@@ -490,7 +490,7 @@ keys! {
         sync_file_range "FLAGS:N": SyncFileRange;
         /// Open loop: each job starts this many I/Os per second, even if earlier ones are not done
         rate_iops "N" in (1..=u64::MAX): u64;
-        /// Open loop: as rate_iops, in bytes per second
+        /// Open loop: like rate_iops, in bytes per second
         rate "SIZE": Bytes;
         /// Pause of a job after each thinktime_blocks I/Os
         thinktime "TIME": Nanos;
@@ -502,7 +502,7 @@ keys! {
         write_journal "FILE": String;
         /// End the measurement, keeping its results, when an I/O has been in flight this long
         stall_timeout "TIME": Nanos;
-        /// Record each time of at least this length in which no I/O completes
+        /// Record each period of at least this length in which no I/O completes
         blackout "TIME": Nanos;
         /// End the measurement, keeping its results, after this many failed I/Os
         max_errors "N" in (1..=u64::MAX): u64;

@@ -4,28 +4,28 @@ use super::Workload;
 use crate::words::words;
 
 words! {
-    /// The kind of memory for a job's buffers, under fio's names; only `thp` is a name of iotax.
+    /// The kind of memory for a job's buffers, under fio's names; `thp` is iotax's addition.
     #[derive(Default)]
     Memory, "mem" {
-        /// Anonymous memory, in transparent huge pages from 2 MiB on if the kernel has some free. fio has no name for it.
+        /// Anonymous memory, in transparent huge pages from 2 MiB on if the kernel has some free. fio has no such setting.
         #[default]
         Thp = "thp",
-        /// Anonymous memory by malloc(3), in pages that the kernel chooses. fio's default.
+        /// Anonymous memory from malloc(3), in pages that the kernel chooses. fio's default.
         Malloc = "malloc",
-        /// Anonymous memory by mmap(2).
+        /// Anonymous memory from mmap(2).
         Mmap = "mmap",
-        /// Huge pages that were reserved for this (hugetlbfs).
+        /// Reserved huge pages (hugetlbfs).
         MmapHuge = "mmaphuge",
-        /// Shared memory.
+        /// Shared anonymous memory, like `mmapshared`.
         Shm = "shm",
         /// Shared memory in reserved huge pages.
         ShmHuge = "shmhuge",
-        /// Shared memory by mmap(2).
+        /// Shared memory from mmap(2).
         MmapShared = "mmapshared",
     }
 }
 
-/// Size of a huge page in bytes. A job's buffers only use huge pages if they are at least this large together.
+/// Size of a huge page in bytes. A job's buffers use huge pages only if all of them together are at least this large.
 const HUGE: u64 = 2 << 20;
 
 impl Workload {

@@ -116,7 +116,7 @@ words! {
         Libblkio = "libblkio",
         /// Allocates and punches space with fallocate, one range at a time per job: moves no data.
         Falloc = "falloc",
-        /// Cuts or extends the file to each offset with ftruncate, one call at a time: moves no data.
+        /// Truncates or extends the file to each offset with ftruncate, one call at a time: moves no data.
         Ftruncate = "ftruncate",
         /// No I/O: shows the engine's overhead.
         Null = "null",
@@ -154,9 +154,9 @@ words! {
 words! {
     /// Arrival process of an open loop, under fio's names.
     RateProcess, "rate_process" {
-        /// Evenly spaced.
+        /// I/Os arrive at even intervals.
         Linear = "linear",
-        /// At random: exponentially distributed gaps, as with many independent users.
+        /// I/Os arrive at random, with exponentially distributed gaps, as from many independent users.
         Poisson = "poisson",
     }
 }
@@ -164,21 +164,21 @@ words! {
 words! {
     /// The rule for starting the I/Os of a replay.
     ReplayPace, "replay_pace" {
-        /// At their recorded times.
+        /// I/Os start at their recorded times.
         Recorded = "recorded",
-        /// Each after the I/Os that had completed before its start in the trace, and the recorded pause since the last completion.
+        /// Each I/O waits for the I/Os that had completed before it in the trace, then for the recorded pause since the last completion.
         Dependency = "dependency",
-        /// As soon as there is a free slot.
+        /// I/Os start as soon as a slot is free.
         NoStall = "no_stall",
     }
 }
 
 words! {
-    /// Granularity of time stamps.
+    /// Granularity of I/O time stamps: per system call or per I/O.
     Stamps, "stamps" {
-        /// One stamp for all I/Os that a call submits, and one for all that a call completes.
+        /// One time stamp for all I/Os of a submission call, and one for all I/Os that a call completes.
         Batch = "batch",
-        /// Each I/O has its own two stamps.
+        /// Two time stamps for each I/O: at submission and at completion.
         Io = "io",
     }
 }
@@ -248,7 +248,7 @@ impl Workload {
         }
     }
 
-    /// Formats the key that says what the workload does, for error messages: `rw = randread`, `test = stat`.
+    /// Formats the key that determines the workload's operation, for error messages: `rw = randread`, `test = stat`.
     #[must_use]
     pub fn doing(&self) -> String {
         match (&self.net, self.test) {
@@ -305,7 +305,7 @@ impl Workload {
     /// Total bytes that this job's `numjobs` workers transfer until they end by themselves; `None` if only the runtime ends them.
     #[must_use]
     pub fn amount(&self) -> Option<Bytes> {
-        // A test repeats io_size until loops ends it.
+        // In a test, io_size is the length of one pass, and only loops ends it.
         let has_end = self.loops.is_some() || self.io_size.is_some() && self.test.is_none();
         let once = self.io_size.or(self.size).unwrap_or(DEFAULT_SIZE).0;
         // Sequential jobs divide the area.
@@ -364,7 +364,7 @@ impl Workload {
             return self.check_net(net);
         }
         if self.foreign {
-            // Its keys are what another tool states of its work.
+            // The keys are those that another tool states of its work.
             return Ok(());
         }
         self.check_ranges()?;

@@ -115,7 +115,7 @@ impl Workload {
 
     fn check_size(&self) -> Result<(), WorkloadError> {
         let Some(size) = self.size else { return Ok(()) };
-        // A test that passes over an area or file divides it among its jobs.
+        // Sequential jobs and tests divide their area or file among the workers.
         let divided =
             self.test.map_or(!self.rw.is_random(), |test| !test.is_on_files() && test != Test::Seeks);
         let jobs = if divided && self.offset_increment.is_none() { u64::from(self.numjobs) } else { 1 };

@@ -61,8 +61,8 @@ words! {
     }
 }
 
-/// The NUMA nodes that a job's memory is allocated from, as fio's `numa_mem_policy`. Text form: `bind:0`, `interleave:0-1`, `prefer:1`,
-/// `local` or `default`.
+/// The NUMA nodes that a job's memory is allocated from, as in fio's `numa_mem_policy`. Text form: `bind:0`, `interleave:0-1`, `prefer:1`, `local` or
+/// `default`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemoryPolicy {
     /// The default policy of the process.

@@ -29,7 +29,7 @@ impl Priority {
     }
 }
 
-/// A share of the I/Os of one length that has its own priority.
+/// A share of the I/Os of one length, with a separate priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PriorityShareOfLength {
     /// Length of the I/Os in bytes.

@@ -8,7 +8,7 @@ use crate::units::{Bytes, Nanos};
 pub(super) const REPLAY: &str = "replay";
 /// Default maximum number of I/Os in flight. With a lower number, slow I/Os would delay the start of later ones.
 const DEPTH: u32 = 128;
-/// Default runtime of a replay, longer than any trace, so that the end of the trace ends the replay.
+/// Default runtime of a replay: longer than any trace, so that the replay ends with its trace.
 const ALL_OF_IT: Nanos = Nanos::from_secs(366 * 24 * 3600);
 /// Minimum time after the last recorded I/O in which late I/Os may start and complete.
 const LEAST_GRACE: Nanos = Nanos::from_secs(2);
@@ -34,8 +34,8 @@ impl Workload {
         self.iodepth = own.iodepth.or(defaults.iodepth).unwrap_or(depth);
     }
 
-    /// Sets directions, block size, queue depth, runtime and size from the trace. If the workload has no size, the area reaches to the trace's
-    /// highest offset, unless that exceeds the default size.
+    /// Sets directions, block size, queue depth, runtime and size from the trace. A workload without a size gets the trace's highest offset as its
+    /// size, unless that exceeds the default size.
     #[must_use]
     pub fn replaying(self, trace: &TraceSummary) -> Self {
         let modifies = trace.writes + trace.trims > 0;

@@ -5,7 +5,7 @@ use crate::words::words;
 words! {
     /// The operation of a workload that is not plain I/O.
     Test, "test" {
-        /// Write a new file byte by byte, one system call each, as bonnie++ since 1.97.
+        /// Write a new file byte by byte, one system call each, like bonnie++ since 1.97.
         Putc = "putc",
         /// Read the area byte by byte, one system call each.
         Getc = "getc",
@@ -15,9 +15,9 @@ words! {
         Seeks = "seeks",
         /// Write a new file record by record, so that the filesystem allocates.
         WriteNew = "write-new",
-        /// Write a new file record by record through a buffer, as stdio's fwrite; I/Os are the system calls.
+        /// Write a new file record by record through a buffer, like stdio's fwrite; each system call counts as an I/O.
         StdioWrite = "stdio-write",
-        /// Read the area record by record through a buffer, as stdio's fread.
+        /// Read the area record by record through a buffer, like stdio's fread.
         StdioRead = "stdio-read",
         /// Copy one new file to another repeatedly, record by record.
         Copy = "copy",

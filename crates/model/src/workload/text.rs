@@ -17,7 +17,7 @@ impl TextError {
     }
 }
 
-/// Implements serde for a type by its `FromStr` and `Display`.
+/// Implements serde for a type through its `FromStr` and `Display`.
 macro_rules! text_form {
     ($type:ty) => {
         impl serde::Serialize for $type {

@@ -25,7 +25,7 @@ struct Layer<'a> {
 struct StepOfTable<'a> {
     edge: &'a Edge,
     comparisons: Vec<&'a Comparison>,
-    /// The same comparisons by host CPU time per I/O; network workloads have none.
+    /// Comparisons by host CPU time per I/O, in the same order; network workloads have none.
     cpu: Vec<&'a Comparison>,
 }
 
@@ -37,8 +37,8 @@ enum Said {
     Withheld,
 }
 
-/// Returns a line per layer, in the order of the ladder steps and of the ranking. Targets that no step leads to follow, compared with the baseline, if at most
-/// [`MOST_PAIRS`] of them exist.
+/// Returns a line per layer, in the order of the ladder steps and of the ranking. Targets that no step leads to follow, compared with the baseline,
+/// unless there are more than [`MOST_PAIRS`] of them.
 pub(super) fn lines(run: &Run, judgement: &Judgement, ranking: &Ranking<'_>) -> Vec<String> {
     let mut edges = judgement.edges.clone();
     ranking.sort(&mut edges, |edge| &edge.to);
@@ -52,7 +52,7 @@ pub(super) fn lines(run: &Run, judgement: &Judgement, ranking: &Ranking<'_>) -> 
         name: format!("{}{AGAINST}{baseline}", target.name),
     };
     let pairs: Vec<Edge> = others.map(pair).collect();
-    // The table says of many what lines would.
+    // With more pairs, the table shows them better than lines would.
     if pairs.len() <= MOST_PAIRS {
         lines.extend(along(run, &pairs, |workload, pair, metric| {
             judgement.comparison(workload, &pair.to, metric)
@@ -118,7 +118,7 @@ impl Layer<'_> {
         let fits = |line: &String| line.chars().count() <= LONG;
         let forms = [(false, true), (false, false), (true, true), (true, false)];
         let lines = forms.map(|(brief, bounds)| self.line_with(run, brief, bounds));
-        // What is decided comes before how far apart the rest is at most.
+        // Prefers any form of the line with the CPU cost to a fuller form without it.
         let with_cpu = lines.iter().map(|line| format!("{line}{cpu}")).find(fits);
         let [.., last] = &lines;
         with_cpu.or_else(|| lines.iter().find(|line| fits(line)).cloned()).unwrap_or_else(|| last.clone())

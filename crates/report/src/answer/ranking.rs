@@ -1,4 +1,4 @@
-//! Ranks image formats that stand on the same storage, cheapest first.
+//! Ranks image formats that are built on the same storage, cheapest first.
 
 use iotax_analysis::{Edge, Judgement, Metric};
 use iotax_model::Run;
@@ -37,12 +37,12 @@ impl<'a> Ranking<'a> {
         !self.groups.is_empty()
     }
 
-    /// Reorders `items`, each of which stands for the target that `target` returns.
+    /// Sorts the ranked `items` by rank; all others keep their positions. `target` returns the name of an item's target.
     pub(super) fn sort<T>(&self, items: &mut [T], target: impl Fn(&T) -> &str) {
         for group in &self.groups {
             let rank = |item: &T| group.iter().position(|name| *name == target(item));
             let mut places: Vec<usize> = (0..items.len()).filter(|i| rank(&items[*i]).is_some()).collect();
-            // Few items: each place gets the best of those that follow.
+            // Selection sort, since there are few items.
             while let Some((&first, _)) = places.split_first() {
                 let best = places.iter().copied().min_by_key(|i| rank(&items[*i])).unwrap_or(first);
                 items.swap(first, best);
@@ -52,7 +52,7 @@ impl<'a> Ranking<'a> {
     }
 }
 
-/// Mean logarithm of the ratios of speed along an edge; the lowest value if there are none.
+/// Returns the mean logarithm of the speed ratios along an edge, over the workloads; negative infinity if no workload has a ratio.
 fn speed(run: &Run, judgement: &Judgement, edge: &Edge) -> f64 {
     let logarithms = run.plan.workloads.iter().filter_map(|workload| {
         let metric = Metric::headline(workload);

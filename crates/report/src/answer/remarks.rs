@@ -15,10 +15,10 @@ use crate::remarks::{checks, remarks};
 use crate::sentences::{lost, next_step};
 
 const MOST: usize = 3;
-/// Largest rank of the warnings after which the figures are wrong, missing, or show something other than the storage.
+/// Highest rank at which a warning is grave: the figures are wrong, missing, or not those of the storage. Rank 0 is the most serious.
 const GRAVE: u8 = 2;
 
-/// Returns one line that says if the figures of a single-target run can be trusted.
+/// Returns one line that states whether the figures of a single-target run can be trusted.
 pub(crate) fn trust(run: &Run, judgement: &Judgement) -> String {
     let unusable: Vec<&Measurement> = run
         .measurements
@@ -62,7 +62,7 @@ pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     let said = |found: &(WarningKind, Vec<&Warning>)| finding(run, found.0, &found.1);
     let mut lines: Vec<String> = crate::steady_state::sentences(run);
     lines.extend(grave.into_iter().map(said));
-    // A search says itself how certain it is.
+    // The result of a search already states its certainty.
     let compares = run.plan.compares_targets();
     let open = open(run, judgement).into_iter().filter(|_| compares);
     lines.extend(lost(run).chain(failed(run, judgement)).chain(open));

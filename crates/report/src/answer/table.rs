@@ -46,7 +46,7 @@ pub(crate) enum Change {
     Decided(Verdict, f64),
     /// Undecided, with the measured ratio: more rounds may move it to either side of the margin.
     Open(f64),
-    /// The verdict is withheld because a measurement is unusable.
+    /// No verdict, because a measurement is unusable.
     Withheld,
 }
 

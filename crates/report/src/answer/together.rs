@@ -28,16 +28,16 @@ fn only_writes(workload: &Workload) -> bool {
     workload.jobs().all(|job| job.rw.writes() && !job.rw.reads())
 }
 
-/// The workloads to which a statement applies, by name.
+/// The workloads that a statement applies to, by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Where {
     /// All workloads of the run.
     Everywhere,
-    /// Some workloads, by the name of their class, by their own names, or by their number.
+    /// Some workloads: the name of their class, their own names, or their number.
     On(String),
 }
 
-/// Names a set of workloads: by the class that contains exactly these, else by their names, or with `brief` by their number.
+/// Names a set of workloads: by the class that contains exactly these workloads, else by their own names, or by their number if `brief` is set.
 pub(super) fn name(run: &Run, names: &[&str], brief: bool) -> Where {
     let all = &run.plan.workloads;
     if names.len() == all.len() {

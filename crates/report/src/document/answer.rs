@@ -17,8 +17,8 @@ use crate::sentences::verified;
 /// Number of workload columns that fit a terminal next to the targets' names.
 const COLUMNS: usize = 5;
 
-/// Builds the answer of a run on one screen: a line per layer, one table, the most serious remarks; for a single target a line of results, a line
-/// that says if they can be trusted, and its figures. Suites, imported runs and a single target over a network get the whole report.
+/// Builds the answer of a run on one screen: a line per layer, one table, the most serious remarks. For a single target: a line of results, a line on
+/// whether they can be trusted, and its figures. Suites, imported runs and a single target over a network get the whole report.
 #[must_use]
 pub fn answer(run: &Run, judgement: &Judgement) -> Page {
     behind_incomplete(short(run, judgement), run)
@@ -106,7 +106,7 @@ fn bench(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
     let mut lines: Vec<String> =
         run.plan.workloads.iter().filter_map(|workload| measured(run, judgement, workload)).collect();
-    // The run's name comes first.
+    // The heading contains the run's name, so it comes first.
     if let Some(first) = lines.first_mut() {
         *first = format!("Run {}, {}: {first}", run.id, run.plan.name);
     }

@@ -78,7 +78,7 @@ fn differing(compared: &Compared) -> Vec<String> {
             Matched::Asked | Matched::Name => {}
         }
     }
-    // The same difference of several targets is one line.
+    // A difference that several targets share takes one line.
     let mut found: Vec<(&Difference, Vec<String>)> = Vec::new();
     for pair in &compared.targets {
         for difference in &pair.differences {

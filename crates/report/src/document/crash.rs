@@ -106,7 +106,7 @@ fn row(verdict: &CrashVerdict<'_>) -> Vec<Field> {
     };
     let known = |text: Option<String>| text.unwrap_or_else(|| "-".into());
     let lost = verdict.unflushed + if verdict.database.is_some() { verdict.flushed.total() } else { 0 };
-    // Of a stack that cannot be opened nothing is read back.
+    // If a stack cannot be opened, nothing is read back from it.
     let is_unread =
         verdict.database.is_none() && verdict.unusable.is_some_and(|(cuts, _)| cuts == verdict.cuts);
     let blocks = |count| figure(known((!is_unread).then(|| grouped(count))));

@@ -49,7 +49,7 @@ fn lines(curves: &Curves<'_>) -> Vec<Line> {
     curves.targets.iter().enumerate().map(line).collect()
 }
 
-/// Builds the table of a single target: a row per rate, with shares completed, response times and CPU time.
+/// Builds the table of a single target: a row per rate, with the share of I/Os completed in time, response times and CPU time.
 fn in_full(points: &[RatePoint<'_>]) -> Grid {
     let mut grid = Grid::new(&["IOPS due", "done", "kept", "mean", "p50", "p99", "p99.9", "CPU/IO"]);
     grid.head.iter_mut().for_each(|field| field.is_figure = true);

@@ -40,7 +40,7 @@ fn by_rule(findings: &[Finding]) -> Vec<Vec<&Finding>> {
     rules
 }
 
-/// Formats one line per device or file of the findings; lines that differ only in its name are combined.
+/// Formats one line per finding; lines that differ only in the name of the device or file are combined.
 fn each(findings: &[&Finding], line: impl Fn(&Violation) -> String) -> Vec<String> {
     let mut lines: Vec<(String, String, Vec<String>)> = Vec::new();
     for Finding { violation, .. } in findings {
@@ -52,7 +52,7 @@ fn each(findings: &[&Finding], line: impl Fn(&Violation) -> String) -> Vec<Strin
         }
     }
     let said = lines.into_iter().map(|(pattern, text, others)| {
-        // The same words hold for all of them.
+        // The text applies to all places of the group.
         let is_said = others.is_empty() || !pattern.contains('\0');
         if is_said { text } else { format!("{text}; likewise {}", listed_briefly(&others)) }
     });

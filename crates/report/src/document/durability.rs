@@ -42,7 +42,7 @@ pub(crate) fn section(run: &Run, judgement: &Judgement) -> Page {
     page
 }
 
-/// Builds a table with one row per method and target.
+/// Builds the table of commit rates, latencies and CPU times, with one row per method and target.
 fn table(run: &Run, judgement: &Judgement, writes: &DurableWrites<'_>) -> Grid {
     let compares = run.plan.targets.len() > 1;
     let reference = writes.reference.map(|name| format!("against {name}"));

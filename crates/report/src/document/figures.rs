@@ -12,7 +12,7 @@ use iotax_model::Run;
 #[must_use]
 pub fn figures(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
-    // The rates that a search tried stand in a table of their own.
+    // The rates that a search tried have a separate table.
     for workload in run.plan.asked() {
         let Some(grid) = table(run, judgement, workload) else { continue };
         let title = title_in(run.source.as_ref(), workload);

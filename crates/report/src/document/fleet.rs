@@ -12,8 +12,8 @@ use super::{Field, Grid, Page, Part, figure, words};
 /// Text for an unknown figure.
 const UNKNOWN: &str = "-";
 
-/// Builds the page of a fleet: the members that ended early, then for each workload and target the outliers and a table of all hosts, or for shared
-/// storage the sums over the members.
+/// Builds the page of a fleet: the members that ended early, then the results for each workload and target. These are the outliers and a table of all
+/// hosts, or for shared storage the sums over the members.
 #[must_use]
 pub fn fleet(fleet: &FleetAnswer) -> Page {
     let mut page = Page::default();

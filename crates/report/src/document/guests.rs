@@ -48,7 +48,7 @@ pub(super) fn crowds(judgement: &Judgement, on: &Workload, of: MemberKind) -> Op
             if of == MemberKind::Guests { evenness(crowd.fairness) } else { String::new() },
         ]);
     }
-    // The last column holds figures here.
+    // The last column holds figures too.
     grid.head.iter_mut().skip(1).for_each(|field| field.is_figure = true);
     grid.filled()
 }

@@ -6,8 +6,8 @@ use crate::sentences::compared::percent;
 use iotax_analysis::compare::{Account, Compared, History, HistoryPoint, Track};
 use iotax_analysis::{Metric, Ratio};
 
-/// Builds the page of several runs: the runs and their differences, then for each workload and target the mean latency in each run, with its 95%
-/// interval over the rounds, and the changes since the first and since the previous run that measured it.
+/// Builds the page of several runs: the runs and their differences in setup, then a table for each workload and target. The tables show the mean
+/// latency in each run with its 95% interval, and the changes since the first and the previous run that measured it.
 #[must_use]
 pub fn history(accounts: &[Account], history: &History) -> Page {
     let mut page = Page::default();

@@ -59,7 +59,7 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &Im
 /// A cell with its measurements.
 type Row<'a> = (&'a CellJudgement, &'a [&'a Measurement]);
 
-/// Builds a table with one row per workload and target. Leaves out columns that are unknown in every row; `None` if all columns are.
+/// Builds a table with one row per workload and target. Leaves out columns that are unknown in every row; `None` if that leaves no column.
 fn overview(run: &Run, rows: &[Row<'_>], source: &ImportSource) -> Option<Grid> {
     let (rate_head, rate) = rate_of(source);
     let shown: Vec<(Metric, &str)> = SHOWN
@@ -92,7 +92,8 @@ fn overview(run: &Run, rows: &[Row<'_>], source: &ImportSource) -> Option<Grid> 
     grid.filled()
 }
 
-/// Builds a table of the figures that iotax does not know as metrics: one row per figure and cell, under the tool's own name, over all rounds.
+/// Builds a table of the figures that iotax does not know as metrics, under the tool's own names: one row per figure and cell, combined over the
+/// rounds.
 fn others(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     let names = names(run);
     let mut grid = table(names, &["figure", "value"]);

@@ -27,7 +27,7 @@ pub(crate) fn section(run: &Run) -> Page {
     page
 }
 
-/// Builds a table with one row per workload and target.
+/// Builds the table of sustained rates and initial bursts, with one row per workload and target.
 fn table(all: &[LimitsOnTarget<'_>]) -> Grid {
     let several = all.len() > 1;
     let mut head = vec![words("")];

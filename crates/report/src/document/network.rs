@@ -10,7 +10,7 @@ use crate::network::{self, Table};
 use iotax_analysis::Judgement;
 use iotax_model::Run;
 
-/// Builds a table with one row per target; `None` if none was measured.
+/// Builds the table of throughput or round-trip times, with one row per target; `None` if none was measured.
 pub(super) fn figures(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     let table = network::figures(run, judgement, workload, false)?;
     let compares = run.plan.targets.len() > 1;
@@ -29,7 +29,7 @@ pub(super) fn figures(run: &Run, judgement: &Judgement, workload: &Workload) -> 
     grid.filled()
 }
 
-/// Builds a table with one row per target and direction; `None` if it would only repeat the totals.
+/// Builds the table of uploads and downloads, with one row per target and direction; `None` if it would only repeat the totals.
 pub(super) fn ways(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     set(&network::ways(run, judgement, workload)?, false).filled()
 }

@@ -47,7 +47,7 @@ pub(super) fn whole(run: &Run, judgement: &Judgement) -> Page {
     let is_durability = super::durability::add(&mut page, run, judgement);
     let tests = suite::tests(run);
     tests.iter().for_each(|test| super::suite::add(&mut page, run, judgement, test));
-    // The rates of a search, and methods, stand in a table of their own.
+    // Rates of a search and durable-write methods have separate tables.
     let alone = run.plan.workloads.iter().filter(|_| tests.is_empty() && !asks && !is_durability);
     for workload in alone {
         let grid = if workload.kind().is_network() {
@@ -119,7 +119,7 @@ pub(super) fn figures_table(run: &Run, judgement: &Judgement, workload: &Workloa
         moving.iter().for_each(|tally| all.merge(tally));
         add_figures(&mut grid, "all", &all, &Rates::of(summary, "all", &all), summary.of(Metric::CPU_PER_IO));
     }
-    // Here the last column holds figures too.
+    // The last column holds figures too.
     grid.head.iter_mut().skip(1).for_each(|field| field.is_figure = true);
     let marks: Vec<&str> = marks::marks(run, judgement, &workload.name, target);
     if marks.iter().any(|mark| *mark != "emulated") {
@@ -149,7 +149,7 @@ struct Rates {
 
 impl Rates {
     fn of(summary: &Summary, name: &str, tally: &Tally) -> Self {
-        // Flushes are none of the cell's I/Os.
+        // The cell's I/Os do not include flushes.
         if name == "sync" {
             let per_second = |count: u64| count as f64 / (summary.rate_ns as f64 / 1e9);
             let iops = (summary.rate_ns > 0).then(|| per_second(tally.ios));

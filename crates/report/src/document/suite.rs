@@ -57,7 +57,7 @@ pub(super) fn add_indexes(page: &mut Page, run: &Run) {
     }
 }
 
-/// Builds a table with one row per target at each size or depth.
+/// Builds the table of a sweep: one row per target at each block size or queue depth.
 fn table(run: &Run, judgement: &Judgement, test: &SuiteTest<'_>) -> Grid {
     let compares = run.plan.targets.len() > 1;
     let sizes = test.shape == SuiteShape::Sizes;

@@ -9,7 +9,7 @@ use crate::marks;
 use iotax_analysis::{Judgement, Metric};
 use iotax_model::Run;
 
-/// Builds a table with one row per target; `None` if none was measured.
+/// Builds the table that compares the targets on a workload, one row each; `None` if none was measured.
 pub(super) fn comparison_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     let mut grid = Grid::new(&["", "IOPS", "MB/s", "p50", "p99", "tax on mean latency", "CPU/IO", ""]);
     for target in &run.plan.targets {

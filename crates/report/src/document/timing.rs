@@ -3,8 +3,7 @@
 use super::{Grid, Page, Part, figure, words};
 use iotax_analysis::Timing;
 
-/// Builds a page with a table of the run's phases, and the share of the run's time that was not spent measuring. Warm-up belongs to the phase
-/// `measure`.
+/// Builds a page with a table of the run's phases, and the share of the run's time outside the phase `measure`, which includes warm-up.
 #[must_use]
 pub fn timing(timing: Option<&Timing>) -> Page {
     let mut page = Page::default();

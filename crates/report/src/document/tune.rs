@@ -9,7 +9,7 @@ use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::tune::{Candidate, Confirmation, ConfirmedGain, Tried, Tuning};
 use iotax_analysis::{Comparison, Metric};
 
-/// Builds the page of `iotax tune`.
+/// Builds the page of `iotax tune`: the recommendation, its effects on all metrics, and the settings that were tried.
 #[must_use]
 pub fn tuned(tuning: &Tuning) -> Page {
     let mut page = Page::default();

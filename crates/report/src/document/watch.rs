@@ -57,7 +57,7 @@ fn add_side_by_side(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[E
         page.add(Part::Table(grid));
         page.add(Part::Lines(vec![LEGEND.into()]));
     }
-    // The events are the same for all.
+    // All targets have the same events.
     page.add_lines(
         episodes.first().into_iter().flat_map(failures).chain(verdicts_of_all(watch, episodes)).collect(),
     );

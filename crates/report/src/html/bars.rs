@@ -7,7 +7,7 @@ use super::chart::{Axis, Chart, Label, Plot, Unit};
 
 /// A bar of stacked parts.
 pub(super) struct Stack {
-    /// Name of the bar, which is a target's.
+    /// Name of the bar's target.
     pub(super) name: String,
     /// Parts of the bar from left to right: name and nanoseconds, not negative.
     pub(super) parts: Vec<(String, f64)>,

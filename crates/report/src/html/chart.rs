@@ -102,7 +102,7 @@ pub(super) struct Axis {
     pub(super) unit: Unit,
     /// True for a logarithmic axis; a linear one starts at 0.
     pub(super) log: bool,
-    /// Value that the axis reaches at least, whatever the data.
+    /// Minimum value that the axis extends to, whatever the data.
     pub(super) at_least: f64,
 }
 
@@ -149,7 +149,7 @@ pub(super) struct Label {
     /// Name of the bar, as in the table's name column.
     pub(super) name: String,
     pub(super) words: String,
-    /// Index of the label whose bar ends where this bar begins, for the ladder; `None` for bars that start at 0.
+    /// Index of the label of the rung below, whose bar ends where this bar begins; `None` for bars that start at 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) beneath: Option<usize>,
 }
@@ -195,7 +195,7 @@ pub(super) enum Plot {
         /// Start and end in seconds of each shaded span.
         shaded: Vec<(f64, f64)>,
     },
-    /// A scatter plot: one point per row, labelled with its name.
+    /// A scatter plot: one point per row, labelled with the row's name.
     Points { name: usize, series: usize, x: usize, across: Axis, y: usize, up: Axis },
     /// A map of two categories, such as file size and record size; the colour shows the value.
     Map { x: usize, across: String, y: usize, up: String, value: usize, unit: Unit },

@@ -36,7 +36,7 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Returns the time axis of a table whose columns `round`, `from` and `to` have these indices.
+    /// Returns the time axis of a table, given the indices of its columns for round, start and end.
     pub(super) fn across(&self, round: usize, from: usize, to: usize) -> Rounds {
         Rounds { round, from, to, order: self.rounds.clone(), pitch: self.pitch }
     }

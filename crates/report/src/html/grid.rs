@@ -49,7 +49,7 @@ fn chart(grid: &Grid<'_>) -> Chart {
     let colour = |(at, (name, _)): (usize, &(String, _))| (name.clone(), format!("t{}", at % COLOURS));
     let axis =
         |label: &str, at_least: f64| Axis { label: label.into(), unit: Unit::Count, log: false, at_least };
-    // Room for the note at the greatest rate of writes.
+    // Leaves room for the note at the highest write rate.
     let most_writes = grid.rays.iter().filter_map(|ray| Some((1.0 - ray.reads()) * ray.capacity?.at));
     let top = 1.12 * most_writes.fold(0.0, f64::max);
     Chart {

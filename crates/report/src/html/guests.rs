@@ -15,7 +15,7 @@ use iotax_model::Run;
 
 const SHOWN: [Metric; 3] = [Metric::LATENCY_P50, Metric::LATENCY_P99, Metric::LATENCY_P99_9];
 
-/// Builds the tables and charts; empty if every target was a single guest or job without neighbours.
+/// Builds the tables and charts of guests, jobs and neighbours; empty if every target was a single guest or job without neighbours.
 pub(super) fn several(run: &Run, judgement: &Judgement, here: ChartId<'_>, on: &Workload) -> Markup {
     let workload = here.workload;
     let crowds: Vec<_> = judgement.on(workload, |cell| cell.guests.as_ref()).collect();

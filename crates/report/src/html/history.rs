@@ -21,7 +21,7 @@ pub fn history(accounts: &[Account], history: &History, metric: Metric) -> Marku
             workloads.push(&track.workload);
         }
     }
-    // A target has one colour on the page, also where it is missing in a chart.
+    // A target has the same colour in all charts of the page, even if some charts lack it.
     let mut colours: Vec<(String, String)> = Vec::new();
     for track in &tracks {
         if !colours.iter().any(|(target, _)| *target == track.target) {
@@ -39,7 +39,7 @@ pub fn history(accounts: &[Account], history: &History, metric: Metric) -> Marku
 }
 
 fn chart(accounts: &[Account], tracks: &[&Track], colours: &[(String, String)], metric: Metric) -> Chart {
-    // The page's charts have microseconds, whatever the record has.
+    // The page's charts show microseconds; metrics are in nanoseconds.
     let scaled = |value: f64| if metric.is_time() { value / 1e3 } else { value };
     let unit = if metric.is_time() {
         Unit::Time
@@ -50,7 +50,7 @@ fn chart(accounts: &[Account], tracks: &[&Track], colours: &[(String, String)], 
     };
     let name = if metric.is_time() { format!("{}_us", metric.word()) } else { metric.word().to_owned() };
     let mut rows = Vec::new();
-    // By runs, so that the runs stand in their order even where a target is missing in some.
+    // By run, so that runs stay in order even if a target is missing in some of them.
     for (run, account) in accounts.iter().enumerate() {
         for track in tracks {
             let Some(point) = track.points.iter().find(|point| point.run == run) else { continue };

@@ -14,7 +14,7 @@ use iotax_model::Run;
 /// Largest step between two points of the distribution, as a share of all I/Os.
 const STEP: f64 = 0.02;
 
-/// Factor by which the share of slower I/Os shrinks between two neighbouring points in the tail, at least.
+/// Minimum factor between the shares of slower I/Os at two adjacent points in the tail.
 const TAIL: f64 = 1.6;
 
 /// Returns a logarithmic axis for latencies.

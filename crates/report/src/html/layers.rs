@@ -14,7 +14,7 @@ use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::{Edge, Judgement, Metric, Tax};
 use iotax_model::Run;
 
-/// A target as a bar in the chart of the ladder; the rung below it differs by one layer or setting. Times are in nanoseconds.
+/// A target as a bar in the ladder's chart. It differs from the rung below by one layer or setting. Times are in nanoseconds.
 struct Rung {
     name: String,
     /// The added layer and its cost, as text.
@@ -74,7 +74,7 @@ fn ladder(run: &Run, judgement: &Judgement, on: &Workload, metric: Metric) -> Ch
         let key = if key == "cpu" { "layers-cpu" } else { "layers" };
         (rungs(run, judgement, workload, metric), key, format!("{what}, layer by layer"), "with intervals")
     };
-    // A figure of one rung alone compares nothing.
+    // A single rung has nothing to be compared with.
     let rungs = if rungs.iter().any(|rung| !rung.layer.is_empty()) { rungs } else { vec![] };
     let without = rungs.iter().any(|rung| !rung.layer.is_empty() && rung.ends.is_none());
     let us = |ns: f64| ns / 1e3;
@@ -199,7 +199,7 @@ fn add_above(run: &Run, steps: &Steps<'_>, rungs: &mut Vec<Rung>) {
     }
 }
 
-/// Builds a table with one row per step of the ladder; empty if none was measured.
+/// Builds the table of layer costs, with one row per step of the ladder; empty if none was measured.
 pub(super) fn steps(run: &Run, judgement: &Judgement, workload: &Workload) -> Markup {
     let (leading, cpu_metric) = (Metric::leading(workload), Metric::cpu(workload));
     let workload_name = &workload.name;

@@ -25,7 +25,7 @@ pub(super) fn section(run: &Run) -> Markup {
     }
 }
 
-/// Builds the chart of one measurement: the measured rate over time, and over it the burst and the sustained rate that were found.
+/// Builds the chart of one measurement: the measured rate over time, with the burst rate and the sustained rate that were found.
 fn chart(found: &LimitsOnTarget<'_>, course: &RateCourse<'_>) -> Chart {
     const MEASURED: &str = "measured";
     let (levels, which) = match course.levels.burst {

@@ -170,7 +170,7 @@ fn colours(run: &Run, rows: &[Vec<Cell>]) -> Vec<(String, String)> {
     targets.map(|target| (target.name.clone(), colour(run, &target.name))).collect()
 }
 
-/// Returns the run and workload by which a workload's charts are identified.
+/// Returns the run and workload that identify a workload's charts.
 fn place<'a>(run: &Run, workload: &'a str) -> ChartId<'a> {
     let number = run.plan.workloads.iter().position(|w| w.name == workload).unwrap_or_default();
     ChartId { run: run.id, workload, number: number + 1 }

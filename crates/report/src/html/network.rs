@@ -17,7 +17,7 @@ use iotax_analysis::stats::{ALPHA, Estimate};
 use iotax_analysis::{Judgement, Metric};
 use iotax_model::Run;
 
-/// Builds a table of figures for each of the given workloads, which are network workloads.
+/// Builds a table of figures for each workload; all must be network workloads.
 pub(super) fn tables(run: &Run, judgement: &Judgement, workloads: &[&Workload]) -> Markup {
     let compares = run.plan.targets.len() > 1;
     html! {

@@ -12,7 +12,7 @@ use iotax_analysis::Judgement;
 use iotax_analysis::suite::{SuiteCell, SuiteTest, TargetSeries};
 use iotax_model::Run;
 
-/// Builds one section per test.
+/// Builds one section per test of the suite.
 pub(super) fn sections(run: &Run, judgement: &Judgement, tests: &[SuiteTest<'_>]) -> Markup {
     html! { @for (index, test) in tests.iter().enumerate() { (section(run, judgement, test, index + 1)) } }
 }
@@ -88,7 +88,7 @@ fn over_points(run: &Run, test: &SuiteTest<'_>) -> Chart {
         panel(4, axis("mean latency", Unit::Time, true)),
     ];
     if test.shape == SuiteShape::Depths {
-        // At one block size the bandwidth is the same line again.
+        // With a single block size, the bandwidth line would only repeat the IOPS line.
         panels.remove(1);
         panels[0].axis.log = false;
     }

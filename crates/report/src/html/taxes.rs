@@ -86,7 +86,7 @@ fn row(
     let (s, target) = (&cell.summary, cell.target.as_str());
     let by = |metric| judgement.comparison(&workload.name, target, metric);
     let comparison = by(Metric::LATENCY_MEAN);
-    // That of the interval beside it.
+    // The verdict of the interval shown next to it.
     let decides = comparison.or_else(|| by(Metric::headline(workload)));
     let time = |value: Option<f64>| or_unknown(value, human::time);
     html! {

@@ -24,14 +24,14 @@ struct Layer<'a> {
     column: String,
     label: String,
     unit: Unit,
-    /// Value that the vertical axis reaches at least, whatever the data.
+    /// Minimum value that the vertical axis extends to, whatever the data.
     at_least: f64,
     height: u32,
     /// Returns the figure's mean over an interval; `None` if unknown.
     of: Of<'a>,
 }
 
-/// Builds the chart; without rows if there are no intervals.
+/// Builds the chart of a workload's rate and the host's figures over time; without rows if there are no intervals.
 pub(super) fn timeline(run: &Run, workload: &Workload, clock: &Clock<'_>) -> Chart {
     let layers = layers(run);
     let mut rows = rows(clock, &layers);
@@ -92,7 +92,7 @@ fn rows(clock: &Clock<'_>, layers: &[Layer<'_>]) -> Vec<Vec<Cell>> {
             let iops = (ns > 0).then(|| ios as f64 / (ns as f64 / 1e9));
             let when = span(samples.iter().map(|s| (s.at_ns, s.duration_ns)));
             let unknown = || vec![Cell::Unknown; layers.len()];
-            // The host samples on each of the agent's samples, so both have nearly the same intervals.
+            // The host is sampled together with the agent, so both have nearly the same intervals.
             let (host, values) = watched.next().unwrap_or_else(|| (None, unknown()));
             match (when, host) {
                 (Some(when), Some(host)) if (when.1 - host.1).abs() > (when.1 - when.0) / 2.0 => {

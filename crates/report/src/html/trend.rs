@@ -46,7 +46,7 @@ pub fn trend(runs: &[PastRun], trend: &Trend, number: usize) -> Markup {
     let chart = Chart {
         key: format!("trend-{}", trend.metric.word()),
         title: format!("{}, {}", cell(trend), trend.metric.name_on(&trend.workload)),
-        // Once on a page.
+        // Once per page.
         note: if number == 1 { "changes as lines, the runs that each may have come with shaded" } else { "" }
             .into(),
         message: if said.is_empty() { "no change".into() } else { said.join(" ") },

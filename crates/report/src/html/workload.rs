@@ -22,7 +22,7 @@ const COLUMNS: usize = 1_500;
 pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> Markup {
     let targets: Vec<&str> = run.plan.targets.iter().map(|target| target.name.as_str()).collect();
     let cells = figures::cells(run, judgement, workload);
-    // Rounds before a steady state too: they are the way to it.
+    // Includes rounds before the steady state, to show how it was reached.
     let measurements =
         || -> Vec<&Measurement> { run.measurements.iter().filter(|m| m.workload == workload.name).collect() };
     let here = place(run, &workload.name);

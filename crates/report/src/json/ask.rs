@@ -8,44 +8,44 @@ use iotax_model::plan::{AskSpec, Slo};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The answer of a target: `rate` with `low` and `high`, or `at_least`, or `below`; none of them if too little was measured.
+/// Result of a rate search on one target: `rate` with `low` and `high`, or `at_least`, or `below`; none of these if too little was measured.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct AnswerEntry<'a> {
     target: &'a str,
     workload: &'a str,
-    /// The conditions, such as p99 <= 500us.
+    /// The conditions on latency and errors, such as p99 <= 500us.
     slo: &'a [Slo],
-    /// I/Os per second: the highest rate that keeps all conditions.
+    /// The highest rate in I/Os per second that meets all conditions.
     rate: Option<f64>,
     #[serde(flatten)]
     interval: Option<Interval>,
-    /// The highest rate that was tried, if all conditions held at every rate.
+    /// The highest rate tried, in I/Os per second, if all conditions held at every rate.
     at_least: Option<f64>,
-    /// The lowest rate that was tried, if the conditions held at no rate.
+    /// The lowest rate tried, in I/Os per second, if the conditions held at no rate.
     below: Option<f64>,
-    /// The condition that fails at higher rates, or `capacity` if the target completes no more.
+    /// The condition that fails at higher rates, or `capacity` if the target cannot complete more I/Os.
     limited_by: Option<String>,
-    /// Windows at a rate that were measured.
+    /// Number of windows measured at scheduled rates, without closed-loop windows.
     trials: usize,
-    /// I/Os per second in a closed loop.
+    /// I/Os per second in a closed loop: the most that the target can do.
     capacity: Option<f64>,
-    /// The limiting condition's latency at the lowest rate that was tried.
+    /// The limiting condition's latency at the lowest rate tried; absent if no condition on latency limits the rate.
     at_lowest_ns: Option<f64>,
     held: Option<HeldEntry>,
-    /// The rate over the baseline's.
+    /// The rate divided by the baseline's.
     against_baseline: Option<AgainstBaseline>,
     possible: Option<PossibleEntry>,
 }
 
-/// The rate kept for long, in windows one after another.
+/// Result of holding the rate that was found, in consecutive windows.
 #[derive(Serialize, JsonSchema)]
 struct HeldEntry {
     rate: f64,
     window_ns: u64,
     windows: usize,
-    /// Numbers of the windows in which a condition failed, from 1.
+    /// Numbers of the windows that missed a condition, from 1.
     missed: Vec<u32>,
-    /// True if at most half of the windows missed a condition, and all together none.
+    /// True if at most half of the windows missed a condition, and all windows together met every condition.
     kept: bool,
 }
 
@@ -57,7 +57,7 @@ struct AgainstBaseline {
     verdict: Verdict,
 }
 
-/// The answer for the rate that was asked for.
+/// The requested rate, and the answer on whether it is possible: `yes`, `no` or `undecided`.
 #[derive(Serialize, JsonSchema)]
 struct PossibleEntry {
     iops: u64,

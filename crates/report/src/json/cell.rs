@@ -18,20 +18,20 @@ use super::network::{NetworkEntry, network};
 use super::parts::{Latencies, latency};
 use super::{Metrics, metrics};
 
-/// All rounds of one target under one workload together.
+/// Results of one target on one workload over all rounds.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct CellEntry<'a> {
     workload: &'a str,
     target: &'a str,
     rounds: u32,
     metrics: Metrics,
-    /// All I/Os together; their mean is the cell's, to which each round contributes alike.
+    /// Latencies of the I/Os of all rounds together. The mean is the cell's mean, in which every round has the same weight.
     latency_ns: Option<Latencies>,
     percentiles: Vec<PercentileEntry>,
     cpu: Option<CpuEntry>,
     network: Option<NetworkEntry<'a>>,
     inside: Option<LatencyBreakdownEntry<'a>>,
-    /// The counts of each layer, from the program down, all rounds together.
+    /// I/Os of each layer over all rounds, from the program down.
     levels: Option<&'a [Level]>,
     guests: Option<MembersEntry<'a>>,
     jobs: Option<MembersEntry<'a>>,
@@ -42,13 +42,13 @@ pub(super) struct CellEntry<'a> {
 /// Failed measurements: more than 1% of the I/Os failed, one was ended early, or nothing was completed.
 #[derive(Serialize, JsonSchema)]
 struct FailureEntry<'a> {
-    /// The number of the cell's measurements that failed.
+    /// Number of failed measurements of the cell.
     measurements: u32,
-    /// I/Os of all its measurements that failed.
+    /// Number of failed I/Os in all measurements of the cell.
     ios: u64,
-    /// All I/Os, the failed ones included.
+    /// Number of I/Os in all measurements of the cell, including failed ones.
     of: u64,
-    /// The failure of the first of them.
+    /// Evidence of the first failure.
     reason: &'a str,
 }
 
@@ -61,22 +61,22 @@ struct CpuEntry {
     #[schemars(extend("propertyNames" = { "enum": Role::ALL.map(Role::word) }))]
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     ns_per_io: ByRole,
-    /// The same per GiB of a network's streams.
+    /// Host CPU time per GiB of network streams by role; medians over the rounds.
     #[schemars(extend("propertyNames" = { "enum": Role::ALL.map(Role::word) }))]
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     ns_per_gib: ByRole,
-    /// Share of the guest's CPU time that the host took.
+    /// Steal time as a share of the guest's CPU time, idle time included, 0 to 1; median over the rounds.
     steal: Option<f64>,
-    /// Share of the guest's CPU time in guests of its own.
+    /// Time in nested guests as a share of the guest's CPU time, idle time included, 0 to 1; median over the rounds.
     nested: Option<f64>,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct LatencyBreakdownEntry<'a> {
-    /// Mean latency by place; medians over the rounds.
+    /// Mean latency as seen at each place; medians over the rounds.
     #[schemars(extend("propertyNames" = { "enum": View::ALL.map(View::word) }))]
     views_ns: BTreeMap<&'static str, f64>,
-    /// The parts between the places, from the bottom up; they add up to the program's latency.
+    /// Parts of the latency between the places, from the bottom up; they add up to the program's latency.
     stretches: Vec<StretchEntry<'a>>,
     not_separable: &'a [String],
     qemu_p50_ns: Option<f64>,
@@ -89,7 +89,7 @@ struct StretchEntry<'a> {
     ns: f64,
 }
 
-/// Members that share a measurement.
+/// Guests or jobs that ran concurrently in one measurement.
 #[derive(Serialize, JsonSchema)]
 struct MembersEntry<'a> {
     members: Vec<MemberEntry<'a>>,
@@ -111,12 +111,12 @@ struct NeighbourEntry<'a> {
     bytes_per_s: Option<f64>,
 }
 
-/// The wall time of a run.
+/// Wall time of a run, by phase.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct TimingEntry<'a> {
     phases: Vec<PhaseEntry<'a>>,
     duration_s: f64,
-    /// Share of the time in which nothing was measured.
+    /// Share of the run's time in which nothing was measured, 0 to 1.
     outside: f64,
 }
 

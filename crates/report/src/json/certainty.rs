@@ -7,34 +7,34 @@ use iotax_analysis::{Drift, Effects, Metric, Percentile};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A percentile of all rounds and directions together; one with too few I/Os says how many it needs instead.
+/// A percentile over all rounds and directions; with too few I/Os, the number needed instead of the value.
 #[derive(Serialize, JsonSchema)]
 #[schemars(extend("oneOf" = [{ "required": ["ns", "of_ios_ns"] }, { "required": ["needed_ios"] }]))]
 pub(super) struct PercentileEntry {
     /// Name of the percentile, such as p99.9.
     name: String,
     q: f64,
-    /// Number of I/Os of all rounds.
+    /// Number of I/Os in all rounds.
     ios: u64,
-    /// Number of I/Os that the percentile needs, so that ten lie beyond it; present only if there are fewer.
+    /// Number of I/Os needed for ten of them to lie beyond the percentile; present only if there were fewer.
     needed_ios: Option<u64>,
     ns: Option<f64>,
     /// 95% interval by order statistics, as if all I/Os were independent: a lower bound of the uncertainty.
     of_ios_ns: Option<Interval>,
-    /// Student's t interval at 95% of the logarithms of the rounds' percentiles: the range to expect in another run.
+    /// 95% interval by Student's t on the logarithms of the rounds' percentiles; it includes the variation between rounds.
     over_rounds_ns: Option<Interval>,
 }
 
-/// Movements of a workload's mean latency over the run, whatever the target. Shares: 0.05 is 5% slower.
+/// Changes of a workload's mean latency from round to round that all targets share, as shares: 0.05 is 5% slower.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct EffectsEntry<'a> {
     workload: &'a str,
-    /// The figure that moved: latency_mean, or bytes_per_s for streams, whose shares then refer to the time per byte.
+    /// The metric that changed: latency_mean, or bytes_per_s for streams, whose shares then refer to the time per byte.
     metric: Metric,
     rounds: u32,
-    /// Standard deviation of the round effects, as a logarithm.
+    /// Standard deviation of the rounds' effects, as a natural logarithm.
     round_sd: f64,
-    /// Probability that chance alone gives such differences between rounds: F test of the round effects against the residual.
+    /// Probability of such differences between rounds by chance alone: F test of the round effects against the residual.
     round_p: Option<f64>,
     /// The round that deviates most from the mean of the rounds.
     furthest: FurthestRound,
@@ -49,10 +49,10 @@ struct FurthestRound {
     change: f64,
 }
 
-/// Statistics of a measurement's intervals. Nothing is left out because of them.
+/// Statistics of a measurement's intervals, for information: no interval is left out because of them.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct SeriesEntry {
-    /// Whole intervals.
+    /// Number of intervals of full length.
     intervals: usize,
     /// Correlation of the rates of adjacent intervals.
     autocorrelation: f64,

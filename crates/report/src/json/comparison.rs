@@ -19,7 +19,7 @@ use crate::sentences;
 /// Value of the key `schema`; see [`super::SCHEMA`] for when its number rises.
 pub const SCHEMA: &str = "iotax-compare/1";
 
-/// Two runs, or two targets of one run. Ratios divide the other side by the baseline. What is unknown has no key.
+/// Comparison of two runs, or of two targets of one run. Ratios divide the other side by the baseline. Unknown values have no key.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "Two runs of iotax, or two targets of one, compared")]
 pub(super) struct CompareDocument<'a> {
@@ -27,7 +27,7 @@ pub(super) struct CompareDocument<'a> {
     schema: &'static str,
     a: SideEntry<'a>,
     b: SideEntry<'a>,
-    /// The side that the other is compared with.
+    /// The side that the other side is compared with.
     baseline: Which,
     /// True if both sides were measured in the same rounds: intervals are then by Student's t over pairs, otherwise by Welch's t.
     paired: bool,
@@ -56,7 +56,7 @@ struct SideEntry<'a> {
     name: &'a str,
     #[schemars(regex(pattern = UTC))]
     started_at: &'a str,
-    /// The target that was asked for.
+    /// The target selected for the comparison; absent if all targets are compared.
     target: Option<&'a str>,
     /// The other tool that measured an imported run; absent for a run of iotax.
     source: Option<&'a ImportSource>,
@@ -119,7 +119,7 @@ struct ComparedCellEntry<'a> {
 struct ComparedRateEntry<'a> {
     #[serde(flatten)]
     names: PairNames<'a>,
-    /// `knee`, or `highest` with the conditions that it keeps.
+    /// Kind of rate: `knee`, or `highest` followed by the conditions that the rate meets.
     what: &'a str,
     /// I/Os per second on side A.
     a: f64,
@@ -136,7 +136,7 @@ struct ComparedRateEntry<'a> {
 struct GateEntry<'a> {
     gate: String,
     metric: Metric,
-    /// Number of cells of the gate's metric.
+    /// Number of cells (target and workload) with the gate's metric.
     cells: usize,
     tripped: Vec<TrippedCell<'a>>,
     /// Cells whose interval contains the limit, or that have no interval. They never trip the gate.

@@ -6,19 +6,19 @@ use iotax_model::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Latency of one target against the load that is offered to it.
+/// Latency of one target against the offered load.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct CurveEntry<'a> {
     target: &'a str,
-    /// The same work in a closed loop, or at the lowest rate where the run has no closed loop.
+    /// Name of the same workload in a closed loop; without one, of the workload at the lowest rate.
     workload: &'a str,
-    /// The measured rates, the lowest first.
+    /// The measured rates, in ascending order.
     points: Vec<CurvePoint<'a>>,
     /// I/Os per second in a closed loop.
     closed_loop: Option<Located>,
-    /// The most I/Os per second: those of the closed loop, or of a rate at which more were done.
+    /// The highest I/Os per second: those of the closed loop, or of a rate at which more I/Os completed.
     capacity: Option<Located>,
-    /// In I/Os per second; absent if fewer than four rates were sustained.
+    /// The load at which latency begins to rise, in I/Os per second; absent if fewer than four rates were sustained.
     knee: Option<&'a Knee>,
 }
 
@@ -33,8 +33,8 @@ struct CurvePoint<'a> {
     due: u64,
     /// I/Os that completed in the windows of all rounds.
     completed: u64,
-    /// True if 98% of the I/Os due completed in the windows, or all but two in each. Where it is false, the latencies depend on how long the queue was
-    /// when the window ended.
+    /// True if at least 98% of the I/Os due completed in their windows, or all but two per window. If false, the latencies depend on the length of
+    /// the queue at the end of the window.
     sustained: bool,
     /// Mean time from submission to completion.
     service_ns: Option<f64>,

@@ -9,24 +9,24 @@ use serde::Serialize;
 use super::ratio::Interval95;
 use crate::demands::why;
 
-/// A limit that the plan demands, on one target. Times are in nanoseconds.
+/// A limit that the plan demands, with the result of one target. Times are in nanoseconds.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct DemandEntry<'a> {
     target: &'a str,
     workload: &'a str,
     /// The figure and its limit, such as sync p99 <= 10ms.
     keep: String,
-    /// The place where the limit is published.
+    /// The publication that states the limit.
     source: Option<&'a str>,
-    /// Geometric mean of the rounds' figures; absent if it is unknown.
+    /// Geometric mean of the rounds' figures; absent if the figure is unknown.
     figure: Option<f64>,
     #[serde(flatten)]
     interval: Interval95,
     limit: f64,
-    /// The limit over the figure, or the other way round where more is better: below 1 it is missed.
+    /// The limit divided by the figure; for rates, the figure divided by the limit. Below 1, the limit is missed.
     room: Option<f64>,
     kept: Kept,
-    /// Why there is no figure or no interval.
+    /// Reason why there is no figure or no interval.
     reason: Option<String>,
 }
 

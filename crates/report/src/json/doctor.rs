@@ -1,5 +1,4 @@
-//! Document `iotax-doctor/1`: findings, and the facts that they rest on. Its JSON Schema is
-//! `crates/report/schema/iotax-doctor-1.schema.json`.
+//! Document `iotax-doctor/1`: findings, and the facts that they are based on. Its JSON Schema is `crates/report/schema/iotax-doctor-1.schema.json`.
 
 use iotax_doctor::{Finding, Subject, Sureness};
 use iotax_model::survey::Survey;
@@ -16,38 +15,38 @@ pub const SCHEMA: &str = "iotax-doctor/1";
 /// Identifies a file as an `iotax-doctor/1` document.
 pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
-/// The findings of a doctor and the facts that they rest on. What is unknown has no key.
+/// The findings of `iotax doctor` and the facts that they are based on. Unknown values have no key.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "Dangers and costs of a setup")]
 pub(super) struct DoctorDocument<'a> {
     #[schemars(extend("const" = SCHEMA))]
     schema: &'static str,
-    /// The path, guest or machine that was looked at.
+    /// The path, guest or machine that was examined.
     subject: &'a str,
-    /// The surest first.
+    /// The findings, the most certain first.
     findings: Vec<FindingEntry<'a>>,
     survey: &'a Survey,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct FindingEntry<'a> {
-    /// The rule, as in docs/doctor.md.
+    /// Id of the violated rule, as in docs/doctor.md.
     rule: &'a str,
     subject: Subject,
     sureness: Sureness,
     /// The finding in a few words.
     title: &'a str,
-    /// The device, mount point, guest or interface.
+    /// Name of the device, mount point, guest or interface with the problem.
     place: &'a str,
-    /// The value that was found.
+    /// The value that violates the rule.
     seen: &'a str,
-    /// The file or command that shows it.
+    /// The file or command that shows the value.
     evidence: &'a str,
     /// The reason why the finding matters.
     why: &'a str,
-    /// A command, or the next step.
+    /// A command that solves the problem, or the next step.
     remedy: &'a str,
-    /// The publication that the finding rests on.
+    /// The publication that the rule is based on.
     source: &'a str,
 }
 

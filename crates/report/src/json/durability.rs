@@ -7,15 +7,15 @@ use serde::Serialize;
 
 use super::ratio::RatioEntry;
 
-/// Ways to make a write durable, in a run of the suite flush.
+/// Methods of making a write durable, compared in a run of the suite `flush`.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct DurableWritesEntry<'a> {
-    /// The method that the others on the same target are compared with.
+    /// The method that the other methods on the same target are compared with.
     reference: Option<&'a str>,
     methods: Vec<MethodEntry<'a>>,
 }
 
-/// A method on a target, over all rounds.
+/// Results of a method on a target, over all rounds.
 #[derive(Serialize, JsonSchema)]
 struct MethodEntry<'a> {
     workload: &'a str,
@@ -43,9 +43,9 @@ struct FlushAccountEntry<'a> {
     /// Layers below the program, from the top down.
     levels: Vec<FlushLevelEntry<'a>>,
     fate: FateWord,
-    /// The layer that swallowed the flushes, or the two layers between which they were lost; or the device that needs no flushes.
+    /// The layer that swallowed the flushes, the two layers between which they were lost, or the device that needs no flushes.
     by: Option<&'a str>,
-    /// For `swallowed` the evidence, `setting` or `count`; for `not_countable` the reason, as text.
+    /// For `swallowed`, the kind of evidence: `setting` or `count`. For `not_countable`, the reason as text.
     reason: Option<&'a str>,
 }
 
@@ -63,9 +63,9 @@ struct FlushLevelEntry<'a> {
     name: &'a str,
     /// Flushes that the layer completed in the windows, including those of other programs; absent if there is no count.
     flushes: Option<u64>,
-    /// Flushes that the layer acknowledged without passing them on, by its own count; absent if it counts none.
+    /// Flushes that the layer acknowledged without passing them on, by the layer's own count; absent if the layer has no such count.
     dropped: Option<u64>,
-    /// The reason why there is no count of flushes; absent if there is one.
+    /// Reason why the layer has no count of flushes; absent if it has one.
     reason: Option<NoCount>,
 }
 

@@ -19,7 +19,7 @@ pub const SCHEMA: &str = "iotax-fleet/1";
 /// Identifies a file as an `iotax-fleet/1` document.
 pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
-/// A fleet. What is unknown has no key.
+/// Results of a fleet: several machines measured together. Unknown values have no key.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "One plan of iotax on many machines")]
 pub(super) struct FleetDocument<'a> {
@@ -52,7 +52,7 @@ struct HostCellEntry<'a> {
     target: &'a str,
     /// The median of the hosts' mean latencies.
     median_ns: f64,
-    /// False if there are too few hosts to call one an outlier.
+    /// True if there are enough hosts to call one of them an outlier.
     judged: bool,
     hosts: Vec<HostEntry<'a>>,
 }
@@ -77,7 +77,7 @@ struct HostEntry<'a> {
 struct SharedCellEntry<'a> {
     workload: &'a str,
     target: &'a str,
-    /// Groups of rounds by the members that took part, those with the most rounds first.
+    /// Rounds grouped by the set of members that took part; the group with the most rounds comes first.
     groups: Vec<SharedGroupEntry<'a>>,
     withheld: &'a [WithheldRound],
 }
@@ -85,16 +85,16 @@ struct SharedCellEntry<'a> {
 #[derive(Serialize, JsonSchema)]
 struct SharedGroupEntry<'a> {
     rounds: usize,
-    /// Median over the rounds of the I/Os per second of all members together.
+    /// I/Os per second of all members together; median over the rounds.
     iops: f64,
     iops_low_95: Option<f64>,
     iops_high_95: Option<f64>,
     bytes_per_s: f64,
     ios: u64,
-    /// Median latency of all I/Os of all members together.
+    /// Median latency of the I/Os of all members together.
     p50_ns: Option<f64>,
     p99_ns: Option<f64>,
-    /// Jain's index of the members' I/Os per second.
+    /// Jain's fairness index of the members' I/Os per second, up to 1 for equal shares.
     fairness: Option<f64>,
     start_skew: StartSkew,
     shares: Vec<MemberShare<'a>>,
@@ -106,7 +106,7 @@ struct MemberShare<'a> {
     share: f64,
 }
 
-/// Builds the document with the result of a fleet, which are several hosts measured together.
+/// Builds the document with the results of a fleet: several hosts measured together.
 #[must_use]
 pub fn document(fleet: &FleetAnswer) -> Value {
     json(&FleetDocument {

@@ -4,27 +4,27 @@ use iotax_analysis::curve::{Grid, Located, Ray};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Reads against writes on one target.
+/// The loads that one target sustains at each response time, by share of reads.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct GridEntry<'a> {
     target: &'a str,
-    /// Loads of the closed loop, by descending share of reads.
+    /// Loads in the closed loop, by descending share of reads.
     capacity: Vec<MixedLoad<'a>>,
     /// Lines of equal latency, by ascending response time.
     lines: Vec<EqualLatency<'a>>,
 }
 
-/// Loads of equal latency.
+/// Loads at which the mean response time is the same.
 #[derive(Serialize, JsonSchema)]
 struct EqualLatency<'a> {
-    /// The mean response time that is reached at these loads.
+    /// The mean response time at these loads.
     response_ns: f64,
-    /// Loads by descending share of reads. A share is left out if its response is slower even at the lowest rate, or still faster at the
+    /// Loads by descending share of reads. A share is left out if it is slower than this response time even at the lowest rate, or faster even at the
     /// highest sustained rate.
     points: Vec<MixedLoad<'a>>,
 }
 
-/// A load at a share of reads.
+/// A load with a given share of reads.
 #[derive(Serialize, JsonSchema)]
 struct MixedLoad<'a> {
     workload: &'a str,

@@ -18,14 +18,14 @@ pub const SCHEMA: &str = "iotax-history/1";
 /// Identifies a file as an `iotax-history/1` document.
 pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
-/// Several runs side by side. What is unknown has no key.
+/// Several runs side by side. Unknown values have no key.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "Several runs of iotax side by side")]
 pub(super) struct HistoryDocument<'a> {
     #[schemars(extend("const" = SCHEMA))]
     schema: &'static str,
     runs: Vec<AccountEntry<'a>>,
-    /// A target and workload by one metric over all runs that have it, under its names in the first of them.
+    /// A target, workload and metric over all runs that measured them, under the names in the first of these runs.
     tracks: Vec<TrackEntry<'a>>,
 }
 
@@ -35,7 +35,7 @@ struct AccountEntry<'a> {
     name: &'a str,
     #[schemars(regex(pattern = UTC))]
     started_at: &'a str,
-    /// Differences from the run before (b is this run); absent where they have nothing in common.
+    /// Differences in setup from the previous run (a) to this run (b); absent if the two runs have no target and workload in common.
     against_previous: Option<PreviousDifferences<'a>>,
 }
 
@@ -61,7 +61,7 @@ struct TrackEntry<'a> {
 
 #[derive(Serialize, JsonSchema)]
 struct TrackPoint<'a> {
-    /// Index in `runs`.
+    /// Index of the run in `runs`.
     run: usize,
     emulated: bool,
     rounds: u32,
@@ -78,7 +78,7 @@ struct ChangeEntry<'a> {
     ratio: f64,
     #[serde(flatten)]
     interval: Option<Interval>,
-    /// For cpu_per_io and cpu_per_gib slower costs more, faster costs less.
+    /// Verdict on the change. For cpu_per_io and cpu_per_gib, `slower` means more CPU time.
     verdict: Verdict,
     withheld: Option<&'a str>,
 }

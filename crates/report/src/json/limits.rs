@@ -6,7 +6,7 @@ use iotax_model::plan::RateUnit;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The limits found on a target, in a run of the suite audit.
+/// Rate limits in front of a target, as found in a run of the suite `audit`.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct LimitsEntry<'a> {
     target: &'a str,
@@ -15,22 +15,22 @@ pub(super) struct LimitsEntry<'a> {
     rates: Vec<SustainedRateEntry<'a>>,
 }
 
-/// A rate that is the same whatever the block size.
+/// A rate limit: a rate that is the same at different block sizes.
 #[derive(Serialize, JsonSchema)]
 struct LimitEntry {
     unit: RateUnit,
     scope: ScopeWord,
-    /// Per second, geometric mean over sizes and rounds.
+    /// The limit in I/Os or bytes per second; geometric mean over block sizes and rounds.
     rate: f64,
-    /// The largest deviation of a round from the mean rate of its direction, as a share of that mean.
+    /// Largest deviation of a round from the mean rate of its direction, as a share of that mean.
     spread: f64,
     /// The two block sizes at which the rates are equal.
     sizes_bytes: [u64; 2],
     burst: Option<BurstEntry>,
 }
 
-/// The I/Os that the limit applies to. `together` (one limit for reads and writes) and `each` cannot be the device's own rate; `reads` or
-/// `writes` alone may be.
+/// The I/Os that a limit applies to. `together` (one limit for reads and writes) and `each` cannot be the device's own speed; `reads` or `writes`
+/// alone can be.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum ScopeWord {
@@ -40,14 +40,14 @@ enum ScopeWord {
     Writes,
 }
 
-/// Reads or writes on which no limit was found.
+/// Reads or writes that no limit was found for.
 #[derive(Serialize, JsonSchema)]
 struct FreeEntry {
     unit: RateUnit,
     direction: DirectionWord,
-    /// True if the load's own CPU was the limit: a limit above these rates is unknown.
+    /// True if the load generator's CPU was the bottleneck: limits above these rates remain unknown.
     is_load_the_limit: bool,
-    /// The rates at the block sizes at which a limit would show.
+    /// Rates at the two block sizes that would reveal a limit.
     rates: [RateAtSize; 2],
 }
 
@@ -58,28 +58,28 @@ enum DirectionWord {
     Writes,
 }
 
-/// The rate at a block size.
+/// The rate at one block size.
 #[derive(Serialize, JsonSchema)]
 struct RateAtSize {
     size_bytes: u64,
-    /// Per second, geometric mean over rounds.
+    /// I/Os or bytes per second; geometric mean over the rounds.
     rate: f64,
 }
 
 /// A higher rate at the beginning of a measurement.
 #[derive(Serialize, JsonSchema)]
 struct BurstEntry {
-    /// Per second.
+    /// I/Os or bytes per second during the burst.
     rate: f64,
     seconds: f64,
 }
 
-/// A workload's rate after its bursts.
+/// Sustained rate of a workload, after any initial burst.
 #[derive(Serialize, JsonSchema)]
 struct SustainedRateEntry<'a> {
     workload: &'a str,
     iops: f64,
-    /// The largest scatter within a round, as a share of the rate.
+    /// Largest scatter within a round, as a share of the sustained rate.
     scatter: f64,
     burst: Option<BurstEntry>,
 }

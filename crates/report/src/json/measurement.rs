@@ -20,7 +20,7 @@ use super::certainty::{self, SeriesEntry};
 use super::parts::{self, BlockStatsEntry, Directions, FlushEntry, ShareEntry};
 use super::{Metrics, UTC, metrics};
 
-/// One cell in one round.
+/// Results of one cell (target and workload) in one round.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct MeasurementEntry<'a> {
     target: &'a str,
@@ -30,9 +30,9 @@ pub(super) struct MeasurementEntry<'a> {
     #[schemars(regex(pattern = UTC))]
     started_at: Option<String>,
     duration_s: Option<f64>,
-    /// Seconds on which rates are based: from the last completion before the window to the last one in it.
+    /// Seconds that rates are based on: from the last completion before the window to the last completion in the window.
     rate_s: Option<f64>,
-    /// The ioengine used, if the workload's is auto or was not available.
+    /// The I/O engine used, never `auto`; absent in records of versions that did not keep it.
     ioengine: Option<IoEngine>,
     #[serde(flatten)]
     directions: Directions,
@@ -40,24 +40,24 @@ pub(super) struct MeasurementEntry<'a> {
     pacing: Option<&'a Pacing>,
     /// The fidelity of a replay; absent without one.
     replayed: Option<&'a Replayed>,
-    /// Absent for a workload that does not verify.
+    /// Result of verification; absent for a workload that does not verify.
     verify: Option<&'a Findings>,
     /// The reason why the measurement ended early; absent if it did not.
     stop: Option<Stop>,
     series: Option<SeriesEntry>,
     errors: &'a [ErrorCount],
     notes: &'a [String],
-    /// Confidence in the measurement: no verdict rests on an unusable one. A measurement of another tool is unchecked.
+    /// Confidence in the measurement. An unusable measurement yields no verdict; the measurement of another tool is unchecked.
     grade: Grade,
     flush: Option<FlushEntry>,
-    /// Bytes of the area that the page cache held, of those checked, if direct I/O was requested.
+    /// Sampled bytes of the area that were in the page cache, for workloads with direct I/O.
     page_cache: Option<&'a PageCache>,
     /// CPU time of the participating programs: the load generator, a network's server, the threads of QEMU and storage daemons. The CPU
     /// time per I/O adds kernel threads and interrupts; if `programs_ns` is absent, it counts all time in which the CPUs were busy.
     programs_ns: Option<u64>,
     /// CPU time that iotax itself used to observe the measurement.
     watching_ns: Option<u64>,
-    /// Speed of this host's CPUs.
+    /// CPU frequency and throttling of this host.
     pace: Option<&'a CpuPace>,
     /// Kinds of the warnings that name this measurement.
     #[schemars(with = "Vec<WarningKind>")]
@@ -65,17 +65,17 @@ pub(super) struct MeasurementEntry<'a> {
     metrics: Metrics,
     /// Metrics that the source of an imported measurement states.
     stated: Option<&'a ImportedMetrics>,
-    /// Each guest's part, if several ran at the same time.
+    /// Results of each guest, if several ran concurrently.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shares: Vec<ShareEntry<'a>>,
-    /// Each job's part over the time in which it ran, if several ran at the same time.
+    /// Results of each job over the time in which it ran, if several ran concurrently.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     jobs: Vec<ShareEntry<'a>>,
     /// Jain's index of the shares' I/Os per second.
     fairness: Option<f64>,
     neighbour: Option<ShareEntry<'a>>,
-    /// Results that only network measurements have. For streams, `write` is the upload and `read` the download, each as received; for round
-    /// trips, `read` is what came back.
+    /// Results that only network measurements have. For streams, `write` is the upload and `read` the download, as counted by the receiver. For round
+    /// trips, `read` holds the returned messages.
     carried: Option<&'a Carried>,
     /// Activity of the network interfaces, by name.
     nics: Option<&'a BTreeMap<String, NicActivity>>,
@@ -85,7 +85,7 @@ pub(super) struct MeasurementEntry<'a> {
     counters: &'a [LayerCounters],
     /// Activity of the agent's machine, as the agent sees it.
     inside: Option<&'a HostActivity>,
-    /// CPU time by role of QEMU's threads, and by name of storage servers.
+    /// CPU time of QEMU's threads by role, and of storage servers by name.
     guest_threads: Option<&'a BTreeMap<String, CpuTime>>,
     /// Kernel threads that serve the layers below the target, by name.
     kernel_threads: Option<&'a BTreeMap<String, CpuTime>>,

@@ -60,14 +60,15 @@ pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 /// Regular expression for a UTC timestamp.
 const UTC: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$";
 
-/// A run with its judgement. What is unknown has no key. Times end in their unit; latencies are service times, from submission to completion.
+/// A run with its judgement. Unknown values have no key. The key of a time ends in its unit; latencies are service times, from submission to
+/// completion.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "A run of iotax with its judgement")]
 struct RunDocument<'a> {
     #[schemars(extend("const" = SCHEMA))]
     schema: &'static str,
     run: HeadEntry<'a>,
-    /// Definitions of the keys of every `metrics` and of the `metric` of comparisons.
+    /// Definitions of the metrics, which are the keys of every `metrics` and the values of every `metric`.
     figures: Vec<FigureEntry>,
     targets: &'a [TargetRecord],
     workloads: &'a [Workload],
@@ -78,7 +79,7 @@ struct RunDocument<'a> {
     steps: Vec<ratio::StepEntry<'a>>,
     cells: Vec<cell::CellEntry<'a>>,
     suite: Option<suite::SuiteEntry<'a>>,
-    /// Limits that the plan demands, each on each target.
+    /// The plan's demands, with the result of each target.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     demands: Vec<demands::DemandEntry<'a>>,
     durable_writes: Option<durability::DurableWritesEntry<'a>>,
@@ -104,7 +105,7 @@ struct RunDocument<'a> {
     /// Costs of the events of a watch compared with the baseline's, by workload, event, target and figure.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     price_comparisons: Vec<watch::PriceComparisonEntry<'a>>,
-    /// Highest rates that keep the conditions of `iotax ask`: an entry per target for each workload.
+    /// Highest rates that meet the conditions of `iotax ask`: an entry per target for each workload.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     answers: Vec<ask::AnswerEntry<'a>>,
     effects: Vec<certainty::EffectsEntry<'a>>,
@@ -122,7 +123,7 @@ struct HeadEntry<'a> {
     seed: u64,
     #[schemars(regex(pattern = UTC))]
     started_at: String,
-    /// Number of rounds in the plan; in a run that adds rounds until all is decided, those up to the first interim look.
+    /// Number of rounds in the plan. In a run that adds rounds until all is decided, number of rounds before the first interim look.
     repeat: u32,
     design: DesignEntry,
     baseline: &'a str,
@@ -131,7 +132,7 @@ struct HeadEntry<'a> {
     source: Option<&'a ImportSource>,
 }
 
-/// Margin of equivalence, and interim looks at the results. Keys from `taken` on exist only in a run that adds rounds until all is decided.
+/// Margin of equivalence, and the interim looks at the results. The keys from `taken` on exist only in a run that adds rounds until all is decided.
 #[derive(Serialize, JsonSchema)]
 struct DesignEntry {
     /// Ratios from 1 / (1 + margin) to 1 + margin count as the same.
@@ -144,16 +145,16 @@ struct DesignEntry {
     max_time_s: Option<f64>,
     /// Number of comparisons, each of two targets on a workload, that must be decided.
     comparisons: Option<usize>,
-    /// Number of these comparisons that are not yet decided by every metric that is waited for.
+    /// Number of these comparisons that are not yet decided on every required metric.
     open: Option<usize>,
-    /// The reason why no more rounds are added; absent while more are to come.
+    /// Reason why no more rounds are added; absent while more will be.
     stopped: Option<Stopped>,
 }
 
-/// The targets as planned: they may differ in settings that their recorded layers do not show.
+/// The targets as planned. They may differ in settings that the recorded layers do not show.
 #[derive(Serialize, JsonSchema)]
 struct PlanEntry<'a> {
-    /// As a plan file writes them; crates/model/schema/plan.schema.json has their keys.
+    /// Tables of the plan file; crates/model/schema/plan.schema.json describes their keys.
     #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     targets: &'a [TargetSpec],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -163,7 +164,7 @@ struct PlanEntry<'a> {
     curve: Option<&'a CurveSpec>,
 }
 
-/// The definition of a figure.
+/// Definition of a metric: unit, direction and meaning.
 #[derive(Serialize, JsonSchema)]
 struct FigureEntry {
     id: &'static str,
@@ -172,7 +173,7 @@ struct FigureEntry {
     help: &'static str,
 }
 
-/// Values by the ids of `figures`. What is unknown has no key.
+/// Values by metric id, as in `figures`. Unknown values have no key.
 #[derive(Serialize, JsonSchema)]
 #[schemars(extend("propertyNames" = { "pattern": "^[a-z][a-z0-9_]*$" }))]
 struct Metrics(BTreeMap<&'static str, f64>);

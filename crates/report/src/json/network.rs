@@ -13,7 +13,7 @@ pub(super) struct NetworkEntry<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ways: Vec<StreamTotalsEntry>,
     probes: Option<&'a Probes>,
-    /// Standard deviation of round trips, median over the rounds.
+    /// Standard deviation of the round-trip times; median over the rounds.
     mdev_ns: Option<f64>,
     /// CPU time of the guest per GiB of streams, by the guest's own accounting.
     guest_cpu_ns_per_gib: Option<f64>,

@@ -8,13 +8,13 @@ use iotax_model::{Histogram, Run};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// I/Os by direction. A direction that the workload does not have is absent.
+/// I/Os by direction. A direction that the workload does not use is absent.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Directions {
     read: Option<DirectionEntry>,
     write: Option<DirectionEntry>,
     trim: Option<DirectionEntry>,
-    /// Flushes.
+    /// Flushes: fsync and fdatasync.
     sync: Option<DirectionEntry>,
     /// Metadata operations: create, open, stat, rename and unlink.
     meta: Option<DirectionEntry>,
@@ -27,7 +27,7 @@ struct DirectionEntry {
     iops: Option<f64>,
     bytes_per_s: Option<f64>,
     latency_ns: Option<Latencies>,
-    /// Times from the intended start to completion; absent in a closed loop.
+    /// Times from when an I/O was due to its completion; absent in a closed loop.
     response_ns: Option<Latencies>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Latencies {
     p99_99: Option<f64>,
 }
 
-/// The part of one of several concurrent guests, jobs or neighbours.
+/// Results of one of several concurrent guests, jobs or neighbours.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct ShareEntry<'a> {
     name: &'a str,
@@ -60,7 +60,7 @@ pub(super) struct ShareEntry<'a> {
     directions: Directions,
 }
 
-/// The counters of QEMU's block layer.
+/// Counters of QEMU's block layer for a guest's disk.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct BlockStatsEntry {
     read: BlockTallyEntry,
@@ -73,26 +73,26 @@ struct BlockTallyEntry {
     ios: u64,
     bytes: u64,
     mean_ns: Option<f64>,
-    /// Median, interpolated within its bin.
+    /// Median, interpolated within its bin; absent if it lies in the last bin.
     p50_ns: Option<f64>,
-    /// 99th percentile, interpolated within its bin; absent beyond the last bound.
+    /// 99th percentile, interpolated within its bin; absent if it lies in the last bin.
     p99_ns: Option<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     bins: Vec<BinEntry>,
 }
 
-/// A bin of a histogram; the last one has no bound.
+/// A bin of a histogram; the last bin has no upper bound.
 #[derive(Serialize, JsonSchema)]
 struct BinEntry {
     below_ns: Option<u64>,
     count: u64,
 }
 
-/// The flush after the window.
+/// The flush after the measured window.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct FlushEntry {
     duration_ns: u64,
-    /// Bytes that the devices at the bottom wrote during the flush.
+    /// Bytes that the devices at the bottom of the stack wrote during the flush.
     device_bytes: Option<u64>,
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::ratio::RatioEntry;
 
-/// Mean response times of a target against the baseline, by phase of the trace.
+/// Mean response times of a target compared with the baseline's, by phase of the trace.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct PhasedComparisonEntry<'a> {
     workload: &'a str,
@@ -16,9 +16,9 @@ pub(super) struct PhasedComparisonEntry<'a> {
 
 #[derive(Serialize, JsonSchema)]
 struct PhaseEntry<'a> {
-    /// Start of the phase, counted from the trace's first I/O.
+    /// Start of the phase in nanoseconds from the trace's first I/O.
     from_ns: u64,
-    /// End of the phase.
+    /// End of the phase in nanoseconds from the trace's first I/O.
     to_ns: u64,
     #[serde(flatten)]
     ratio: RatioEntry<'a>,

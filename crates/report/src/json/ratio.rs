@@ -6,24 +6,24 @@ use iotax_analysis::{Comparison, Judgement, Metric, Ratio};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A ratio with its confidence interval. The verdict rests on the interval from `low` to `high`.
+/// A ratio with its confidence interval. The verdict is based on the interval from `low` to `high`.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct RatioEntry<'a> {
-    /// The compared value divided by the baseline's: ratio of the geometric means over the rounds.
+    /// The compared value divided by the baseline's: a ratio of geometric means over the rounds.
     ratio: f64,
     #[serde(flatten)]
     interval: Option<Interval>,
-    /// Confidence of the interval: 0.95, or more where several comparisons are made (Holm's procedure).
+    /// Confidence level of the interval: 0.95, or more for several comparisons (Holm's procedure).
     confidence: Option<f64>,
     #[serde(flatten)]
     interval_95: Interval95,
-    /// Difference from the baseline in nanoseconds per I/O; only for metrics that are times.
+    /// Difference from the baseline in nanoseconds; only for metrics that are times.
     tax_ns: Option<TaxEntry>,
     /// Verdict on the ratio. For cpu_per_io and cpu_per_gib, `slower` means that it costs more CPU time, `faster` less.
     verdict: Verdict,
-    /// Total number of rounds of each side that would decide the comparison at this variance.
+    /// Total number of rounds of each side that would decide the comparison, if the variance stays the same.
     needed_rounds: Option<u32>,
-    /// The reason why there is no verdict: names the measurement that cannot be used, and why.
+    /// Reason why the verdict is withheld: the unusable measurement, and its problem.
     withheld: Option<&'a str>,
 }
 
@@ -55,8 +55,8 @@ pub(super) struct ComparisonEntry<'a> {
     sign_flip_p: Option<f64>,
     /// Number of rounds in which both targets were measured.
     rounds: u32,
-    /// Number of rounds at the interim look that decided the comparison, in a run that adds rounds until all is decided. Verdict and
-    /// interval are those of that look, ratios those of all rounds.
+    /// Number of rounds at the interim look that decided the comparison, in a run that adds rounds until all is decided. Verdict and interval are
+    /// those at that look; the ratio covers all rounds.
     decided_at: Option<u32>,
     #[serde(flatten)]
     ratio: RatioEntry<'a>,

@@ -202,7 +202,7 @@ fn figures(measured: Measured) -> Result<MeasurementFigures, ReadError> {
         let known = value.as_f64().filter(|value| *value >= 0.0);
         let known = known
             .ok_or_else(|| wrong(format!("{} = {value} is not a number of at least 0", metric.word())))?;
-        // Comparisons take logarithms, which 0 has none of.
+        // Comparisons use logarithms, so 0 is left out.
         if known > 0.0 {
             metrics.push((metric, known));
         }

@@ -6,14 +6,14 @@ use iotax_model::Run;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The steady state that rounds were added for, by SNIA's rule. Figures and comparisons are those of its window.
+/// The steady state that the run waited for, by SNIA's rule. Figures and comparisons use only the rounds of its window.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct SteadyStateEntry<'a> {
-    /// True if every cell that can be measured is in a steady state.
+    /// True if every cell that could be measured is in a steady state.
     reached: bool,
-    /// The first round of the window.
+    /// First round of the window, which has five rounds.
     first_round: u32,
-    /// The last round of the window.
+    /// Last round of the window.
     last_round: u32,
     cells: Vec<CellSteadinessEntry<'a>>,
 }
@@ -22,14 +22,14 @@ pub(super) struct SteadyStateEntry<'a> {
 struct CellSteadinessEntry<'a> {
     target: &'a str,
     workload: &'a str,
-    /// The figure that is followed.
+    /// Id of the metric that the rule is applied to.
     metric: &'static str,
     steady: bool,
-    /// The window; absent if one of its rounds has no value.
+    /// Mean, range and slope of the window's values; absent if a round of the window has no value.
     window: Option<SteadyWindow>,
-    /// The first round at whose end the rule held.
+    /// First round after which the rule was met; absent if it was never met.
     first: Option<u32>,
-    /// The value of each round, from the first on.
+    /// Values by round, in order of rounds.
     values: Vec<RoundValue>,
 }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 #[derive(Serialize, JsonSchema)]
 pub(super) struct SuiteEntry<'a> {
     name: &'a str,
-    /// Notes for reading its figures.
+    /// Notes on tests whose figures need explanation.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     remarks: &'static [SuiteRemark],
     /// One entry for each test and target.
@@ -32,25 +32,25 @@ struct TargetSeriesEntry<'a> {
     transition: Option<SizeTransition>,
 }
 
-/// Medians over the rounds.
+/// Figures of one workload of the test; medians over the rounds.
 #[derive(Serialize, JsonSchema)]
 struct SuitePoint<'a> {
     workload: &'a str,
     block_size: u64,
     file_size: Option<u64>,
-    /// I/Os asked to be outstanding: iodepth x numjobs.
+    /// I/Os that the workload keeps in flight: iodepth x numjobs.
     outstanding: Option<u64>,
-    /// I/Os outstanding by Little's law: rate x time.
+    /// Mean number of I/Os in flight by Little's law: rate x latency.
     in_flight: Option<f64>,
     iops: Option<f64>,
     bytes_per_s: Option<f64>,
     latency_mean_ns: Option<f64>,
 }
 
-/// The depth above which more outstanding I/Os only add latency.
+/// The number of outstanding I/Os above which only latency grows, not throughput.
 #[derive(Serialize, JsonSchema)]
 struct DepthKnee<'a> {
-    /// I/Os outstanding at the knee: ceiling x latency at the smallest depth, the median over the rounds.
+    /// I/Os in flight at the knee: highest IOPS x latency at the smallest depth; median over the rounds.
     outstanding: f64,
     /// The smallest `outstanding` of a single round; absent for fewer than two rounds.
     low: Option<f64>,
@@ -60,35 +60,35 @@ struct DepthKnee<'a> {
     least_latency_ns: f64,
     /// The highest IOPS at any depth.
     ceiling_iops: f64,
-    /// The workload of the first depth that gives 90% of the ceiling; absent if only the deepest does.
+    /// Name of the workload with the smallest depth that reaches 90% of `ceiling_iops`; absent if only the greatest depth does.
     at: Option<&'a str>,
     beyond: Option<BeyondKnee>,
 }
 
-/// The deepest queue compared with the first depth that gives 90% of the ceiling.
+/// The greatest depth compared with the smallest depth that reaches 90% of the highest IOPS.
 #[derive(Serialize, JsonSchema)]
 struct BeyondKnee {
-    /// IOPS divided by those at the knee; 1 means that more load adds nothing.
+    /// Ratio of the IOPS; 1 means that the additional depth gains nothing.
     iops_ratio: f64,
     /// Ratio of the mean latencies.
     latency_ratio: f64,
 }
 
-/// The smallest block size at which bandwidth is the limit.
+/// The block size above which bandwidth, not the cost per I/O, limits throughput.
 #[derive(Serialize, JsonSchema)]
 struct SizeTransition {
-    /// Bytes at which the fixed time of an I/O equals its transfer time; 0 if bandwidth is the limit at every size, absent if size makes no
+    /// Bytes at which the fixed time of an I/O equals its transfer time; 0 if bandwidth is the limit at every size. Absent if the size makes no
     /// difference.
     size: Option<f64>,
     /// The smallest `size` of a single round; absent for fewer than two rounds.
     low: Option<f64>,
     /// The largest `size` of a single round; absent for fewer than two rounds.
     high: Option<f64>,
-    /// Fixed time per I/O: nanoseconds between two completions that do not depend on the size.
+    /// Fixed time per I/O in nanoseconds: the part of the time between two completions that does not depend on the block size.
     fixed_ns: f64,
-    /// Bandwidth that large blocks approach; absent if size makes no difference.
+    /// Bandwidth that large blocks approach, in bytes per second; absent if the size makes no difference.
     bytes_per_s: Option<f64>,
-    /// Largest deviation of a size's measured time from fixed time plus transfer time, as a share.
+    /// Largest deviation, over all sizes, of the measured time from the model (fixed time plus transfer time), as a share.
     misfit: f64,
 }
 

@@ -12,7 +12,7 @@ use crate::nearest::{Nearest, nearest};
 /// Value of the key `schema`; see [`super::SCHEMA`] for when its number rises.
 pub const SCHEMA: &str = "iotax-trace/1";
 
-/// The character of a trace. What is unknown has no key.
+/// The characteristics of a trace. Unknown values have no key.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "A trace as iotax sees it")]
 pub(super) struct TraceDocument<'a> {
@@ -20,9 +20,9 @@ pub(super) struct TraceDocument<'a> {
     schema: &'static str,
     file: &'a str,
     format: TraceFormat,
-    /// The device of a recording.
+    /// The device that was recorded; absent for other traces.
     source: Option<&'a str>,
-    /// Events that a recording had no room for.
+    /// Events that the recorder dropped for lack of buffer space; absent for other traces.
     lost: Option<u64>,
     profile: &'a TraceProfile,
     /// The synthetic workload that comes closest to the trace; absent if nothing is read or written.

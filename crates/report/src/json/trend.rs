@@ -18,16 +18,16 @@ pub const SCHEMA: &str = "iotax-trend/1";
 /// Identifies a file as an `iotax-trend/1` document.
 pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
-/// Changes over a history of runs, which are named by their numbers in the store. Means are in the metric's unit: I/Os or bytes per second,
-/// else nanoseconds. What is unknown has no key.
+/// Changes over a history of runs, which are identified by their numbers in the store. Means are in the metric's unit: I/Os or bytes per second, else
+/// nanoseconds. Unknown values have no key.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "Changes over a history of runs of iotax")]
 pub(super) struct TrendDocument<'a> {
     #[schemars(extend("const" = SCHEMA))]
     schema: &'static str,
-    /// Probability that one evaluation of a series without a change reports a change.
+    /// Probability of a false report of a change in one evaluation of a series.
     level: f64,
-    /// The history, the oldest run first.
+    /// The runs of the history, the oldest first.
     runs: Vec<PastRunEntry<'a>>,
     series: Vec<TrendEntry<'a>>,
     gates: Vec<TrendGateEntry>,
@@ -38,7 +38,7 @@ struct PastRunEntry<'a> {
     id: i64,
     #[schemars(regex(pattern = UTC))]
     started_at: String,
-    /// The user who ran it.
+    /// Name of the user who started the run.
     user: Option<&'a str>,
     /// The machine's host name.
     machine: Option<&'a str>,
@@ -52,13 +52,13 @@ struct TrendEntry<'a> {
     target: &'a str,
     workload: &'a str,
     metric: Metric,
-    /// The target that shows the machine's own changes: the series is the ratio to it. Absent if the series is the target alone.
+    /// The control target, whose changes are those of the machine: the series is the ratio to it. Absent if the series is the target's own mean.
     control: Option<&'a str>,
-    /// True if the target is the control itself, whose changes are the machine's.
+    /// True if the target itself is the control, so that its changes are those of the machine.
     is_control: bool,
-    /// Standard deviation from run to run about the levels, as a share; absent for fewer than five points.
+    /// Standard deviation between runs on the same level, as a share; absent for fewer than five points.
     noise: Option<f64>,
-    /// False if the series has too few runs for a change to be found.
+    /// False if the series has too few runs to detect a change.
     enough_runs: bool,
     points: Vec<TrendPointEntry>,
     changes: Vec<TrendChangeEntry<'a>>,
@@ -73,31 +73,31 @@ struct TrendPointEntry {
     mean: f64,
     /// The control's geometric mean over the rounds, in the metric's unit; absent without a control.
     control: Option<f64>,
-    /// The value that is followed: `mean` divided by `control`, or `mean` without a control.
+    /// The value that is searched for changes: `mean` divided by `control`, or `mean` without a control.
     followed: f64,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct TrendChangeEntry<'a> {
-    /// The first run of the new level, an estimate.
+    /// The run that is most likely the first on the new level.
     run: i64,
-    /// The last run that precedes the change at 95% confidence.
+    /// Last run that precedes the change with 95% confidence.
     last_run_before: i64,
-    /// The first run that follows the change at 95% confidence.
+    /// First run that follows the change with 95% confidence.
     first_run_after: i64,
     /// The new level divided by the old one.
     #[serde(flatten)]
     levels: LevelRatio,
     direction: Direction,
-    /// Number of runs in the level before the change.
+    /// Number of runs on the level before the change.
     runs_before: usize,
-    /// Number of runs in the level after the change.
+    /// Number of runs on the level after the change.
     runs_after: usize,
-    /// False if the change precedes `--since`, so that no gate counts it.
+    /// False if the change precedes `--since`, so that gates ignore it.
     counts: bool,
-    /// The machine's own change between the same runs, as the control shows it; absent without a control.
+    /// Change of the control target between the same runs, which is that of the machine; absent without a control.
     machine: Option<LevelRatio>,
-    /// Other differences between the last run before the change (a) and the first one after it (b).
+    /// Other differences between the last run before the change (a) and the first run after it (b).
     differences: &'a [Difference],
 }
 
@@ -123,7 +123,7 @@ struct PendingEntry {
     /// Number of newest runs that may be at a new level.
     runs: usize,
     ratio: f64,
-    /// Number of further runs with the same shift after which it would count as a change; absent if more than 12.
+    /// Number of further runs with the same shift that would confirm the change; absent if more than 12.
     needed_runs: Option<usize>,
 }
 
@@ -131,14 +131,14 @@ struct PendingEntry {
 struct TrendGateEntry {
     gate: String,
     metric: Metric,
-    /// Number of series of the gate's metric with enough runs.
+    /// Number of series with the gate's metric and enough runs.
     series_judged: usize,
     tripped: Vec<TrippedSeries>,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct TrippedSeries {
-    /// The index in `series`.
+    /// Index of the series in `series`.
     series: usize,
     /// The first run of the new level.
     run: i64,

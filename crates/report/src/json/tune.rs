@@ -12,20 +12,20 @@ use super::ratio::ComparisonEntry;
 /// Value of the key `schema`; see [`super::SCHEMA`] for when its number rises.
 pub const SCHEMA: &str = "iotax-tune/1";
 
-/// Settings that iotax tune tried, and those that it recommends. The runs' own documents have all figures. What is unknown has no key.
+/// Settings that `iotax tune` tried, and those that it recommends. The documents of the runs have all figures. Unknown values have no key.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "A tuning of iotax")]
 pub(super) struct TuneDocument<'a> {
     #[schemars(extend("const" = SCHEMA))]
     schema: &'static str,
-    /// The run in which all were tried; absent with a single candidate.
+    /// Number of the run that tried all settings; absent with a single candidate.
     screening: Option<i64>,
     tried: Vec<TriedEntry<'a>>,
-    /// The chosen settings together against the present ones, in fresh rounds; absent if nothing seemed to pay.
+    /// Comparison of all chosen settings at once with the present settings, in fresh rounds; absent if no setting seemed to help.
     confirmation: Option<ConfirmationEntry<'a>>,
-    /// Empty unless the confirmation decided that they pay.
+    /// The recommended settings; empty unless the confirmation decided that they help.
     recommended: Vec<CandidateEntry<'a>>,
-    /// True if a guest was emulated.
+    /// True if a guest's CPU was emulated.
     emulated: bool,
 }
 
@@ -41,13 +41,13 @@ struct TriedEntry<'a> {
     candidate: CandidateEntry<'a>,
     /// Name of the target with this setting in the first run.
     target: &'a str,
-    /// Geometric mean over the workloads; more than 1 is better.
+    /// Geometric mean of the improvements over the workloads; above 1 is better than the present setting.
     gain: Option<f64>,
     /// True if the setting was tried again in the confirmation.
     chosen: bool,
     /// The reason why the setting was not measured.
     lost: Option<&'a str>,
-    /// The setting against the present one.
+    /// Comparisons of this setting with the present one.
     comparisons: Vec<ComparisonEntry<'a>>,
 }
 
@@ -55,9 +55,9 @@ struct TriedEntry<'a> {
 struct ConfirmationEntry<'a> {
     run: i64,
     outcome: ConfirmedGain,
-    /// The objective on each workload.
+    /// Effect on the objective, for each workload.
     objective: Vec<ComparisonEntry<'a>>,
-    /// Mean latency, 99th percentile and CPU time on each workload, where they are not the objective.
+    /// Effect on mean latency, 99th percentile and CPU time for each workload, except on the objective.
     elsewhere: Vec<ComparisonEntry<'a>>,
 }
 

@@ -17,20 +17,21 @@ pub(super) struct EpisodeEntry<'a> {
     target: &'a str,
     workload: &'a str,
     round: u32,
-    /// Start of the measured window in milliseconds since 1970, which puts several measurements on one clock.
+    /// Start of the measured window in milliseconds since 1970-01-01 UTC, for aligning several measurements.
     started_at_ms: u64,
     /// Periods without a completed I/O; absent if a worker never returned, or if gaps were not recorded.
     gaps: Option<&'a [CompletionGap]>,
     /// The longest gap as seen at each block device below the load, from the bottom up.
     stalled: Option<Vec<SightEntry<'a>>>,
-    /// Period of the longest gap in which the load itself was stalled, because its machine or agent did not run; absent if it ran.
+    /// Period of the longest gap in which the load's machine or agent did not run; absent if it ran throughout.
     stood_still: Option<StoodStill>,
     /// I/Os that took longer than the watch's `late`, counted from when they were due, and I/Os that never completed.
     late: u64,
     failed: u64,
     /// Blocks that do not hold the acknowledged data; absent if nothing was verified.
     lost: Option<u64>,
-    /// False if figures are lower bounds: a worker never returned, or the written data could not be read back completely.
+    /// True if the figures are complete. If false, they are lower bounds: a worker never returned, or the written data could not be read back
+    /// completely.
     whole: bool,
     events: Vec<EventEntry<'a>>,
     requirements: Vec<RequirementEntry<'a>>,
@@ -68,16 +69,16 @@ struct EventEntry<'a> {
     duration_ns: Option<u64>,
     /// The reason why the event's command failed or did not start; absent if it succeeded.
     failure: Option<&'a str>,
-    /// Time for which the event's command ran on after the load had ended.
+    /// Time that the event's command continued after the end of the load.
     #[serde(skip_serializing_if = "is_zero")]
     unseen_ns: u64,
     /// I/Os that failed from this event to the next event or mark, or to the end of this event's command if that is later; counted in whole
     /// intervals.
     failed: u64,
-    /// The longest gap that ended after the event began, and began before the next event or mark, or before the end of this event's command
-    /// if that is later.
+    /// The longest gap that ended after the event began. The gap itself began before the next event or mark, or before the end of this event's
+    /// command if that is later.
     gap: Option<CompletionGap>,
-    /// Time until rate and response time were back to normal; 0 if they stayed normal. Absent if unknown, or if they did not recover.
+    /// Time until rate and response time were back to normal; 0 if they stayed normal. Absent if unknown, or if the load did not recover.
     recovery_ns: Option<u64>,
     /// Time to the next event or mark, or to the end, within which rate and response time did not recover.
     not_recovered_within_ns: Option<u64>,
@@ -94,7 +95,7 @@ struct RequirementEntry<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     lower_bound: bool,
     verdict: RequirementVerdict,
-    /// The reason why the requirement is undecided.
+    /// Reason why the requirement is undecided; absent if it is decided.
     reason: Option<&'a str>,
 }
 
@@ -116,7 +117,7 @@ struct JudgedTimeoutEntry<'a> {
     /// The timeout; absent if the layer has none.
     limit_ns: Option<u64>,
     verdict: TimeoutWord,
-    /// Time that was left before the timeout; only for `spare`.
+    /// Time left until the timeout would have expired; only for `spare`.
     spare_ns: Option<u64>,
     /// The consequence when the timeout expires.
     then: &'a str,
@@ -129,7 +130,7 @@ struct JudgedTimeoutEntry<'a> {
 enum TimeoutWord {
     Exceeded,
     Spare,
-    /// The longest gap is a lower bound below the limit.
+    /// The longest gap is a lower bound and below the limit.
     Unknown,
     Unlimited,
     OnError,
@@ -138,8 +139,8 @@ enum TimeoutWord {
 #[derive(Serialize, JsonSchema)]
 struct SeenEntry<'a> {
     at_ns: u64,
-    /// The origin of the line: `kernel` is the kernel's log, `device` its device events, `link` an interface that goes up or down, `state`
-    /// a state in /sys, `qemu` a measured guest's QEMU, `mark` the user.
+    /// Source of the line: `kernel` (the kernel log), `device` (the kernel's device events), `link` (an interface went up or down), `state` (a state
+    /// in /sys), `qemu` (a measured guest's QEMU) or `mark` (the user).
     source: &'a str,
     /// Severity in the kernel's log, from 0 (emergency) to 7 (debug); absent for other sources.
     level: Option<u8>,
@@ -153,11 +154,11 @@ pub(super) struct PriceEntry<'a> {
     workload: &'a str,
     event: &'a str,
     rounds: usize,
-    /// Median duration of the event's command or operation.
+    /// Duration of the event's command or operation; median over the rounds.
     took_ns: Option<f64>,
-    /// Median time to recovery; absent if in any round it is unknown or there was no recovery.
+    /// Time to recovery, median over the rounds; absent if in any round it is unknown or the load did not recover.
     recovery_ns: Option<f64>,
-    /// Median of the longest gap in the control; 0 for no gap, absent if unknown.
+    /// Longest gap in the control, median over the rounds; 0 for no gap, absent if unknown.
     gap_without_ns: Option<f64>,
     gap_with_ns: Option<f64>,
     iops: Option<PricedFigure>,
@@ -165,7 +166,7 @@ pub(super) struct PriceEntry<'a> {
     response_p99_ns: Option<PricedFigure>,
 }
 
-/// A figure during the event, over at least one second: geometric means over the rounds.
+/// A metric with and without the event, over at least one second; geometric means over the rounds.
 #[derive(Serialize, JsonSchema)]
 struct PricedFigure {
     without: f64,
@@ -175,17 +176,17 @@ struct PricedFigure {
     interval: Option<Interval>,
 }
 
-/// The cost of an event on a target compared with that on the baseline, or with that of another event on the same target, paired by round.
+/// The cost of an event on a target, compared with its cost on the baseline or with that of another event on the same target. Rounds are paired.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct PriceComparisonEntry<'a> {
     workload: &'a str,
     event: &'a str,
-    /// The figure, taken during the event on each target, over at least one second. Less is better.
+    /// The compared metric, measured during the event over at least one second. Less is better.
     figure: EventFigure,
     target: &'a str,
-    /// The target compared with; the same one if two events are compared.
+    /// The target that is compared with; the same target if two events are compared.
     baseline: &'a str,
-    /// The event compared with: the same one, or that whose operation does the same in another way, such as `backup` of `backup-fleecing`.
+    /// The event that is compared with: the same event, or the alternative with the same result, such as `backup` for `backup-fleecing`.
     baseline_event: &'a str,
     /// Geometric mean of the target's figure over the rounds.
     target_value: f64,

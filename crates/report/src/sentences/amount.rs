@@ -6,7 +6,7 @@ use super::Versus;
 use iotax_analysis::{Comparison, Metric};
 use iotax_model::Run;
 
-/// Metric to which a ratio refers.
+/// Metric that a ratio refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
     /// IOPS, for closed loops.
@@ -70,7 +70,7 @@ pub(crate) fn share(of: Of, ratios: &[f64]) -> String {
         if percent < 9.95 { format!("{percent:.1}%") } else { format!("{percent:.0}%") }
     };
     let alone = |ratio: f64| match ratio {
-        // 99.6% fewer would be rounded to 100%.
+        // A larger loss would be rounded to 100%.
         r if r < 0.05 => format!("1/{:.0} of the {noun}", 1.0 / r),
         r if r < 1.0 => format!("{} {less}", percent(r)),
         r if r < 2.0 => format!("{} {more}", percent(r)),

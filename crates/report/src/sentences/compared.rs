@@ -11,7 +11,7 @@ use iotax_analysis::stats::verdict::Verdict;
 
 /// Returns the conclusions: decided verdicts by target, then undecided comparisons, then withheld verdicts.
 ///
-/// The conclusions are about mean latency, or for network streams throughput; if the user did not request that metric, about the first requested
+/// The conclusions use mean latency, or throughput for network streams. If the user requested other metrics only, they use the first requested
 /// metric.
 #[must_use]
 pub fn conclusions(compared: &Compared) -> Vec<String> {
@@ -41,8 +41,8 @@ pub fn conclusions(compared: &Compared) -> Vec<String> {
     sentences
 }
 
-/// Explains why a verdict decided here may be undecided in the run's own report: that report tests repeatedly while rounds are added, and
-/// tests more comparisons, so it needs stronger evidence.
+/// Explains why a verdict decided here may be undecided in the run's own report. That report tests repeatedly while rounds are added, and tests more
+/// comparisons, so it needs stronger evidence.
 fn stricter(more: &More) -> String {
     format!(
         "These verdicts are of this comparison alone, from all rounds at once. The report of {} looks several times, at more comparisons, and asks \
@@ -99,11 +99,11 @@ fn is_open(cell: &ComparedCell) -> bool {
 /// Minimum number of rounds for a confidence interval.
 const FEWEST_ROUNDS: u32 = 2;
 
-/// Minimum number of rounds for an estimate of the noise. With fewer rounds, the noise is known to a factor of two at best, and so the number of
-/// needed rounds to a factor of four.
+/// Minimum number of rounds for an estimate of the noise. Below it, the noise is known to a factor of two at best, and the number of needed rounds to
+/// a factor of four.
 const KNOWN_NOISE: u32 = 8;
 
-/// Returns the number of rounds that each run needs to decide every comparison for which this number is known. If it is known for none: 2 if a
+/// Returns the largest number of rounds per run that any undecided comparison needs. If that is unknown for all comparisons, returns 2 if a
 /// comparison has a single round, else `None`.
 fn deciding(open: &[&ComparedCell]) -> Option<u32> {
     let needed = open.iter().filter_map(|cell| cell.ratio.needed_rounds).max();

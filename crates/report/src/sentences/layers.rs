@@ -66,7 +66,7 @@ impl Layer<'_> {
         }
     }
 
-    /// Returns the comparisons of all steps by this metric, grouped by workload, for the workloads with this verdict, in the plan's order.
+    /// Returns the comparisons of all steps by this metric on workloads with this verdict, grouped by workload in the plan's order.
     fn with(&self, run: &Run, metric: Metric, verdict: Verdict) -> Vec<Vec<(&Versus<'_>, &Comparison)>> {
         let mut found = Vec::new();
         let judged = |c: &&Comparison| self.places[0].verdict(run, c) == verdict;
@@ -108,7 +108,7 @@ impl Layer<'_> {
         (!parts.is_empty()).then(|| format!("{}: {}", self.name(run), parts.join("; ")))
     }
 
-    /// Describes the cost in host CPU time, as a range over the steps and workloads on which it is decided; `None` if it is decided on none.
+    /// Describes the cost in host CPU time, as a range over the steps and workloads with a decision; `None` if there are none.
     fn cpu(&self, run: &Run) -> Option<String> {
         let part = |verdict, word| {
             let found = self.with(run, Metric::CPU_PER_IO, verdict);

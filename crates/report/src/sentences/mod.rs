@@ -29,7 +29,7 @@ pub fn unfinished(run: &Run) -> Option<String> {
     let planned = u64::from(run.plan.most_rounds()) * run.plan.cells() as u64;
     let of_planned = |at_most: &str| format!("{there} of {at_most}{}", counted(planned, "measurement"));
     let measured = match &run.plan.design {
-        // Nobody knows how many a search takes.
+        // The number of measurements of a search is not known in advance.
         Design::Ask(_) => counted(there, "measurement"),
         Design::UntilDecided(_) | Design::UntilSteady(_) => of_planned("at most "),
         Design::FixedRounds | Design::Curve(_) | Design::Watch(_) => of_planned(""),
@@ -41,7 +41,7 @@ pub fn unfinished(run: &Run) -> Option<String> {
         RunState::Interrupted => format!("Run {id} was interrupted after {measured}."),
         RunState::Failed => format!("Run {id} is incomplete: {measured}."),
     };
-    // A fleet's run is continued by its coordinator, and a watch that the user ended has its one measurement.
+    // The coordinator resumes a fleet's run, and a watch ended by the user already has its only measurement.
     let can_go_on = run.fleet.is_none() && (run.plan.ask().is_some() || there < planned);
     Some(if can_go_on { format!("{state} Go on: {}", run.command("resume", "")) } else { state })
 }
@@ -71,7 +71,7 @@ fn comparisons<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
     match &run.plan.design {
         Design::Ask(_) => return crate::ask::all(run),
         Design::Watch(_) => return crate::watch::all(run),
-        // Rates that a plan gives make curves in any of these.
+        // Any of these designs shows curves if its plan sets rates.
         Design::FixedRounds | Design::UntilDecided(_) | Design::UntilSteady(_) | Design::Curve(_) => {}
     }
     if let Some(writes) = DurableWrites::of(run, judgement) {
@@ -121,7 +121,7 @@ fn unpaired(run: &Run) -> Option<String> {
     })
 }
 
-/// States that verification found no fault; `None` if nothing was verified, or if faults were found, which are reported as warnings.
+/// States that verification found no fault. `None` if nothing was verified, or if faults were found: warnings report those.
 pub(crate) fn verified(run: &Run) -> Option<String> {
     let mut all = Findings::default();
     run.measurements.iter().filter_map(|m| m.outcome.verify.clone()).for_each(|findings| all.merge(findings));

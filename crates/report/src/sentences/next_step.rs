@@ -8,7 +8,7 @@ use iotax_model::plan::FIRST_LOOK;
 use iotax_model::units::{Nanos, human};
 use iotax_model::{Run, RunState};
 
-/// Rounds that a run with several interim tests needs, in percent of the rounds that a single test at the end needs.
+/// Rounds that a run with several interim tests needs, in percent of the rounds for a single test at the end.
 const LOOKS_COST: u32 = 125;
 
 /// Names the next step: `a new run of 20 min would decide 6 of them: iotax resume 1 --time 20m`. `needed` has the total rounds for each undecided

@@ -43,8 +43,8 @@ pub(super) fn undecided(run: &Run, judgement: &Judgement, all: &[&Comparison]) -
     Some(format!("Not decided: {}; {}", named(judgement, &open), next_step(run, judgement, &needed)))
 }
 
-/// States after how many rounds a run that adds rounds had decided every required comparison; `None` if the run ended for another reason, or has
-/// not ended.
+/// States after how many rounds a run that adds rounds had decided every required comparison. `None` if the run has not ended, or ended for another
+/// reason.
 pub(super) fn decided(standing: &Standing) -> Option<String> {
     (standing.stopped == Some(Stopped::Decided)).then(|| {
         let most = standing.looks.last().copied().unwrap_or_default();

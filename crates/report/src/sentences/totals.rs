@@ -7,8 +7,8 @@ use iotax_analysis::{Comparison, Judgement, Metric};
 use iotax_model::Run;
 use iotax_model::units::human;
 
-/// Returns a sentence per target that no ladder step leads to, with CPU time, and one sentence for all other targets, whose layers have sentences
-/// already.
+/// Returns a sentence with CPU time for each target that no ladder step leads to. All other targets share one sentence, because other sentences
+/// describe their layers.
 pub(super) fn totals(run: &Run, judgement: &Judgement, totals: &[Versus<'_>]) -> Vec<String> {
     // The layers' costs add up to the total, so only targets without layers are described in full.
     let (reached, others): (Vec<&Versus<'_>>, Vec<&Versus<'_>>) =
@@ -52,7 +52,7 @@ fn speed(run: &Run, versus: &Versus<'_>, absolute: bool) -> Option<String> {
         let found = with(verdict);
         let times: Vec<f64> = found.iter().filter_map(|(_, c)| Some(c.ratio.tax?.ns.abs())).collect();
         let time = range(&times, human::time).filter(|_| absolute).map(|time| format!(" by {time} per I/O"));
-        // Closed and open loops are not one range.
+        // Ratios of closed and open loops cannot form one range.
         let shares: Vec<String> = [Of::Iops, Of::Latency]
             .into_iter()
             .filter_map(|of| {
@@ -73,7 +73,7 @@ fn speed(run: &Run, versus: &Versus<'_>, absolute: bool) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Describes the cost in host CPU time, as a range over the workloads on which it is decided; `None` if it is decided on none.
+/// Describes the cost in host CPU time, as a range over the workloads with a decision; `None` if there are none.
 fn cpu(run: &Run, versus: &Versus<'_>) -> Option<String> {
     let part = |verdict, word| {
         let found: Vec<&Comparison> =

@@ -10,7 +10,7 @@ use iotax_analysis::trend::{PastRun, Trend, TrendChange, TrendGate, Trends};
 /// Maximum number of differences listed in a sentence.
 const NAMED: usize = 4;
 
-/// Names the run of a point: `run 41`.
+/// Names the run that a point of a trend shows: `run 41`.
 pub(crate) fn run(runs: &[PastRun], trend: &Trend, point: usize) -> String {
     format!("run {}", runs[trend.points[point].run].id)
 }

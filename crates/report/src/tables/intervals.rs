@@ -21,12 +21,12 @@ pub fn latency<R>(of: impl for<'r> Fn(&'r R) -> &'r Histogram + Copy + 'static) 
     ]
 }
 
-/// Defines columns for the start and the length of an interval in nanoseconds.
+/// Defines columns in seconds for the end and the length of an interval, which are given in nanoseconds.
 pub fn span<R>(of: impl Fn(&R) -> (u64, u64) + Copy + 'static) -> [Column<R>; 2] {
     [column("at_s", move |row| seconds(of(row).0)), column("duration_s", move |row| seconds(of(row).1))]
 }
 
-/// Builds a table with one row per interval of a measurement.
+/// Builds the table of I/Os and latencies with one row per interval of a measurement.
 #[must_use]
 pub fn samples(runs: &[(Run, Judgement)]) -> DataTable {
     type Row<'a> = MeasurementRow<'a, (&'a Sample, Histogram)>;

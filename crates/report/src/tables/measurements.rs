@@ -53,7 +53,7 @@ fn metric_column<'a, T>(metric: Metric) -> Column<MeasurementRow<'a, T>> {
     }
 }
 
-/// Converts a count that is stored as a floating-point number, which is exact below 2^53.
+/// Converts a count that was stored as a floating-point number, without loss below 2^53.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -18,7 +18,7 @@ pub use rates::{answers, curves};
 use crate::columns;
 use crate::table::{Column, column, run_number};
 
-/// Returns the metrics that become columns: those by which the first run was judged.
+/// Returns the metrics that become columns: the metrics that the first run was judged by.
 #[must_use]
 pub fn figures(runs: &[(Run, Judgement)]) -> &[Metric] {
     runs.first().map_or(Metric::ALL, |(_, judgement)| &judgement.figures)
@@ -53,7 +53,7 @@ pub fn place<'a, T>() -> [Column<MeasurementRow<'a, T>>; 4] {
     )
 }
 
-/// Returns the rows for all parts, such as intervals, that `data` returns for each measurement of the runs.
+/// Returns a row for each part, such as an interval, that `data` returns for the measurements of the runs.
 pub fn rows_of<'a, T>(
     runs: &'a [(Run, Judgement)],
     data: impl Fn(&'a Measurement) -> Vec<T> + Copy,

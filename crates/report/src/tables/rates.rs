@@ -28,7 +28,8 @@ impl PointRow<'_> {
     }
 }
 
-/// Builds a table with one row per target, workload and rate. Rates are I/Os per second; figures of the whole curve are repeated in each row.
+/// Builds a table with one row per target, workload and rate. Rates are in I/Os per second; figures of a whole curve are repeated in each of its
+/// rows.
 #[must_use]
 pub fn curves(runs: &[(Run, Judgement)]) -> DataTable {
     let curves: Vec<_> = runs.iter().map(|(run, _)| (run, curve::curves(run))).collect();
@@ -84,7 +85,7 @@ impl AnswerRow<'_> {
     }
 }
 
-/// Builds a table with one row per target and workload of a rate search. Rates are I/Os per second.
+/// Builds a table with one row per target and workload of a rate search. Rates are in I/Os per second.
 #[must_use]
 pub fn answers(runs: &[(Run, Judgement)]) -> DataTable {
     let asked = runs.iter().filter(|(run, _)| run.plan.ask().is_some());

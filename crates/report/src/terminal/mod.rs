@@ -30,8 +30,8 @@ impl fmt::Display for Styled {
     }
 }
 
-/// Lays out a page in at most `width` columns, except for longer names or figures: sentences wrap between words, tables are made narrower,
-/// and their last columns continue below. `colour` uses ANSI colours.
+/// Lays out a page for `width` columns. Sentences wrap between words; tables are made narrower, and their last columns continue below. Only long
+/// names and figures may exceed the width. `colour` uses ANSI colours.
 #[must_use]
 pub fn set(page: &Page, width: usize, colour: bool) -> Styled {
     let page = page.visible();

@@ -8,7 +8,7 @@ use crate::document::{Field, Grid};
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_model::wrap;
 
-/// Width in characters to which texts in the first column are wrapped.
+/// Width in characters for wrapping texts in the first column.
 const NAME: usize = 24;
 
 /// Measures that make a table narrower. Combinations are tried in a fixed order until the table fits.
@@ -36,8 +36,8 @@ impl Setting {
     }
 }
 
-/// Adds a table of at most `width` characters. Names and figures are not broken; columns that do not fit continue below, with the first
-/// column repeated.
+/// Adds a table of at most `width` characters. Names and figures are not broken; columns that do not fit continue below, with the first column
+/// repeated.
 pub(super) fn add(text: &mut String, grid: &Grid, width: usize, colour: bool) {
     for (index, part) in parts(grid, width).iter().enumerate() {
         if index > 0 {
@@ -130,7 +130,7 @@ fn heads(grid: &Grid, setting: Setting) -> Vec<String> {
         _ => vec![field.text.clone()],
     };
     let lines: Vec<Vec<String>> = grid.head.iter().enumerate().map(head).collect();
-    // They end on the same line.
+    // All heads end on the same line.
     let most = lines.iter().map(Vec::len).max().unwrap_or_default();
     lines.iter().map(|lines| format!("{}{}", "\n".repeat(most - lines.len()), lines.join("\n"))).collect()
 }

@@ -1,5 +1,5 @@
-//! Compares the cost of events with the baseline's, or with that of an alternative: a row per event and target, and the command that would decide
-//! open comparisons.
+//! Compares the cost of events with the baseline's or with an alternative's: a row per event and target, and the command that would decide open
+//! comparisons.
 
 use iotax_analysis::stats::verdict::{Verdict, rounds_for_most};
 use iotax_analysis::watch::{EventFigure, PriceComparison};
@@ -22,13 +22,13 @@ pub(crate) struct Row<'a> {
     pub(crate) cells: Vec<Option<&'a PriceComparison<'a>>>,
 }
 
-/// Splits the comparisons into those of one table each: all with the baseline, and those of each pair of alternatives.
+/// Splits the comparisons into tables: one for all comparisons with the baseline, and one per pair of alternative events.
 pub(crate) fn tables<'a>(all: &'a [PriceComparison<'a>]) -> impl Iterator<Item = &'a [PriceComparison<'a>]> {
     let events = |one: &PriceComparison<'a>| one.is_of_events().then_some((one.event, one.baseline_event));
     all.chunk_by(move |one, other| events(one) == events(other))
 }
 
-/// Names what the comparisons of a table are made with: the baseline target, or another event.
+/// Names what a table's comparisons refer to: the baseline target, or another event.
 fn against<'a>(one: &PriceComparison<'a>) -> &'a str {
     if one.is_of_events() { one.baseline_event } else { one.baseline }
 }
@@ -95,7 +95,7 @@ pub(crate) fn cell(one: Option<&PriceComparison<'_>>, with_interval: bool) -> St
     }
 }
 
-/// Returns the notes below the table: its marks, what would decide undecided comparisons, and why verdicts are withheld.
+/// Returns the notes below a table: its marks, the command that would decide open comparisons, and the reasons for withheld verdicts.
 pub(crate) fn notes(run: &Run, all: &[PriceComparison<'_>]) -> Vec<String> {
     let against = all.first().map_or("", against);
     let mut legend = vec![format!("Change against {against}, in the seconds of the event")];

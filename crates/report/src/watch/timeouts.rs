@@ -7,7 +7,7 @@ use iotax_model::units::human;
 /// Column heads of [`row`].
 pub(crate) const COLUMNS: [&str; 4] = ["layer", "timeout", "limit", "against the gap"];
 
-/// Returns whether there was a gap or slow I/O to compare with timeouts.
+/// Returns whether the window has a gap or slow I/O to compare with timeouts.
 pub(crate) fn has_hung(episode: &Episode<'_>) -> bool {
     let is_exceeded = |timeout: &JudgedTimeout<'_>| timeout.verdict == TimeoutVerdict::Exceeded;
     let hung = episode

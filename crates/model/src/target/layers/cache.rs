@@ -14,7 +14,7 @@ use crate::words::words;
 words! {
     /// The kernel's device-mapper target for caching.
     CacheType, "type" {
-        /// Caches frequently used blocks, by the policy smq.
+        /// Caches frequently used blocks, with the smq policy.
         DmCache = "dm-cache",
         /// Caches every write and writes it back later; reads of data that is not in the cache go to the slow device.
         DmWritecache = "dm-writecache",
@@ -31,8 +31,8 @@ words! {
     }
 }
 
-/// A cache of the device mapper on a raw file with a loop device, before the block device below. It is empty when the target is built and keeps what was
-/// filled and measured since.
+/// A device-mapper cache on a raw file with a loop device, in front of the block device below. The cache is empty when the target is built. From then
+/// on it keeps its content: filling and earlier measurements warm it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CacheSpec {
@@ -93,7 +93,7 @@ impl LayerType for CacheSpec {
     }
 
     fn cache(&self) -> Option<CacheMode> {
-        // It is no memory: what is in it is on a disk.
+        // The cache is on a disk, not in memory.
         None
     }
 

@@ -13,18 +13,18 @@ use crate::units::Bytes;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CgroupSpec {
-    /// Reads a second.
+    /// Maximum reads per second.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(range(min = 1))]
     pub riops: Option<u32>,
-    /// Writes a second.
+    /// Maximum writes per second.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(range(min = 1))]
     pub wiops: Option<u32>,
-    /// Bytes read a second.
+    /// Maximum bytes read per second.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rbps: Option<Bytes>,
-    /// Bytes written a second.
+    /// Maximum bytes written per second.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub wbps: Option<Bytes>,
 }

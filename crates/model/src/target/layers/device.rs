@@ -41,7 +41,7 @@ impl LayerType for DeviceSpec {
     }
 
     fn confine(&self, _: &dyn Area) -> Result<(), String> {
-        // It is only read: there is no permission to overwrite it.
+        // Without permission to overwrite it, the device is only read.
         let Self(_) = self;
         Ok(())
     }

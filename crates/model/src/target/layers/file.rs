@@ -22,15 +22,15 @@ words! {
         Qcow2 = "qcow2",
         /// VMware's format; by default one file that grows as data is written.
         Vmdk = "vmdk",
-        /// Hyper-V's, growing.
+        /// Hyper-V's format; by default the file grows as data is written.
         Vhdx = "vhdx",
         /// Hyper-V's older format (VHD); by default it grows as data is written.
         Vpc = "vpc",
-        /// VirtualBox's, growing.
+        /// VirtualBox's format; the file grows as data is written.
         Vdi = "vdi",
-        /// Parallels', growing.
+        /// Parallels' format; the file grows as data is written.
         Parallels = "parallels",
-        /// Encrypted by QEMU (LUKS), otherwise as raw.
+        /// A raw disk that QEMU encrypts (LUKS).
         Luks = "luks",
     }
 }
@@ -38,19 +38,19 @@ words! {
 words! {
     /// Preallocation by `qemu-img create`.
     Preallocation, "preallocation" {
-        /// Nothing.
+        /// No preallocation.
         Off = "off",
-        /// qcow2: its metadata tables.
+        /// qcow2: the metadata tables.
         Metadata = "metadata",
-        /// Space reserved with posix_fallocate.
+        /// All space, reserved with posix_fallocate.
         Falloc = "falloc",
-        /// Space reserved and written.
+        /// All space, reserved by writing zeros.
         Full = "full",
     }
 }
 
 words! {
-    /// A snapshot of the filled image, renewed before each measurement, so that writes copy on write.
+    /// A snapshot of the filled image, taken anew before each measurement, so that writes trigger copy-on-write.
     Snapshot, "snapshot" {
         /// A qcow2 overlay with the image as its backing file.
         External = "external",
@@ -59,7 +59,7 @@ words! {
     }
 }
 
-/// Keys that the words of a snapshot in a stack's line stand for.
+/// Keys that a stack's line expresses in words, such as `+ 2 external snapshots`, instead of as `key=value`.
 const SNAPSHOT_KEYS: &[&str] = &["snapshot", "backing_depth", "internal_snapshots"];
 
 impl Snapshot {
@@ -137,10 +137,10 @@ pub struct FileSpec {
     /// qcow2: update reference counts lazily, and check them after a crash.
     #[serde(skip_serializing_if = "is_false")]
     pub lazy_refcounts: bool,
-    /// qcow2: encrypt the guest's bytes, and those of overlays on the image.
+    /// qcow2: encrypt the guest's data, also in overlays on the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encrypt: Option<Encryption>,
-    /// qcow2: keep the guest's bytes in another file beside the image, which has only the tables.
+    /// qcow2: keep the guest's data in a separate raw file next to the image, which then holds only the metadata tables.
     #[serde(skip_serializing_if = "is_false")]
     pub data_file: bool,
     /// vhdx and vpc: dynamic or fixed; vmdk: monolithicSparse, monolithicFlat, twoGbMaxExtentSparse or twoGbMaxExtentFlat [default: the first]
@@ -155,7 +155,7 @@ pub struct FileSpec {
     /// Number of overlays of an external snapshot, at least 1; writes go to the topmost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backing_depth: Option<u32>,
-    /// Number of snapshots in the image that an internal snapshot takes, all of the same contents [default: 1]
+    /// Number of internal snapshots that the image contains, all with the same content [default: 1]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub internal_snapshots: Option<u32>,
@@ -316,12 +316,12 @@ impl LayerType for FileSpec {
 
     fn parts(&self) -> Vec<Part> {
         if self.format == Format::Raw {
-            // It is there with the filesystem that it lies on.
+            // A raw file comes with the filesystem below, so it is not a separate part.
             return vec![Part::of_below(self, &["dir", "format"])];
         }
         let mut without = [&["dir", "format"], SNAPSHOT_KEYS].concat();
         if self.format != Format::Qcow2 {
-            // The only one that there is.
+            // Other formats accept only `preallocation = "off"`.
             without.push("preallocation");
         }
         let format = Part::format(self.format, Part::new("", self.format.word(), self, &without));

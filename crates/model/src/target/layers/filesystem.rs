@@ -8,7 +8,7 @@ use crate::units::Bytes;
 use crate::words::words;
 
 words! {
-    /// A filesystem that iotax makes.
+    /// The type of a filesystem that iotax creates.
     FsType, "type" {
         /// ext4.
         Ext4 = "ext4",

@@ -27,7 +27,7 @@ words! {
 /// Maximum number of injected errors. Each error is one rule on the command line of QEMU's storage daemon.
 const MOST_ERRORS: u32 = 1000;
 
-/// A block filter of QEMU's block layer.
+/// A filter node in QEMU's block layer, with its settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilterSpec {
@@ -42,7 +42,7 @@ pub struct FilterSpec {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(range(min = 1))]
     pub iops_max: Option<u32>,
-    /// throttle: length of a burst in seconds, after which the bucket is empty [default: 1].
+    /// throttle: maximum length of a burst at iops_max, in seconds [default: 1].
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(range(min = 1))]
     pub iops_max_length: Option<u32>,

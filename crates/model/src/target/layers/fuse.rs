@@ -10,7 +10,7 @@ use super::{
 };
 use crate::units::Bytes;
 
-/// An image, read and written by `qemu-storage-daemon` as a guest's QEMU would, and shown as a raw file by its FUSE export.
+/// An image that `qemu-storage-daemon` accesses as a guest's QEMU would, and shows as a raw file by a FUSE export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FuseSpec {

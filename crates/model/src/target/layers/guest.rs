@@ -184,7 +184,7 @@ impl Default for GuestSpec {
     }
 }
 
-/// The forms of `iothread`.
+/// The accepted forms of `iothread`: a boolean or a number of threads.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -305,7 +305,7 @@ impl GuestSpec {
 const OF_DISK: [&str; 6] = ["bus", "cache", "aio", "discard", "iothread", "queues"];
 /// Keys of a guest that describe the virtual machine.
 const OF_MACHINE: [&str; 6] = ["vcpus", "memory", "machine", "filesystem", "count", "kernel"];
-/// Keys that the text of a guest in a stack's line contains at fixed positions, unlike the others, which follow as `key=value`.
+/// Keys that a stack's line shows at fixed positions in the guest's text; all other keys follow as `key=value`.
 const TOLD: [&str; 5] = ["bus", "cache", "aio", "count", "filesystem"];
 
 impl LayerType for GuestSpec {

@@ -22,7 +22,7 @@ pub struct ImageSpec {
     pub overlay: Option<PathBuf>,
 }
 
-/// An image as plans write it.
+/// An existing image as written in a plan: a path, or a table with further keys.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
@@ -39,12 +39,12 @@ enum ImageEntry {
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ImageTable {
-    /// The image, which stays as it is
+    /// Path of the image, which is not changed
     path: PathBuf,
-    /// Format in which QEMU reads the image; raw reads the bytes of the file as they are, whatever it holds [default: detected]
+    /// Format in which QEMU reads the image; with raw, the guest sees the file's own bytes, even if they are in another format [default: detected]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     format: Option<Format>,
-    /// A directory for a qcow2 overlay on the image, which takes writes and is new before each measurement [default: the image is only read]
+    /// A directory for a qcow2 overlay on the image, created anew before each measurement, which takes all writes [default: the image is only read]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     overlay: Option<PathBuf>,
 }

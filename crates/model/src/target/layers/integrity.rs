@@ -21,7 +21,7 @@ words! {
     }
 }
 
-/// A dm-integrity device, formatted and wiped by integritysetup and opened for the run: a checksum for each sector, compared at each read.
+/// A dm-integrity device, formatted and wiped by integritysetup and opened for the run. Each sector has a checksum, which reads verify.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct IntegritySpec {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
 
-/// A raw file served by iSCSI on loopback: tgt's target, past the page cache, and the initiator in QEMU (libiscsi).
+/// A raw file that tgt serves by iSCSI on loopback, bypassing the page cache, and that QEMU's own initiator (libiscsi) accesses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IscsiSpec {}
@@ -24,7 +24,7 @@ impl LayerType for IscsiSpec {
     }
 
     fn cache(&self) -> Option<CacheMode> {
-        // The server opens the file past the page cache.
+        // The server bypasses the page cache.
         Some(CacheMode::None)
     }
 

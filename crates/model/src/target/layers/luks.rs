@@ -14,13 +14,13 @@ use crate::units::Bytes;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LuksSpec {
-    /// Cipher as `cryptsetup --cipher` takes it [default: cryptsetup's, aes-xts-plain64]
+    /// Cipher, as in `cryptsetup --cipher` [default: cryptsetup's, aes-xts-plain64]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cipher: Option<String>,
-    /// Bits of the volume's key, a multiple of 8; XTS takes two keys, so that AES-128 has 256 [default: cryptsetup's]
+    /// Bits of the volume's key, a multiple of 8; XTS uses two keys, so AES-128 needs 256 [default: cryptsetup's]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_size: Option<u32>,
-    /// Bytes that are encrypted at once: 512, 1024, 2048 or 4096 [default: cryptsetup's, by the disk]
+    /// Bytes that are encrypted as a unit: 512, 1024, 2048 or 4096 [default: cryptsetup's, by the disk]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sector_size: Option<u32>,
     /// Decrypt in the context of the completion instead of a workqueue (Linux 5.9 or later).

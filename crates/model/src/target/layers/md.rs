@@ -36,8 +36,8 @@ words! {
     }
 }
 
-/// An md array that iotax creates and stops, over a raw file with a loop device for each member, to measure the cost of RAID. Its members
-/// share a disk, so the array is no faster than that disk. Keys are those of mdadm.
+/// An md array that iotax creates over raw files, each with a loop device, to measure the cost of RAID. The members share a disk, so the array is no
+/// faster than that disk. Keys are those of mdadm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MdSpec {
@@ -49,7 +49,7 @@ pub struct MdSpec {
     /// Number of members.
     #[schemars(range(min = 2, max = 32))]
     pub raid_devices: u32,
-    /// raid0, raid5 and raid10: bytes on a member before the next one's turn, a power of two from 4 KiB to 64 MiB [default: mdadm's, 512 KiB]
+    /// raid0, raid5 and raid10: bytes written to one member before the next, a power of two from 4 KiB to 64 MiB [default: mdadm's, 512 KiB]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub chunk: Option<Bytes>,
     /// raid1, raid5 and raid10: write-intent bitmap [default: none]
@@ -88,10 +88,10 @@ impl MdSpec {
             RaidLevel::Raid0 => size.0.div_ceil(members),
             RaidLevel::Raid1 => size.0,
             RaidLevel::Raid5 => size.0.div_ceil(members.saturating_sub(1).max(1)),
-            // Two copies of all.
+            // Each block has two copies.
             RaidLevel::Raid10 => size.0.saturating_mul(2).div_ceil(members),
         };
-        // Whole chunks, and one more where an odd number of members shares two copies.
+        // Whole chunks, and a spare one: two copies of each chunk may not divide evenly among the members.
         let chunk = self.chunk.unwrap_or(Self::CHUNK).0.max(1);
         let data = share.div_ceil(chunk).saturating_add(1).saturating_mul(chunk);
         Bytes(data.saturating_add(Self::DATA_OFFSET.0))

@@ -87,7 +87,7 @@ pub enum LayerInterface {
     Image,
     /// A node of QEMU's block layer, such as a filter, which QEMU programs can use as a disk.
     BlockNode,
-    /// The queues of a virtio block device, driven by iotax without a guest.
+    /// The queues of a virtio block device, which iotax drives without a guest.
     VirtioQueue,
     /// The disk of a guest, seen from within the guest.
     GuestDisk,
@@ -95,7 +95,7 @@ pub enum LayerInterface {
     FileInGuest,
     /// A network path to which a guest's NIC can be connected.
     GuestNetwork,
-    /// The storage of the layer below, with an I/O limit on the processes that use it. Only for the top of a stack.
+    /// The storage of the layer below, with an I/O limit on the processes that use the storage. Only for the top of a stack.
     Limited,
     /// An existing file or device, which is measured as it is: no layer can be built on it.
     Found,
@@ -137,7 +137,7 @@ impl LayerInterface {
     }
 }
 
-/// Rounds a size up to sectors of 4 KiB, the largest that disks have: QEMU's storage daemon does not open a file that ends within one.
+/// Rounds a size up to a multiple of 4 KiB, the largest sector size: QEMU's storage daemon rejects files that end within a sector.
 fn whole_sectors(size: Bytes) -> Bytes {
     Bytes(size.0.next_multiple_of(4096))
 }
@@ -217,7 +217,7 @@ pub trait LayerType {
     /// Implementations destructure the settings in full, so that a new key does not compile until it is considered.
     fn confine(&self, area: &dyn Area) -> Result<(), String>;
 
-    /// The layer as a list of parts, by which targets are compared; see [`Part`].
+    /// Returns the layer as a list of parts, the units in which targets are compared; see [`Part`].
     fn parts(&self) -> Vec<Part>;
 
     /// Returns the bytes that the layer below must offer so that this layer can offer `above` bytes. `files` is the space for files that workloads
@@ -282,14 +282,14 @@ macro_rules! layers {
             }
         }
 
-        /// A target as plans and the store have it. Its layers stand on one another in the order of the keys here; `stack` has any other
-        /// order.
+        /// A target in the table form of plan files and the store. Layers given by their keys are stacked in the order of the keys here; `stack`
+        /// allows any other order.
         #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub(in crate::target) struct TargetTable {
-            /// Unique within a plan.
+            /// Name of the target, unique within a plan.
             pub(in crate::target) name: String,
-            /// All layers in one line, from the bottom up, as reports have them; in place of their keys.
+            /// All layers on one line, from the bottom up, in the form that reports print; in place of the layers' keys.
             #[serde(skip_serializing_if = "Option::is_none", default)]
             pub(in crate::target) stack: Option<String>,
             $(
@@ -367,11 +367,11 @@ layers! {
     device: Device(DeviceSpec),
     /// A new logical volume.
     lvm: Lvm(LvmSpec),
-    /// A new array of md's (RAID).
+    /// A new md array (RAID).
     md: Md(MdSpec),
-    /// Checksums by dm-integrity.
+    /// Checksums for each sector, kept by dm-integrity.
     integrity: Integrity(IntegritySpec),
-    /// A cache of the device mapper, dm-cache or dm-writecache, before the volume, array or loop device.
+    /// A device-mapper cache (dm-cache or dm-writecache) in front of the volume, array or loop device.
     cache: Cache(CacheSpec),
     /// Encryption by dm-crypt (LUKS2) of the device, volume or array.
     luks: Luks(LuksSpec),
@@ -379,7 +379,7 @@ layers! {
     tmpfs: Tmpfs(TmpfsSpec),
     /// A new filesystem on the device or volume.
     filesystem: Filesystem(FilesystemSpec),
-    /// A filesystem on that one or in a directory, which keeps writes in memory until they are flushed.
+    /// iotax's FUSE filesystem on the filesystem below or in a given directory, which keeps writes in memory until they are flushed.
     volatile: Volatile(VolatileSpec),
     /// An overlayfs on the filesystem below or in a given directory, as containers use it.
     overlay: Overlay(OverlaySpec),
@@ -387,7 +387,7 @@ layers! {
     share: Share(ShareSpec),
     /// A new file on the filesystem below or in a given directory.
     file: File(FileSpec),
-    /// A block filter of QEMU's over the file: throttle, compress, copy-on-read or blkdebug.
+    /// A QEMU block filter over the file: throttle, compress, copy-on-read or blkdebug.
     filter: Filter(FilterSpec),
     /// The file, served by NBD and read by QEMU's client.
     nbd: Nbd(NbdSpec),
@@ -395,19 +395,19 @@ layers! {
     iscsi: Iscsi(IscsiSpec),
     /// The raw file, served by NFS and read by QEMU's client.
     nfs: Nfs(NfsSpec),
-    /// The raw file as the disk of a Ceph cluster of the run's own, and an image there, read by QEMU's client.
+    /// An image in a Ceph cluster that iotax starts for the run, read by QEMU's client. The raw file is the cluster's disk.
     rbd: Rbd(RbdSpec),
-    /// The file as QEMU reads and writes it, shown as a raw file by the FUSE export of its storage daemon.
+    /// The file as a guest's QEMU would access it, shown as a raw file by the FUSE export of QEMU's storage daemon.
     fuse: Fuse(FuseSpec),
-    /// The file as QEMU reads and writes it, shown as a virtio block device by its storage daemon, without a guest.
+    /// The file as a guest's QEMU would access it, shown as a virtio block device by QEMU's storage daemon, without a guest.
     virtio: Virtio(VirtioSpec),
     /// A loop device over the file.
     loop_device as "loop": Loop(LoopSpec),
     /// The raw file or device, served by the kernel's NVMe target and connected by TCP on loopback.
     nvme_tcp: NvmeTcp(NvmeTcpSpec),
-    /// The guest that has the target as its disk; if absent, it is measured on the host.
+    /// The guest that has the target as its disk; if absent, the target is measured on the host.
     guest: Guest(GuestSpec),
-    /// A limit on the I/O of the processes that make the load.
+    /// A limit on the I/O of the processes that generate the load.
     cgroup: Cgroup(CgroupSpec),
 }
 

@@ -33,7 +33,7 @@ const MOST_BYTES: u64 = 1 << 59;
 /// An error rate at which every read fails, in millionths.
 const ALL: u32 = 1_000_000;
 
-/// A share of requests that fail, in millionths; more than none. Text form: `0.01` or `1%`.
+/// Share of requests that fail, in millionths; above 0. Text form: `0.01` or `1%`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorRate(u32);
 
@@ -130,7 +130,7 @@ pub struct NbdSpec {
     pub cache: CacheMode,
     /// QEMU's servers: I/O backend of the drive.
     pub aio: Aio,
-    /// nbdkit: a pause of whole milliseconds before each request, as a network's round trip (its delay filter).
+    /// nbdkit: a pause of whole milliseconds before each request, like a network's round trip (its delay filter).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Nanos>,
     /// nbdkit: highest number of bytes per second, of reads and of writes each (its rate filter). After a pause, two seconds' worth passes at

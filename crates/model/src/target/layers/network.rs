@@ -20,9 +20,9 @@ words! {
         Veth = "veth",
         /// A guest's NIC, a tap device and a bridge on this host.
         Bridge = "bridge",
-        /// A guest's NIC and QEMU's own network stack in user mode (slirp).
+        /// A guest's NIC and QEMU's user-mode network stack (slirp).
         User = "user",
-        /// A guest's NIC and passt(1), a network stack in user mode beside QEMU.
+        /// A guest's NIC and passt(1), a user-mode network stack outside of QEMU.
         Passt = "passt",
         /// Another machine, given by `peer`, on which iotax starts the server over ssh.
         Remote = "remote",
@@ -38,7 +38,7 @@ impl NetPath {
         matches!(self, Self::User | Self::Passt)
     }
 
-    /// Returns whether `peer` gives the server: on another machine, or already running.
+    /// Returns whether the server is the one that `peer` names, on another machine or already running.
     #[must_use]
     pub const fn is_given(self) -> bool {
         matches!(self, Self::Remote | Self::Server)
@@ -52,7 +52,7 @@ impl NetPath {
 }
 
 words! {
-    /// The network card that a guest sees, as QEMU names them.
+    /// The model of the guest's network card, under QEMU's names.
     Nic, "nic" {
         /// virtio-net.
         VirtioNet = "virtio-net",
@@ -63,20 +63,20 @@ words! {
     }
 }
 
-/// A path between two ends, which is measured instead of storage. What it needs is made for the run in network namespaces of its
-/// own: the host's network is not touched.
+/// A network path between two ends, measured instead of storage. iotax builds it for the run in separate network namespaces and does not touch the
+/// host's network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkSpec {
     /// loopback, veth, bridge, user, passt, remote or server
     pub via: NetPath,
-    /// The guest's card
+    /// The network card that the guest sees
     #[serde(default = "virtio_net")]
     pub nic: Nic,
-    /// Pairs of queues of the guest's card [default: as many as the guest has CPUs, for virtio-net on a bridge; else 1]
+    /// Queue pairs of the guest's network card [default: as many as the guest has CPUs, for virtio-net on a bridge; else 1]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub queues: Option<u32>,
-    /// True if the host's kernel moves the guest's packets instead of QEMU [default: where it can]
+    /// True if the host's kernel moves the guest's packets instead of QEMU [default: true if available]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub vhost: Option<bool>,
     /// Largest packet in bytes, on a veth pair or a bridge [default: the kernel's own]
@@ -86,13 +86,13 @@ pub struct NetworkSpec {
     /// `host[:port]`, or several separated by commas, which are measured at the same time
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub peer: Option<String>,
-    /// The client's address towards a server
+    /// Local address that the client binds to
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bind: Option<String>,
-    /// The client's first port towards a server
+    /// First local port that the client uses
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cport: Option<u16>,
-    /// The file whose first line is the token that a server asks for, or `$IOTAX_TOKEN` for that of the environment
+    /// File whose first line is the token that the server requires, or `$IOTAX_TOKEN` to take the token from the environment
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub auth: Option<String>,
 }
@@ -206,7 +206,7 @@ impl NetworkSpec {
         }
     }
 
-    /// Machine given by `peer` on which iotax starts the server over ssh.
+    /// The machine given by `peer`, on which iotax starts the server over ssh.
     fn server_machine(&self) -> Result<Remote, String> {
         let Some(peer) = &self.peer else {
             return Err("network.via = \"remote\" needs peer = \"ssh://[user@]host[:port]\"".into());
@@ -218,7 +218,7 @@ impl NetworkSpec {
         }
     }
 
-    /// Addresses given by `peer` of servers that are already running.
+    /// Addresses of servers that are already running, as given by `peer`.
     fn servers(&self) -> Result<Vec<Peer>, String> {
         let Some(peers) = &self.peer else {
             return Err("network.via = \"server\" needs peer = \"host[:port]\"".into());

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
 
-/// A raw file served by NFS 3 over loopback in a private network namespace: nfs-ganesha, through the page cache, and the client in QEMU (libnfs).
+/// A raw file that nfs-ganesha serves by NFS 3 over loopback in a private network namespace, through the page cache, and that QEMU's own client
+/// (libnfs) accesses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NfsSpec {}

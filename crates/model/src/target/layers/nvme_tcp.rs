@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
 
-/// A block device or raw file as a namespace of the kernel's NVMe target (nvmet), past the page cache, to which the kernel's own initiator
-/// connects by TCP on 127.0.0.1. Only the run's host NQN is let in.
+/// A block device or raw file that the kernel's NVMe target (nvmet) exports as a namespace, bypassing the page cache. The kernel's own initiator
+/// connects to the target by TCP on 127.0.0.1; only the run's host NQN may connect.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NvmeTcpSpec {}
@@ -29,7 +29,7 @@ impl LayerType for NvmeTcpSpec {
     }
 
     fn formats(&self) -> bool {
-        // It writes nothing of its own, but a namespace is all of a device.
+        // The layer itself writes nothing, but its namespace gives access to the whole device.
         true
     }
 

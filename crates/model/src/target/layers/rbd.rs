@@ -12,16 +12,16 @@ use crate::words::words;
 words! {
     /// The kind of disk that an OSD is set up for.
     OsdMedia, "media" {
-        /// Settings for flash: small writes go to their place at once, and more threads serve requests.
+        /// Settings for flash: small writes go directly to their final location, and more threads serve requests.
         Ssd = "ssd",
-        /// Settings for hard disks: small writes go to the journal first and to their place later.
+        /// Settings for hard disks: small writes go to the journal first, and to their final location later.
         Hdd = "hdd",
     }
 }
 
-/// An image on a Ceph cluster that iotax starts in a private network namespace: one monitor, one OSD (BlueStore) that has the raw file as its
-/// disk, a pool without replicas, and the client in QEMU (librbd). The client's cache is that of the layer above: on with `cache = "writeback"`,
-/// off with `"none"`.
+/// An image in a Ceph cluster that iotax starts in a private network namespace, accessed by QEMU's own client (librbd). The cluster has one monitor,
+/// one OSD (BlueStore) with the raw file as its disk, and a pool without replicas. The layer above sets the client's cache: `cache = "writeback"`
+/// turns it on, `"none"` off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RbdSpec {
@@ -29,7 +29,8 @@ pub struct RbdSpec {
     pub object_size: Bytes,
     /// The kind of disk that the OSD is set up for. Ceph itself treats every file as a hard disk.
     pub media: OsdMedia,
-    /// Keep what is read in the OSD's memory, as Ceph does by default (`bluestore_default_buffered_read`); otherwise reads come from its disk.
+    /// Keep data in the OSD's memory after a read, as Ceph does by default (`bluestore_default_buffered_read`); otherwise each read comes from the
+    /// OSD's disk.
     pub buffered_read: bool,
 }
 
@@ -60,7 +61,7 @@ impl LayerType for RbdSpec {
     }
 
     fn cache(&self) -> Option<CacheMode> {
-        // The OSD opens the file past the page cache, and acknowledges a write when it is safe.
+        // The OSD opens the file with direct I/O, and acknowledges a write only once it is durable.
         Some(if self.buffered_read { CacheMode::Writethrough } else { CacheMode::None })
     }
 
@@ -86,7 +87,7 @@ impl LayerType for RbdSpec {
     }
 
     fn size_below(&self, above: Bytes, files: &mut Option<Bytes>) -> Bytes {
-        // A filesystem below has the monitor's store on it too.
+        // A filesystem below also holds the monitor's database.
         let beside = files.take().unwrap_or_default();
         *files = Some(Bytes(beside.0.saturating_add(Self::STORE.0)));
         // Objects have metadata, and an OSD that is 95% full takes no more writes.

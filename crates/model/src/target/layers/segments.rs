@@ -83,7 +83,7 @@ impl Segments {
 }
 
 impl Segment {
-    /// Deserializes a layer's settings from the segment's keys and from `told`, the keys that its words stand for.
+    /// Deserializes a layer's settings from the segment's keys and from `told`, the keys that the segment's words express.
     ///
     /// # Errors
     /// A key occurs in both, is not known, or has an invalid value.

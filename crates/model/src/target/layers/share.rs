@@ -13,9 +13,9 @@ use crate::words::words;
 words! {
     /// The protocol of a share.
     ShareProtocol, "protocol" {
-        /// NFS 4.2, by the kernel's server (nfsd).
+        /// NFS 4.2, served by the kernel (nfsd).
         Nfs = "nfs",
-        /// SMB 3.1.1, by Samba's server (smbd).
+        /// SMB 3.1.1, served by Samba (smbd).
         Smb = "smb",
     }
 }
@@ -31,15 +31,15 @@ impl ShareProtocol {
     }
 }
 
-/// A directory that a server exports over TCP, on a loopback of the run's own, and that the kernel's client mounts again: the place of an
-/// image on NFS or SMB storage.
+/// A directory that a server exports over TCP in a private network namespace and that the kernel's client mounts, as for images on NFS or SMB
+/// storage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ShareSpec {
-    /// An existing directory, in which the exported one is created [default: the target's own `filesystem`]
+    /// An existing directory, in which iotax creates the directory to export [default: the target's own `filesystem`]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dir: Option<PathBuf>,
-    /// The protocol, and with it the server.
+    /// The protocol, which also determines the server.
     pub protocol: ShareProtocol,
     /// NFS: number of TCP connections of the mount, 1 to 16, as in nfs(5).
     #[schemars(range(min = 1, max = 16))]
@@ -47,15 +47,15 @@ pub struct ShareSpec {
     /// SMB: number of channels of the session (multichannel), each a TCP connection, 1 to 16, as in mount.cifs(8).
     #[schemars(range(min = 1, max = 16))]
     pub max_channels: u8,
-    /// SMB: the session is encrypted, as in mount.cifs(8).
+    /// SMB: encrypt the session, as with `seal` of mount.cifs(8).
     pub seal: bool,
-    /// The server answers a durable write or a flush when its disk has the data, as `sync` of exports(5) or `strict sync` of smb.conf(5).
-    /// With `false` it answers at once, and what it acknowledged does not outlive its crash.
+    /// The server acknowledges durable writes and flushes only when its disk has the data, as with `sync` of exports(5) or `strict sync` of
+    /// smb.conf(5). With `false` it acknowledges them at once, and a crash of the server loses data.
     pub sync: bool,
 }
 
 impl ShareSpec {
-    /// Most connections that the kernel's clients take for a mount (`NFS_MAX_CONNECTIONS`, `CIFS_MAX_CHANNELS`).
+    /// Maximum number of connections for one mount in the kernel's clients (`NFS_MAX_CONNECTIONS`, `CIFS_MAX_CHANNELS`).
     const MOST: u8 = 16;
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
 
-/// A tmpfs in which the target's file is created: mounted for the run, as large as the workloads need, in memory alone.
+/// A tmpfs in which the target's file is created. It is mounted for the run and as large as the workloads need.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TmpfsSpec {}

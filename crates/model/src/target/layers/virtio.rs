@@ -11,8 +11,8 @@ use super::{
 use crate::units::Bytes;
 use crate::workload::{Kind, Workload};
 
-/// An image, read and written by `qemu-storage-daemon` as a guest's QEMU would, and shown as a virtio block device (vhost-user-blk). Its queues
-/// are driven by iotax in place of a guest's driver.
+/// An image that `qemu-storage-daemon` accesses as a guest's QEMU would, and shows as a virtio block device (vhost-user-blk). iotax drives the
+/// device's queues in place of a guest's driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VirtioSpec {
@@ -20,7 +20,7 @@ pub struct VirtioSpec {
     pub cache: CacheMode,
     /// I/O backend of the drive.
     pub aio: Aio,
-    /// Queues of the device, one for each worker and one for flushes; if absent, as many as the workloads take.
+    /// Queues of the device, one for each worker and one for flushes; if absent, as many as the workloads need.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2))]
     pub queues: Option<u16>,
@@ -40,7 +40,7 @@ impl Default for VirtioSpec {
 }
 
 impl VirtioSpec {
-    /// Entries of a queue unless the plan sets another number, the most that QEMU's devices support.
+    /// Number of entries of a queue if the plan does not set it; also the maximum of QEMU's devices.
     pub const ENTRIES: u16 = 1024;
 
     /// Maximum number of I/Os in flight in a queue of this many entries: an I/O takes an entry each for its header, data and status.
@@ -66,7 +66,7 @@ impl VirtioSpec {
     /// [`crate::target::Stack::wants_filesystem`] rejects.
     #[must_use]
     pub fn refusal(&self, workload: &Workload) -> Option<String> {
-        // What makes files is refused as on every raw disk.
+        // File workloads are rejected elsewhere, as on every raw disk.
         if workload.needs_directory() {
             return None;
         }

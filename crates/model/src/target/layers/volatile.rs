@@ -9,12 +9,11 @@ use super::{
     Area, Below, BottomLocation, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments,
 };
 
-/// A filesystem of iotax's own (FUSE) that keeps writes in memory until they are flushed, as the cache of a disk does. `iotax crash` cuts its
-/// power.
+/// iotax's FUSE filesystem, which keeps writes in memory until they are flushed, as a disk's write cache does. `iotax crash` cuts its power.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VolatileSpec {
-    /// An existing directory that keeps what was flushed [default: the target's own `filesystem`]
+    /// An existing directory that holds the flushed data [default: the target's own `filesystem`]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dir: Option<PathBuf>,
     /// Seed of the random choice of unflushed writes that a power cut keeps, loses or tears.
