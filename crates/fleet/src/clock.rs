@@ -16,9 +16,9 @@ const STRAY_PPM: u64 = 15;
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::struct_field_names, reason = "the unit belongs to the name")]
 struct Trip {
-    /// Time of the member's clock minus that of the coordinator's, in nanoseconds.
+    /// Member's clock minus coordinator's clock, in nanoseconds.
     offset_ns: i64,
-    /// Nanoseconds on the network in both directions together, without the member's processing.
+    /// Network time of both directions together in nanoseconds, without the member's processing time.
     away_ns: u64,
     /// Time at which the answer arrived, in nanoseconds of the coordinator's clock.
     at_ns: u64,
@@ -27,7 +27,7 @@ struct Trip {
 /// The estimated offset between a member's clock and the coordinator's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockOffset {
-    /// Time of the member's clock minus that of the coordinator's, in nanoseconds.
+    /// Member's clock minus coordinator's clock, in nanoseconds.
     pub offset_ns: i64,
     /// Maximum error of `offset_ns` in nanoseconds, in either direction.
     pub uncertainty_ns: u64,
@@ -38,8 +38,8 @@ pub struct ClockOffset {
 pub(crate) struct Trips(VecDeque<Trip>);
 
 impl Trips {
-    /// Adds a round trip: the coordinator sent the question at `asked_ns` and received the answer at `at_ns`; the member read the question at
-    /// `received_member_ns` and answered at `sent_member_ns` of its clock.
+    /// Adds a round trip. The coordinator sent the question at `asked_ns` and received the answer at `at_ns`, by its own clock. The member read the
+    /// question at `received_member_ns` and answered at `sent_member_ns`, by the member's clock.
     pub(crate) fn add(&mut self, asked_ns: u64, at_ns: u64, received_member_ns: u64, sent_member_ns: u64) {
         let away = at_ns.saturating_sub(asked_ns);
         let there = sent_member_ns.saturating_sub(received_member_ns);
@@ -61,7 +61,7 @@ impl Trips {
         Some(ClockOffset { offset_ns: best.offset_ns, uncertainty_ns: bound(best) })
     }
 
-    /// Returns the nanoseconds of the longest recent round trip; 0 without any.
+    /// Returns the network time of the longest recent round trip in nanoseconds; 0 if there is none.
     pub(crate) fn longest_ns(&self) -> u64 {
         self.0.iter().map(|trip| trip.away_ns).max().unwrap_or(0)
     }
@@ -74,7 +74,7 @@ impl ClockOffset {
         u64::try_from(i128::from(at_ns) + i128::from(self.offset_ns)).unwrap_or(0)
     }
 
-    /// Converts a time of the member's clock to the coordinator's; negative if before the start of that clock.
+    /// Converts a time of the member's clock to the coordinator's. The result is negative before the zero of the coordinator's clock.
     #[must_use]
     pub fn to_coordinator(self, at_member_ns: u64) -> i128 {
         i128::from(at_member_ns) - i128::from(self.offset_ns)

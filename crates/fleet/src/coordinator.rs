@@ -21,9 +21,9 @@ pub use state::{MemberState, MemberStatus};
 const PING: u64 = 1_000_000_000;
 /// Minimum nanoseconds between sending [`ToMember::Go`] and the start time that the message names.
 const LEAD_NS: u64 = 50_000_000;
-/// Additional nanoseconds before the start for each member, for sending and reading its message.
+/// Lead time added for each member in nanoseconds: the time to send and read its message.
 const LEAD_EACH_NS: u64 = 2_000_000;
-/// Maximum number of members that are counted for the additional time.
+/// Maximum number of members for which [`LEAD_EACH_NS`] is added.
 const LEAD_AT_MOST: u64 = 500;
 
 /// An action that the caller must carry out.
@@ -154,9 +154,9 @@ impl Coordinator {
                     known.hear();
                     self.message(&member, message, at_ns, &mut actions);
                 }
-                // A leaf is no member.
+                // A leaf is not one of the members.
                 (None, FromMember::Sample(merged)) => actions.push(sample(&member, merged)),
-                // Whoever is not expected has no plan, and whoever was given up has come too late.
+                // Ignore members without an assignment and members that were given up.
                 _ => {}
             },
         }
@@ -190,7 +190,7 @@ impl Coordinator {
         actions
     }
 
-    /// Gives up all members that have not joined, for this reason.
+    /// Declares all members lost that have not joined, with this reason.
     pub fn give_up_absent(&mut self, reason: &str) -> Vec<CoordinatorAction> {
         let absent: Vec<String> = self
             .members
@@ -257,7 +257,7 @@ impl Coordinator {
                     send(name, ToMember::Refused { reason: reason.clone() }, actions);
                     return self.lose(name, &reason, actions);
                 }
-                // A second greeting would begin everything anew.
+                // A duplicate hello must not start the member again.
                 if member.join() {
                     actions
                         .push(CoordinatorAction::Tell(News::Joined { member: name.to_owned(), environment }));
@@ -278,7 +278,7 @@ impl Coordinator {
             FromMember::Sample(merged) => actions.push(sample(name, merged)),
             FromMember::Kept { number, part } => match member.keeps(number, part) {
                 Some(part) => actions.push(CoordinatorAction::Keep { member: name.to_owned(), number, part }),
-                // It was kept before; only the word for it was lost.
+                // The part is already stored; only its acknowledgement was lost.
                 None => send(name, ToMember::Acknowledge { number }, actions),
             },
             FromMember::Over { state, reason } => {
@@ -315,7 +315,7 @@ impl Coordinator {
         let longest = at_work().map(Member::longest_trip_ns).max().unwrap_or(0);
         let many = LEAD_EACH_NS * (self.members.len() as u64).min(LEAD_AT_MOST);
         let at_ns = now_ns + LEAD_NS + many + 2 * longest;
-        // A second attempt of one member is not what the others measured.
+        // If the step has started before, this member retries it: its delay counts from the first start.
         let after_others_ns = at_ns - *self.gone.entry(step).or_insert(at_ns);
         let mut members = 0;
         for (name, member) in &mut self.members {

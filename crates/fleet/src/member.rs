@@ -42,7 +42,7 @@ pub struct Member<L> {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The step that the coordinator started last, and its start time in nanoseconds of this machine's clock.
+    /// The step that the coordinator started last, and its start time in nanoseconds of this machine's clock; `None` while the member waits.
     went: Option<(StepNumber, u64)>,
     is_draining: bool,
     /// True once the link has ended.
@@ -149,7 +149,7 @@ impl<L: MemberLink> Member<L> {
         }
     }
 
-    /// Reports when a step started, and when it should have started.
+    /// Reports the actual and the intended start time of a step, in nanoseconds of this machine's clock.
     pub fn began(&self, step: StepNumber, intended_member_ns: u64, at_member_ns: u64) {
         self.tell(&FromMember::Began { step, intended_member_ns, at_member_ns });
     }
@@ -213,7 +213,7 @@ impl<L: MemberLink> Member<L> {
     }
 
     fn wait<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        // Signals set the flag without a word.
+        // A signal sets `stop` without notifying the condition variable.
         let waited = self.changed.wait_timeout(state, Duration::from_millis(100));
         waited.map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state)
     }

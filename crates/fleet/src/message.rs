@@ -141,7 +141,7 @@ pub enum FromMember {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claims {
-    /// The kernel's boot id, by which members on the same machine are recognized; `None` if it cannot be read.
+    /// The kernel's boot id, which shows that two members run on the same machine; `None` if it cannot be read.
     pub boot_id: Option<String>,
     /// The filesystems on which the plan creates files.
     pub filesystems: Vec<FilesystemClaim>,

@@ -39,7 +39,7 @@ impl Default for PipeHub {
 }
 
 impl PipeHub {
-    /// Adds a member that writes to `output` and reads from `input`. The member counts as lost when `output` ends.
+    /// Adds a member that writes to `output` and reads from `input`. The member counts as lost when `output` ends or cannot be read.
     pub fn add(
         &mut self,
         name: &str,
@@ -60,7 +60,7 @@ impl PipeHub {
 
 fn write_all(mut input: impl Write, messages: &Receiver<ToMember>) {
     for message in messages {
-        // Whoever no longer reads is gone, which comes in by the other stream.
+        // A member that no longer reads is gone; `read_all` reports the loss.
         if wire::send_up_to(&mut input, &message, MAX_MESSAGE).is_err() {
             return;
         }
@@ -103,7 +103,7 @@ impl Hub for PipeHub {
     }
 
     fn close(&mut self, member: &str) {
-        // The thread that writes ends once everything was said, and closes the stream.
+        // The writing thread sends the queued messages, then ends and closes the stream.
         self.members.remove(member);
     }
 }

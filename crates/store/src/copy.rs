@@ -34,7 +34,7 @@ pub(crate) fn copy(from: &Store, run: i64, to: &mut Store) -> Result<Copied, Sto
                 None => add(database, &parcel),
                 Some(id) => {
                     let not_ours = not_ours(database, id)?;
-                    // Nobody goes on with the copy meanwhile.
+                    // Claim the copy, so that no other process continues it meanwhile.
                     if claim.is_none() && not_ours.is_none() {
                         claim = Some(database.claim(id)?);
                     }
@@ -48,7 +48,7 @@ pub(crate) fn copy(from: &Store, run: i64, to: &mut Store) -> Result<Copied, Sto
     let end = Instant::now() + PATIENCE;
     let copied = loop {
         match attempt() {
-            // Another that copies the same holds the copy for a moment.
+            // Another process that copies the same run claims the copy briefly.
             Err(Fault::Store(StoreError::Claimed { .. })) if Instant::now() < end => threads::sleep(PAUSE),
             other => break other,
         }

@@ -194,7 +194,7 @@ impl Fault {
     pub(crate) fn value(what: &'static str, reason: &dyn fmt::Display) -> Self {
         Self::Value(what, reason.to_string())
     }
-    /// Converts to a public error with the store's location and, if given, the run's number. A [`Fault::Store`] stays as it is.
+    /// Converts to a public error with the store's location and, if given, the run's number. Returns a [`Fault::Store`] unchanged.
     pub(crate) fn told(self, place: Location, run: Option<i64>) -> StoreError {
         let damaged = |place, table, reason| StoreError::Damaged { place, run, table, reason };
         match self {

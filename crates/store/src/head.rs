@@ -47,7 +47,7 @@ impl Head {
     }
 }
 
-/// The number of a run's measurements and the sum of their checksums, which are independent of the run's number.
+/// The number of a run's measurements, and the sum of their checksums. These checksums do not depend on the run's number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Measured {

@@ -111,7 +111,7 @@ pub struct Filter {
     pub machine: Option<String>,
     /// Id of the fleet; `None` for any.
     pub fleet: Option<String>,
-    /// Number below which the runs' numbers must be, for paging; `None` for any.
+    /// Number that the runs' numbers must be below, for paging; `None` for any.
     pub before: Option<i64>,
     /// Maximum number of runs, of which the newest are returned; `None` for no limit.
     pub limit: Option<u32>,
@@ -138,8 +138,8 @@ pub struct RunSummary {
     pub tags: Vec<String>,
     /// Number of stored measurements.
     pub measured: u64,
-    /// Number of planned measurements. A run may add rounds until its comparisons are decided: then this is the maximum, and the actual number
-    /// once the run is complete.
+    /// Number of planned measurements. If the run adds rounds until its comparisons are decided, this is the maximum
+    /// until the run is complete, then the actual number.
     pub planned: u64,
     /// The reason why the run cannot be read; `None` if it can.
     pub damage: Option<StoreError>,
@@ -304,8 +304,8 @@ impl Store {
         self.put_measurements(run, std::iter::once(measurement))
     }
 
-    /// Stores measurements, all or none; they are on disk when this returns. Removes the warnings that earlier attempts of them failed. Fails if
-    /// the run already has a measurement of the same target, workload and round.
+    /// Stores measurements, all or none; they are on disk when this returns. Removes the warnings about failed
+    /// earlier attempts at them. Fails if the run already has a measurement of the same target, workload and round.
     pub fn put_measurements(
         &mut self,
         run: i64,
@@ -381,8 +381,8 @@ impl Store {
         self.read(run, &mut |database| run_figures::read(database, run))
     }
 
-    /// Returns all runs, oldest first; for a run that cannot be read, its number and the error. Reads all measurements and checks their
-    /// checksums. Of the numbers without a row, lists at most a thousand, because the counter may be damaged too.
+    /// Returns all runs, oldest first; for a run that cannot be read, its number and the error. Reads all measurements and checks their checksums.
+    /// Lists at most 1000 numbers without a row, because a damaged counter could imply very many.
     pub fn runs(&self) -> Result<Vec<Listed>, StoreError> {
         let checked = |run| {
             let (sealed, is_claimed) = self.read(run, &mut |database| {
@@ -446,12 +446,12 @@ impl Store {
         self.change_notes(run, |old| *old = notes.clone())
     }
 
-    /// Changes the notes on a run by a function. Changes that others make at the same time are not lost.
+    /// Changes the notes on a run with `change`, which may be called more than once. Concurrent changes by others are not lost.
     pub fn change_notes(&mut self, run: i64, mut change: impl FnMut(&mut Notes)) -> Result<(), StoreError> {
         let put = insist(self.database.get_mut().as_mut(), Purpose::Write, &mut |database| {
             notes::lock(database, run)?;
             let (old, at) = match notes::read(database, run) {
-                // Whoever may note a run may also damage its notes: they give way.
+                // Anyone who may write notes can also damage them, so damaged notes are replaced.
                 Err(Fault::Damaged(..)) => (None, 0),
                 read => read?.map_or((Some(Notes::default()), 0), |(notes, at)| (Some(notes), at)),
             };
@@ -460,7 +460,7 @@ impl Store {
             if Some(&new) == old.as_ref() {
                 return Ok(());
             }
-            // Later than the notes that it replaces, whatever the clock says.
+            // Later than the replaced notes, even if the clock was set back.
             notes::put(database, run, &new, notes::now_ms().max(at.saturating_add(1)))
         });
         put.map_err(|fault| self.of_run(run, fault))
@@ -522,7 +522,7 @@ impl Store {
         })
     }
 
-    /// Changes a run's head by a function and adds measurements, in one transaction.
+    /// Changes a run's head with `change` and adds measurements, in one transaction.
     fn change(
         &mut self,
         run: i64,

@@ -70,18 +70,18 @@ impl fmt::Display for Location {
     }
 }
 
-/// The same as [`fmt::Display`], so that debug output does not contain the password either.
+/// Formats the location like [`fmt::Display`], so that debug output does not contain the password either.
 impl fmt::Debug for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.to_string(), f)
     }
 }
 
-/// Returns the URL without its password, which may stand before the host or among the parameters.
+/// Returns the URL without its password, which may be before the host or among the parameters.
 fn without_password(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("postgres", url));
     let (rest, parameters) = rest.split_once('?').map_or((rest, None), |(rest, all)| (rest, Some(all)));
-    // A password may have an unescaped @ or /; the host begins behind the last one.
+    // A password may have an unescaped @ or /; the host begins after the last @.
     let rest = match rest.rsplit_once('@') {
         Some((user, host)) => format!("{}@{host}", user.split(':').next().unwrap_or_default()),
         None => rest.to_owned(),

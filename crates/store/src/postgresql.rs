@@ -32,9 +32,9 @@ const IS_HELD: &str = "EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory
                        AND pg_locks.pid = claim.pid AND (classid::bigint << 32) | objid::bigint = claim.key)";
 /// Maximum time to wait for a server that does not answer, or for a lock.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Maximum time to wait when reading, which can be retried.
+/// Maximum time to wait for the server if the store is open only for reading.
 const READ_PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum number of cached prepared statements. Filters aside, iotax has fewer.
+/// Maximum number of cached prepared statements. Apart from filters, iotax uses fewer.
 const MOST_STATEMENTS: usize = 200;
 
 /// Statements that begin each session. They raise `synchronous_commit`, because with a weaker default, acknowledged measurements could be lost.
@@ -113,7 +113,7 @@ impl Postgres {
     }
 
     fn session(&self) -> MutexGuard<'_, Session> {
-        // A session that panicked in the middle of something is asked, and then says what is wrong.
+        // After a panic in the middle of a request, keep the session: the next request to the server shows what is wrong.
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -151,7 +151,7 @@ impl Postgres {
 
     fn make_within(&mut self, steps: &'static [Step]) -> Result<i64, Fault> {
         self.query("SELECT 1::bigint FROM (SELECT pg_advisory_xact_lock($1)) locked", &[SCHEMA_LOCK.into()])?;
-        // Somebody else may have been first.
+        // Another process may have created or migrated them first.
         let found = self.version()?;
         if found.is_none() {
             self.batch("CREATE SCHEMA iotax")?;
@@ -292,7 +292,7 @@ impl Database for Postgres {
     }
 
     fn roll_back(&mut self) {
-        // Of a lost connection the server takes back what was not committed.
+        // If the connection is lost, the server itself rolls back.
         let _ = self.batch("ROLLBACK");
     }
 
@@ -332,7 +332,7 @@ impl Database for Postgres {
                     other => return Err(other),
                 },
             };
-            // What follows tries once more each.
+            // After the time limit, each later request makes one more attempt to reconnect.
             if away.elapsed() >= patience {
                 return Err(Fault::Lost(format!("{lost}; it was tried for {} s", away.elapsed().as_secs())));
             }
@@ -377,7 +377,7 @@ impl Database for Postgres {
     }
 
     fn end_live(&mut self, run: i64) {
-        // What remains is not shown: nobody claims the run.
+        // If this fails, the progress stays but is not shown, because no process claims the run.
         let _ = self.execute("DELETE FROM live WHERE run = $1", &[run.into()]);
     }
 

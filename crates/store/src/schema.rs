@@ -1,7 +1,7 @@
 //! The tables of the database, and the migrations from older versions.
 //!
-//! `{int}`, `{bytes}` and `{strict}` stand for the keywords of each database. The schema version is in the file's header with SQLite, and in a
-//! table with PostgreSQL.
+//! `{int}`, `{bytes}` and `{strict}` are placeholders for the keywords of each database. The schema version is in the
+//! file's header with SQLite, and in a table with PostgreSQL.
 
 /// The oldest schema version that can be migrated.
 pub(crate) const OLDEST: i64 = 6;

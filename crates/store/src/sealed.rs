@@ -32,7 +32,7 @@ pub(crate) fn pack<T: Serialize>(what: &'static str, value: &T) -> Result<Vec<u8
     if text.len() <= most(&whole) {
         return Ok(whole);
     }
-    // A text that repeats itself too often: frames in a row unpack like one.
+    // The text compresses too well: pack it as several frames, which unpack like one.
     let pieces = text.chunks(PIECE).map(packed).collect::<Result<Vec<_>, _>>()?;
     Ok(pieces.concat())
 }

@@ -151,7 +151,7 @@ impl Database for Sqlite {
                 .map_err(|reason| Fault::Store(planted(&self.path, reason)))?;
         }
         self.connection.execute_batch("BEGIN")?;
-        // The first look shows whether a write was cut short, which only a writer can take back.
+        // The first query shows whether a write was interrupted, which only a writer can roll back.
         match version(&self.connection) {
             Err(Fault::Sqlite(error)) if self.is_read_only && is_half_written(&error) => {
                 self.roll_back();
@@ -288,7 +288,7 @@ fn tables(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Opti
     rows.collect()
 }
 
-/// Creates or migrates the tables. Writes in any case, so that a read-only store is noticed before a measurement starts.
+/// Creates or migrates the tables. Always writes, so that a read-only store is noticed before a measurement starts.
 fn make(connection: &mut Connection, steps: &'static [Step]) -> Result<(), Fault> {
     // A commit that returned survives a power cut: the journal's end is synced with its directory.
     connection.pragma_update(None, "synchronous", "extra")?;
@@ -308,7 +308,7 @@ fn make(connection: &mut Connection, steps: &'static [Step]) -> Result<(), Fault
 /// store is rejected without opening it as a database.
 fn is_new(path: &Path, known: i64) -> Result<bool, StoreError> {
     let fail = |source| StoreError::Open { place: path.into(), source };
-    // A FIFO would be waited for.
+    // Without this flag, opening a FIFO would block.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let mut file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,

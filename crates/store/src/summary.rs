@@ -37,7 +37,7 @@ impl Summary {
         let is_complete = head.state == RunState::Complete;
         let all = u64::from(plan.most_rounds()) * plan.cells() as u64;
         let has_all = match &plan.design {
-            // Nobody knows how many a search takes.
+            // The number of measurements of a search is not known in advance.
             Design::Ask(_) => true,
             Design::UntilDecided(_) | Design::UntilSteady(_) => is_complete,
             Design::FixedRounds | Design::Curve(_) | Design::Watch(_) => head.source.is_some() && is_complete,
@@ -200,7 +200,7 @@ fn condition(filter: &Filter, running: &BTreeSet<i64>) -> (String, Vec<Value>) {
         terms.push(format!("EXISTS (SELECT 1 FROM tag WHERE tag.run = run.id AND tag.tag = {tag})"));
     }
     if let Some(state) = filter.state {
-        // Numbers of ours: nothing to escape.
+        // These are run numbers of the store itself, so nothing needs escaping.
         let claimed: Vec<String> = running.iter().map(ToString::to_string).collect();
         let is_claimed =
             format!("id IN ({})", if claimed.is_empty() { "0".into() } else { claimed.join(", ") });

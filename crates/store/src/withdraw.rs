@@ -8,7 +8,7 @@ impl Store {
     /// Removes a run from a SQLite store if it is the newest run and has no measurements. Returns whether it was removed.
     pub fn withdraw(&self, run: i64) -> Result<bool, StoreError> {
         if self.place().file().is_none() {
-            // Others have seen it there.
+            // Others may have seen the run in a shared database.
             return Ok(false);
         }
         let gone = insist(self.database.borrow_mut().as_mut(), Purpose::Write, &mut |database| {

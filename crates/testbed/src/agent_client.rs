@@ -64,7 +64,7 @@ pub struct AgentClient {
     ending: Ending,
 }
 
-/// Time to allow for reading the areas of a job's `pre_read` workloads into the page cache.
+/// Returns the time to allow for reading the areas of a job's `pre_read` workloads into the page cache.
 fn pre_read(job: &Job) -> Duration {
     let bytes = job.workload.jobs().filter(|one| one.pre_read).map(|one| {
         let size = one.size.unwrap_or(job.size);
@@ -301,7 +301,7 @@ impl AgentClient {
         self.go(job, slack, None, observe)
     }
 
-    /// Process id of the local agent, or of the local ssh that runs a remote one; `None` for a guest's agent.
+    /// Returns the process id of the local agent, or of the local ssh that runs a remote one; `None` for a guest's agent.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref()?.lock().ok().map(|child| child.id())

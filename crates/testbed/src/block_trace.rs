@@ -152,7 +152,7 @@ impl BlockTrace {
         };
         write("trace_clock", "mono")?;
         write("buffer_size_kb", &BUFFER_KB.to_string())?;
-        // What is not read in time is lost, and counted, rather than what came before it.
+        // Drop and count new events when a buffer is full, instead of overwriting older ones.
         write("options/overwrite", "0")?;
         let filter = format!("dev == {}", disk.number);
         for event in [ISSUE, COMPLETE] {
@@ -177,7 +177,7 @@ impl BlockTrace {
     /// Returns the requests since the last call, sorted by time. With `all`, returns every request read so far; otherwise holds back requests
     /// that an earlier one on another CPU may still precede.
     pub fn read(&mut self, all: bool) -> Result<Vec<DiskRequest>, BlockTraceError> {
-        // What is seen after this moment may have company on a CPU that was read before.
+        // Events after this time may still be preceded by unread ones on a CPU whose buffer was read earlier.
         let settled = now_ns();
         for (_, buffer) in &mut self.buffers {
             loop {
@@ -212,7 +212,7 @@ impl BlockTrace {
             .map_err(|error| BlockTraceError::Tracing { doing: "stopping".into(), error })
     }
 
-    /// Number of events lost because a buffer was full; `None` if the kernel does not report it.
+    /// Returns the number of events lost because a buffer was full; `None` if the kernel does not report it.
     #[must_use]
     pub fn lost(&self) -> Option<u64> {
         let of = |cpu: u32| {
@@ -223,7 +223,7 @@ impl BlockTrace {
     }
 }
 
-/// Current time in nanoseconds by the monotonic clock, which the trace events use too.
+/// Returns the current time in nanoseconds by the monotonic clock, which the trace events use too.
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()

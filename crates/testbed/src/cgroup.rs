@@ -54,8 +54,8 @@ impl Hierarchy {
         Ok(found.into_iter().next())
     }
 
-    /// The undo log's entry for enabling the I/O controller; `None` with cgroup v1, or if the controller was enabled by other software than
-    /// iotax.
+    /// Returns the undo log's entry for enabling the I/O controller; `None` with cgroup v1, or if other software has
+    /// enabled the controller.
     pub(crate) fn controller(&self) -> Option<IoController> {
         let is_off = self.version == Version::V2
             && (!words_of(&self.root.join(PASSED_ON), "io") || has_groups(&self.root));
@@ -70,7 +70,7 @@ impl Hierarchy {
     }
 }
 
-/// The path of a process's cgroup, from the text of /proc/PID/cgroup; `/` if the hierarchy is not listed.
+/// Returns the path of a process's cgroup, from the text of /proc/PID/cgroup; `/` if the hierarchy is not listed.
 fn own_group(text: &str, version: Version) -> &str {
     let groups = text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     let is_wanted = |controllers: &str| match version {
@@ -97,7 +97,7 @@ fn has_groups(root: &Path) -> bool {
 pub struct IoController {
     /// Directory of the hierarchy's root.
     pub root: PathBuf,
-    /// Boot id when iotax enabled the controller. A reboot disables it again.
+    /// Boot id when iotax enabled the controller; `None` if it could not be read. A reboot disables the controller again.
     pub boot_id: Option<String>,
 }
 
@@ -169,7 +169,7 @@ fn move_to(group: &Path, pid: u32) -> io::Result<()> {
 #[derive(Debug)]
 pub struct IoLimit {
     cgroup: RunCgroup,
-    /// For each limit file: its path, the line that sets the limit, and the line that removes it.
+    /// The limit files: path, the line that sets the limit, and the line that removes it.
     files: Vec<(PathBuf, String, String)>,
 }
 

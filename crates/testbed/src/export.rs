@@ -36,12 +36,12 @@ impl StorageDaemon {
         Self { child, program }
     }
 
-    /// Process id of the daemon.
+    /// Returns the process id of the daemon.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Process ids of the daemon and of the processes that it started, such as smbd's for a client.
+    /// Returns the process ids of the daemon and of the processes that it started, such as smbd's for a client.
     pub fn pids(&self) -> impl Iterator<Item = u32> {
         let daemon = self.pid();
         let children = fs::read_to_string(format!("/proc/{daemon}/task/{daemon}/children"));
@@ -50,7 +50,7 @@ impl StorageDaemon {
         iter::once(daemon).chain(children)
     }
 
-    /// The threads of the daemon's processes for CPU accounting: by role for QEMU's programs, under the program's name for other servers.
+    /// Returns the threads of the daemon's processes for CPU accounting: by role for QEMU's programs, under the program's name for other servers.
     pub fn threads(&self) -> impl Iterator<Item = GuestThreads> {
         let server = (!self.program.starts_with("qemu-")).then(|| self.program.to_owned());
         self.pids().map(move |pid| GuestThreads { pid, roles: BTreeMap::new(), server: server.clone() })

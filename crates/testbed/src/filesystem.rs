@@ -21,7 +21,7 @@ use crate::stack::mount::{self, Mount};
 pub struct CreatedFilesystem {
     /// Path of the device node when iotax created the filesystem.
     pub device: PathBuf,
-    /// The disk that had that device node when iotax created the filesystem.
+    /// The disk that had that device node when iotax created the filesystem; `None` if it could not be identified.
     pub disk: Option<Box<RecordedDisk>>,
     /// Type of the filesystem, such as ext4.
     pub kind: FsType,
@@ -61,7 +61,7 @@ impl Mounted {
             }
             share::end_server(&mount.kind, &mount.point);
             let flags = if share::is_lost(&mount.source, &mount.point) {
-                // What waits for a server that has ended would keep it busy.
+                // Processes that wait for the ended server would keep the mount busy.
                 UnmountFlags::NOFOLLOW | UnmountFlags::FORCE | UnmountFlags::DETACH
             } else {
                 UnmountFlags::NOFOLLOW
@@ -76,7 +76,7 @@ impl Mounted {
         Ok(())
     }
 
-    /// Returns whether it is the mount of a share whose server has ended, so that every access waits in vain.
+    /// Returns whether this is the mount of a share whose server has ended. Every access to it would block.
     pub(crate) fn is_lost(&self) -> bool {
         share::is_lost(&self.source, &self.point)
     }
@@ -106,7 +106,7 @@ mod tests {
     const LOSETUP: Program = Program { name: "losetup", package: "mount" };
     const MKFS: Program = Program { name: "mkfs.ext4", package: "e2fsprogs" };
 
-    /// A blank disk over a file; `None`, with a message, if this machine cannot provide one.
+    /// Returns a blank disk over a file; `None`, with a message, if this machine cannot provide one.
     fn disk(file: &Path) -> Option<String> {
         File::create(file).and_then(|file| file.set_len(16 << 20)).expect("made");
         let attached = LOSETUP.run(["--find".as_ref(), "--show".as_ref(), file.as_os_str()]);

@@ -90,7 +90,7 @@ fn is_one(descriptor: &Path, devices: &[u64], is_wanted: &impl Fn(BackingFile) -
     }
 }
 
-/// For each mount namespace other than this process's, the directory in /proc of one thread that is in it. /proc is below `root`.
+/// Returns the directory in /proc of one thread in each mount namespace other than this process's. /proc is below `root`.
 pub(crate) fn namespaces(root: &Path) -> Vec<PathBuf> {
     let proc = root.join("proc");
     let namespace = |task: &Path| fs::read_link(task.join("ns/mnt")).ok();
@@ -140,7 +140,7 @@ fn tasks(process: &Path) -> Vec<PathBuf> {
 
 const TASKS: &str = "task";
 
-/// Name and id of a process, given by its directory in /proc or by that of one of its threads.
+/// Returns the name and id of a process, given by its directory in /proc or by that of one of its threads.
 pub(crate) fn title(process: &Path) -> String {
     let process = match process.parent() {
         Some(tasks) if tasks.ends_with(TASKS) => tasks.parent().unwrap_or(process),

@@ -34,7 +34,7 @@ pub struct FilesystemSpace {
     pub total: Bytes,
 }
 
-/// Free and total space of the filesystem that holds `dir`, by statvfs(3).
+/// Returns the free and total space of the filesystem that holds `dir`, by statvfs(3).
 pub fn free_space(dir: &Path) -> Result<FilesystemSpace, HostInfoError> {
     let room = rustix::fs::statvfs(dir)
         .map_err(|error| HostInfoError::FreeSpace { dir: dir.to_owned(), source: error.into() })?;
@@ -69,7 +69,7 @@ pub fn environment(root: &Path) -> Environment {
     }
 }
 
-/// Login name of this process's user. Under sudo(8), that of the user who ran sudo.
+/// Returns the login name of this process's user; `None` if it is unknown. Under sudo(8), that of the user who ran sudo.
 #[must_use]
 pub fn user(root: &Path) -> Option<String> {
     let uid = rustix::process::getuid();
@@ -77,7 +77,7 @@ pub fn user(root: &Path) -> Option<String> {
     caller.or_else(|| user_name(&text(&root.join("etc/passwd"))?, uid.as_raw()))
 }
 
-/// Login name of a user id, from the text of passwd(5).
+/// Returns the login name of a user id, from the text of passwd(5).
 fn user_name(passwd: &str, uid: u32) -> Option<String> {
     let fields = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let of_user = |fields: &Vec<&str>| fields.get(2).and_then(|id| id.parse().ok()) == Some(uid);
@@ -89,18 +89,18 @@ pub(crate) fn is_in_memory(filesystem: &rustix::fs::StatFs) -> bool {
     u64::try_from(filesystem.f_type).is_ok_and(|kind| [0x0102_1994, 0x8584_58f6].contains(&kind))
 }
 
-/// Boot id of the running kernel: changes with every reboot, and is the same in all containers.
+/// Returns the boot id of the running kernel, which changes with every reboot and is the same in all containers; `None` if it cannot be read.
 #[must_use]
 pub fn boot_id() -> Option<String> {
     text(Path::new("/proc/sys/kernel/random/boot_id"))
 }
 
-/// A new random UUID from the kernel.
+/// Returns a new random UUID from the kernel.
 pub(crate) fn new_uuid() -> std::io::Result<String> {
     fs::read_to_string("/proc/sys/kernel/random/uuid").map(|text| text.trim().to_owned())
 }
 
-/// The content of a small file without surrounding white space; `None` if it is empty or cannot be read.
+/// Returns the content of a small file without surrounding white space; `None` if it is empty or cannot be read.
 pub(crate) fn text(path: &Path) -> Option<String> {
     // Firmware strings in /sys need not be UTF-8.
     let bytes = fs::read(path).ok()?;
@@ -108,7 +108,7 @@ pub(crate) fn text(path: &Path) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The value of the first line `key : value` with this key; `None` if there is none or it is empty.
+/// Returns the value of the first line `key : value` with this key; `None` if there is none or it is empty.
 fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines()
         .filter_map(|line| line.split_once(':'))
@@ -117,14 +117,14 @@ fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
         .filter(|value| !value.is_empty())
 }
 
-/// The value of PRETTY_NAME in os-release(5), without quotes.
+/// Returns the value of PRETTY_NAME in os-release(5), without quotes.
 fn os_name(text: &str) -> Option<String> {
     let value = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
     let value = value.trim().trim_matches(['"', '\'']);
     (!value.is_empty()).then(|| value.to_owned())
 }
 
-/// Number of CPUs in a list such as `0-3,8`.
+/// Returns the number of CPUs in a list such as `0-3,8`; `None` if the list is malformed.
 fn length_of_list(list: &str) -> Option<u32> {
     list.split(',').try_fold(0_u32, |total, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -133,8 +133,8 @@ fn length_of_list(list: &str) -> Option<u32> {
     })
 }
 
-/// Frequency of the CPU's time stamp counter in kHz, from /proc/cpuinfo of a virtual machine. `None` on bare metal, where the same line shows
-/// the CPU's current frequency.
+/// Returns the frequency of the CPU's time stamp counter in kHz, from /proc/cpuinfo of a virtual machine. `None` on
+/// bare metal, where the same line shows the CPU's current frequency.
 #[must_use]
 pub fn tsc_khz(root: &Path) -> Option<u64> {
     let cpuinfo = text(&root.join("proc/cpuinfo"))?;
@@ -144,18 +144,18 @@ pub fn tsc_khz(root: &Path) -> Option<u64> {
     khz.parse().ok().filter(|khz| *khz > 0)
 }
 
-/// Memory in bytes that is available without swapping; `None` if the kernel does not report it.
+/// Returns the memory in bytes that is available without swapping; `None` if the kernel does not report it.
 #[must_use]
 pub fn memory_available(root: &Path) -> Option<Bytes> {
     memory(&text(&root.join("proc/meminfo"))?, "MemAvailable").map(Bytes)
 }
 
-/// A value of /proc/meminfo in bytes; its kB are KiB.
+/// Returns a value of /proc/meminfo in bytes; its kB are KiB.
 fn memory(meminfo: &str, key: &str) -> Option<u64> {
     field(meminfo, key)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// CPU vulnerability mitigations: file names in `dir` and their contents.
+/// Returns the CPU vulnerability mitigations: file names in `dir` and their contents.
 fn mitigations(dir: &Path) -> BTreeMap<String, String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, text(&entry.path())?))).collect()
@@ -174,10 +174,10 @@ const FIRMWARE: [(&str, &str); 9] = [
     ("QEMU", "QEMU"),
 ];
 
-/// Clocksources that only exist under a certain hypervisor, with its name.
+/// Clocksources that only exist under a certain hypervisor, with the hypervisor's name.
 const CLOCKS: [(&str, &str); 3] = [("kvm-clock", "KVM"), ("hyperv_clocksource", "Hyper-V"), ("xen", "Xen")];
 
-/// Name of the hypervisor that runs this machine, from Xen's own file, the firmware or the clocksources; `None` on bare metal.
+/// Returns the name of the hypervisor that runs this machine, from Xen's own file, the firmware or the clocksources; `None` on bare metal.
 fn hypervisor(root: &Path, cpuinfo: &str) -> Option<String> {
     if let Some(kind) = text(&root.join("sys/hypervisor/type")) {
         return Some(kind);
@@ -203,7 +203,7 @@ fn hypervisor(root: &Path, cpuinfo: &str) -> Option<String> {
     })
 }
 
-/// Current time of the monotonic clock in nanoseconds, which all processes of a machine share.
+/// Returns the current time of the monotonic clock in nanoseconds, which all processes of a machine share.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

@@ -40,9 +40,9 @@ pub struct KernelFile {
     /// True if the kernel changes the value as a side effect when the run writes another file, such as the queue depth with the scheduler.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub follows: bool,
-    /// Boot id when the value was read. After a reboot, the kernel has its defaults again.
+    /// Boot id when the value was read; `None` if it could not be read. After a reboot, the kernel has its defaults again.
     pub boot_id: Option<String>,
-    /// Sequence number of the disk that the file belongs to, because another disk may get the same name later.
+    /// Sequence number of the disk that the file belongs to: another disk may get the same name later. `None` if unknown, or for files of no disk.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub diskseq: Option<String>,
 }
@@ -50,24 +50,24 @@ pub struct KernelFile {
 /// Mount points of the kernel's filesystems, with the type that statfs(2) reports for them (`f_type`).
 const KERNELS: [(&str, u64); 2] = [("/sys", 0x6265_6572), ("/proc", 0x9fa0)];
 
-/// The current value in a file's text: the word in brackets if there is one, otherwise the whole text.
+/// Returns the current value in a file's text: the word in brackets if there is one, otherwise the whole text.
 fn active(text: &str) -> &str {
     let chosen = text.split_once('[').and_then(|(_, rest)| Some(rest.split_once(']')?.0));
     chosen.unwrap_or(text).trim()
 }
 
-/// The words in a file, without brackets: the accepted values, if the file lists them.
+/// Returns the words in a file, without brackets: the accepted values, if the file lists them.
 pub(crate) fn offered(path: &Path) -> io::Result<Vec<String>> {
     let text = fs::read_to_string(path)?;
     Ok(text.split_whitespace().map(|word| word.trim_matches(['[', ']']).to_owned()).collect())
 }
 
-/// The current value of a file, see [`active`].
+/// Returns the current value of a file, see [`active`].
 pub(crate) fn value(path: &Path) -> io::Result<String> {
     fs::read_to_string(path).map(|text| active(&text).to_owned())
 }
 
-/// Sequence number of the disk that a file below /sys/class/block belongs to; `None` for other files.
+/// Returns the sequence number of the disk that a file below /sys/class/block belongs to; `None` for other files.
 fn diskseq(path: &Path) -> Option<String> {
     path.ancestors().skip(2).take(2).find_map(|directory| text(&directory.join("diskseq")))
 }
@@ -122,7 +122,7 @@ impl KernelFile {
         )))
     }
 
-    /// The current value; `None` if the file is gone with its disk. Fails if /sys or /proc is not mounted.
+    /// Returns the current value; `None` if the file is gone with its disk. Fails if /sys or /proc is not mounted.
     fn found(&self) -> io::Result<Option<String>> {
         check_mounted(&self.path)?;
         match value(&self.path) {
@@ -131,7 +131,7 @@ impl KernelFile {
         }
     }
 
-    /// Reason why the file may belong to another boot or disk than the recorded one; `None` if boot and disk are the recorded ones.
+    /// Returns the reason why the file may belong to another boot or disk than the recorded one; `None` if boot and disk are the recorded ones.
     fn doubt(&self) -> Option<String> {
         let (boot_id, diskseq) = (boot_id(), diskseq(&self.path));
         if self.boot_id.is_none() || boot_id.is_none() {

@@ -41,17 +41,17 @@ impl ProcessLock {
         self.stop = Interrupt::clone(stop);
     }
 
-    /// The same lock, for cleanup: an interrupt does not end its tools.
+    /// Returns the same lock, for cleanup: an interrupt does not end its tools.
     pub(crate) fn without_interrupt(&self) -> Self {
         Self { stop: Interrupt::default(), ..self.clone() }
     }
 
-    /// The interrupt flag that ends tools.
+    /// Returns the interrupt flag that ends tools.
     pub(crate) const fn stop(&self) -> &Interrupt {
         &self.stop
     }
 
-    /// A duplicate of the lock's file, to be passed as stdin, stdout or stderr to a process that must hold the lock.
+    /// Returns a duplicate of the lock's file, to be passed as stdin, stdout or stderr to a process that must hold the lock.
     pub fn stdio(&self) -> io::Result<Stdio> {
         self.file.try_clone().map(Into::into)
     }

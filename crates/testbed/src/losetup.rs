@@ -37,7 +37,8 @@ pub struct Attached {
     pub device: u64,
     /// Inode number of the backing file, from stat(2).
     pub inode: u64,
-    /// Boot id when iotax attached the device. Loop devices do not survive a reboot, and their numbers may differ after it.
+    /// Boot id when iotax attached the device; `None` if it could not be read. Loop devices do not survive a reboot,
+    /// and their numbers may differ after it.
     pub boot_id: Option<String>,
 }
 
@@ -48,13 +49,13 @@ pub(crate) struct Listed {
     /// Inode number of the backing file; `None` without the privilege to query it.
     #[serde(rename = "back-ino")]
     inode: Option<u64>,
-    /// Device number of the backing file as `major:minor`, padded with spaces.
+    /// Device number of the backing file as `major:minor`, padded with spaces; `None` if it is unknown.
     #[serde(rename = "back-maj:min")]
     device: Option<String>,
 }
 
 impl Listed {
-    /// Device and inode number of the backing file, as from stat(2); `None` if unknown.
+    /// Returns the device and inode number of the backing file, as from stat(2); `None` if unknown.
     pub(crate) fn file(&self) -> Option<(u64, u64)> {
         let (major, minor) = self.device.as_ref()?.trim().split_once(':')?;
         Some((rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?), self.inode?))
@@ -129,7 +130,7 @@ impl Attached {
         )))
     }
 
-    /// Paths of all loop devices over the backing file. Fails if it cannot be determined whether a loop device is one of them.
+    /// Returns the paths of all loop devices over the backing file. Fails if it cannot be determined whether a loop device is one of them.
     pub(crate) fn nodes(&self) -> io::Result<Vec<String>> {
         let deadline = Instant::now() + DETACHING;
         let is_hidden = |device: &Listed| device.file().is_none() && device.is_named(&self.file);

@@ -51,7 +51,7 @@ pub enum Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// LVM settings for --config, which override the system's configuration.
+    /// Returns the LVM settings for --config, which override the system's configuration.
     fn config(self) -> String {
         // No metadata copies in /etc/lvm, no daemon left behind, no hints that a short-lived group makes wrong, no check of a temporary
         // pool.
@@ -75,7 +75,7 @@ impl Scope<'_> {
         sections.join(" ")
     }
 
-    /// The arguments of an LVM command that changes something. Run it with [`crate::undo::UndoLog::run`], so that it holds the run's lock.
+    /// Returns the arguments of an LVM command that changes something. Run it with [`crate::undo::UndoLog::run`], so that it holds the run's lock.
     pub fn command(self, command: &str, arguments: &[&str]) -> Vec<String> {
         let mut words = vec![command.to_owned(), "--config".to_owned(), self.config(), "--yes".to_owned()];
         words.extend(arguments.iter().map(|word| (*word).to_owned()));
@@ -100,7 +100,7 @@ impl Scope<'_> {
     }
 }
 
-/// A pattern for LVM's device filter that matches only this path.
+/// Returns a pattern for LVM's device filter that matches only this path.
 fn pattern(path: &Path) -> String {
     let mut pattern = String::new();
     for c in path.to_string_lossy().chars() {
@@ -120,7 +120,7 @@ fn rows(json: &[u8]) -> Option<Vec<ReportRow>> {
     serde_json::from_value(rows.clone()).ok()
 }
 
-/// A numeric field of a row; `None` if the field is missing or not a number.
+/// Returns a numeric field of a row; `None` if the field is missing or not a number.
 pub fn number(row: &ReportRow, field: &str) -> Option<u64> {
     row.get(field)?.parse().ok()
 }
@@ -139,8 +139,8 @@ impl Physical {
         Self { disk: RecordedDisk::of(&device).map(Box::new), device, uuid: uuid + rest }
     }
 
-    /// Path of the device that carries the UUID, which may differ from the recorded one after a reboot. `None` if the original disk no longer
-    /// carries it. Fails if the disk cannot be found.
+    /// Returns the path of the device that carries the UUID, which may differ from the recorded one after a reboot.
+    /// `None` if the original disk no longer carries it. Fails if the disk cannot be found.
     fn locate(&self) -> io::Result<Option<PathBuf>> {
         let selection = format!("pv_uuid={}", self.uuid);
         let found = |scope: Scope<'_>| -> io::Result<Option<PathBuf>> {

@@ -39,29 +39,29 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// The device that cryptsetup(8) creates for the LUKS2 container with this UUID.
+    /// Returns the device that cryptsetup(8) creates for the LUKS2 container with this UUID.
     pub(crate) fn of_luks(name: String, uuid: &str) -> Self {
         let uuid = format!("CRYPT-LUKS2-{}-{name}", uuid.replace('-', ""));
         Self { name, uuid }
     }
 
-    /// The device that integritysetup(8) creates; dm-integrity superblocks have no UUID.
+    /// Returns the device that integritysetup(8) creates; dm-integrity superblocks have no UUID.
     pub(crate) fn of_integrity(name: String) -> Self {
         Self { uuid: format!("CRYPT-INTEGRITY-{name}"), name }
     }
 
-    /// A device that dmsetup(8) creates with the device-mapper target `target`.
+    /// Returns a device that dmsetup(8) creates with the device-mapper target `target`.
     pub(crate) fn of_target(target: &str, name: String) -> Self {
         Self { uuid: format!("{OWN}{target}-{name}"), name }
     }
 
-    /// The device-mapper target that a UUID of iotax names; `None` for UUIDs of devices that iotax did not create with dmsetup(8).
+    /// Returns the device-mapper target that the UUID of a device names; `None` if iotax did not create the device with dmsetup(8).
     pub(crate) fn target_of(uuid: &str) -> Option<&'static str> {
         let target = uuid.strip_prefix(OWN)?;
         TARGETS.into_iter().find(|known| target.strip_prefix(known).is_some_and(|rest| rest.starts_with('-')))
     }
 
-    /// Path of the device node in /dev/mapper.
+    /// Returns the path of the device node in /dev/mapper.
     pub(crate) fn node(&self) -> PathBuf {
         Path::new("/dev/mapper").join(&self.name)
     }
@@ -80,7 +80,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Current name of the device, found by its UUID; `None` if it is missing.
+    /// Returns the current name of the device, found by its UUID; `None` if it is missing.
     fn standing(&self, devices: &Path) -> io::Result<Option<String>> {
         let ours = fs::read_dir(devices)?.filter_map(|entry| {
             let mapped = entry.ok()?.path().join("dm");

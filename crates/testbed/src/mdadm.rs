@@ -52,14 +52,14 @@ impl CreatedArray {
                 continue;
             }
             for member in &members {
-                // One that mdadm did not get to has no superblock.
+                // A member that mdadm did not reach has no superblock.
                 let _ = lock.run(MDADM, ["--zero-superblock", member]);
             }
         }
         Ok(())
     }
 
-    /// Device nodes of the members' loop devices. Leaves out members attached before a reboot, which detached them.
+    /// Returns the device nodes of the members' loop devices. Leaves out members attached before a reboot, which detached them.
     fn member_nodes(&self) -> io::Result<Vec<String>> {
         let now = boot_id();
         let of_this_boot = self.members.iter().filter(|member| now.is_some() && member.boot_id == now);
@@ -80,12 +80,12 @@ impl CreatedArray {
     }
 }
 
-/// Path of the device node of an array with this kernel name.
+/// Returns the path of the device node of an array with this kernel name.
 fn node(name: &str) -> PathBuf {
     Path::new("/dev").join(name)
 }
 
-/// Kernel names of all md arrays.
+/// Returns the kernel names of all md arrays.
 fn arrays(disks: &Path) -> io::Result<Vec<String>> {
     let names = fs::read_dir(disks)?.filter_map(|entry| {
         let path = entry.ok()?.path();
@@ -94,7 +94,7 @@ fn arrays(disks: &Path) -> io::Result<Vec<String>> {
     Ok(names.collect())
 }
 
-/// Device node of an unused array number, from 127 downward as mdadm chooses it; `None` if all are in use.
+/// Returns the device node of an unused array number, from 127 downward as mdadm chooses it; `None` if all are in use.
 pub(crate) fn free_node() -> Option<PathBuf> {
     const HIGHEST: u32 = 127;
     let is_free = |node: &PathBuf| {
@@ -104,7 +104,7 @@ pub(crate) fn free_node() -> Option<PathBuf> {
     (0..=HIGHEST).rev().map(|number| node(&format!("md{number}"))).find(is_free)
 }
 
-/// UUID of a running array, from `mdadm --detail`; `None` if mdadm reports none.
+/// Returns the UUID of a running array, from `mdadm --detail`; `None` if mdadm reports none.
 fn uuid_of(name: &str) -> Option<String> {
     let said = MDADM.run(["--detail".as_ref(), "--export".as_ref(), node(name).as_os_str()]).ok()?;
     let said = String::from_utf8_lossy(&said).into_owned();

@@ -84,7 +84,7 @@ impl Monitor {
         self.snapshot_at(Instant::now())
     }
 
-    /// Reads all counters, and records `at` as their time: that of the event that caused the reading.
+    /// Reads all counters. Records `at` as their time, which is the time of the event that caused the reading.
     pub fn snapshot_at(&mut self, at: Instant) -> MonitorSnapshot {
         let [io, cpu, memory] = &mut self.pressure;
         MonitorSnapshot {
@@ -99,11 +99,11 @@ impl Monitor {
     }
 }
 
-/// Computes the activity between two snapshots of one monitor. `window_start` is the start of the measurement window, from which the result's
-/// time counts.
+/// Computes the activity between two snapshots of one monitor. `window_start` is the start of the measurement window; the result's time counts from
+/// there.
 ///
-/// A device, interface or thread role is missing if one of its counters ran backwards (32-bit times in diskstats wrap after 49 days) or
-/// disappeared, because a partial sum would look complete. CPU time of threads that ended is taken from the process's total where possible.
+/// A device, interface or thread role is missing if one of its counters disappeared or ran backwards: a partial sum would look complete. 32-bit
+/// times in diskstats wrap after 49 days. CPU time of threads that ended is taken from the process's total where possible.
 #[must_use]
 pub fn delta(earlier: &MonitorSnapshot, later: &MonitorSnapshot, window_start: Instant) -> HostActivity {
     let duration = later.at.saturating_duration_since(earlier.at);
@@ -131,13 +131,13 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Counters of all network interfaces since they appeared, by name, from the text of /proc/net/dev.
+/// Returns the counters of all network interfaces since they appeared, by name, from the text of /proc/net/dev.
 #[must_use]
 pub fn interface_totals(dev: &str) -> BTreeMap<String, NicActivity> {
     counters::nics(dev).into_iter().map(|(name, counters)| (name, counters.totals())).collect()
 }
 
-/// Stall times since boot, from the texts of /proc/pressure/io, cpu and memory; `None` if one is missing or cannot be parsed.
+/// Returns the stall times since boot, from the texts of /proc/pressure/io, cpu and memory; `None` if one is missing or cannot be parsed.
 #[must_use]
 pub fn pressure_totals(io: Option<&str>, cpu: Option<&str>, memory: Option<&str>) -> Option<Pressure> {
     counters::pressure(io, cpu, memory)?.totals()
@@ -157,7 +157,7 @@ impl ProcFile {
         Self { file: File::open(path).ok(), text: vec![0; 4096] }
     }
 
-    /// Current content of the file; `None` if it could not be opened or cannot be read.
+    /// Returns the current content of the file; `None` if it could not be opened or cannot be read.
     pub fn read(&mut self) -> Option<&str> {
         let file = self.file.as_ref()?;
         let mut filled = 0;

@@ -85,7 +85,7 @@ impl Netlink {
         let mut message = length.to_ne_bytes().to_vec();
         message.extend(kind.to_ne_bytes());
         message.extend((flags | NLM_F_REQUEST).to_ne_bytes());
-        // Sequence number and sender stay zero: the socket serves this request alone.
+        // Sequence number and sender stay zero: the socket serves only this request.
         message.extend([0; 8]);
         message.extend(payload);
         send(&self.0, &message, SendFlags::empty())?;
@@ -205,7 +205,7 @@ fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// Value of the first attribute of type `wanted`; `None` if there is none.
+/// Returns the value of the first attribute of type `wanted`; `None` if there is none.
 fn find(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
     attributes(bytes).find_map(|(kind, value)| (kind == wanted).then_some(value))
 }
@@ -239,7 +239,7 @@ fn link(kernel: &Netlink, interface: &str) -> io::Result<Vec<u8>> {
     answers.into_iter().next().ok_or_else(|| io::Error::other("the kernel did not describe the interface"))
 }
 
-/// Type of a software interface, such as `veth`, `bridge` or `tun`; `None` for a hardware device and for loopback.
+/// Returns the type of a software interface, such as `veth`, `bridge` or `tun`; `None` for a hardware device and for loopback.
 pub(crate) fn kind(interface: &str) -> io::Result<Option<String>> {
     let link = link(&Netlink::open(None)?, interface)?;
     let about = link.get(LINK..).and_then(|about| find(about, IFLA_LINKINFO));
@@ -266,7 +266,8 @@ pub(crate) fn set_up(interface: &str, address: Option<(Ipv4Addr, u8)>, mtu: Opti
     kernel.ask(RTM_NEWLINK, 0, &request).map(drop)
 }
 
-/// Names of an interface's enabled offloads, as ethtool(8) lists them (kernel documentation, networking/ethtool-netlink). Needs Linux 5.7.
+/// Returns the names of an interface's enabled offloads, as ethtool(8) lists them (kernel documentation, networking/ethtool-netlink). Needs Linux
+/// 5.7.
 pub(crate) fn offloads(interface: &str) -> io::Result<Vec<String>> {
     let kernel = Netlink::open(Some(netlink::GENERIC))?;
     // Struct genlmsghdr: command, version, reserved.
@@ -283,7 +284,7 @@ pub(crate) fn offloads(interface: &str) -> io::Result<Vec<String>> {
     active.map(set_bits).ok_or_else(|| io::Error::other("the kernel did not report offloads"))
 }
 
-/// Names of the bits in an ethtool bit set. The set of active offloads lists only enabled bits.
+/// Returns the names of the bits in an ethtool bit set. The set of active offloads lists only enabled bits.
 fn set_bits(set: &[u8]) -> Vec<String> {
     let bits = attributes(find(set, ETHTOOL_A_BITSET_BITS).unwrap_or_default());
     let bits = bits.filter(|(kind, _)| *kind == ETHTOOL_A_BITSET_BIT);

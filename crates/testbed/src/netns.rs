@@ -30,7 +30,7 @@ pub(crate) const NAMES: &str = "/run/netns";
 const HELPERS: [&str; 2] = [PASST.name, "rpcbind"];
 /// Name prefix of the network namespaces that iotax creates.
 const OURS: &str = "iotax-";
-/// The link in /proc to a process's executable.
+/// The link in /proc to this process's executable.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// A network namespace that iotax created, as recorded in the undo log. Its name contains the run's tag.
@@ -39,8 +39,8 @@ const OWN_PROGRAM: &str = "/proc/self/exe";
 pub struct Namespace {
     /// Name of the namespace for ip(8).
     pub name: String,
-    /// The part of /run/netns that was missing before this run, so that this run must remove it: ip(8) never removes it. `None` if nothing
-    /// was missing.
+    /// The part of /run/netns that was missing before this run, and that this run removes, because ip(8) never does.
+    /// `None` if nothing was missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<NameDirectory>,
 }
@@ -56,12 +56,12 @@ pub enum NameDirectory {
 }
 
 impl NameDirectory {
-    /// The part that ip(8) will create with the next namespace; `None` if nothing is missing.
+    /// Returns the part that ip(8) will create with the next namespace; `None` if nothing is missing.
     pub(crate) fn missing() -> io::Result<Option<Self>> {
         match statx(CWD, NAMES, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty()) {
             Err(Errno::NOENT) => Ok(Some(Self::Made)),
             Err(errno) => Err(errno.into()),
-            // Where the kernel does not tell (before 5.8) it is left.
+            // Before Linux 5.8 the kernel does not report mount points; the directory is then left in place.
             Ok(found) if !found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) => Ok(None),
             Ok(found) => {
                 Ok((!found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)).then_some(Self::Mounted))
@@ -151,7 +151,7 @@ impl NetnsInterface {
     }
 }
 
-/// Name of the interface in a line of `ip -o link show`, such as `2: veth0@if3: <BROADCAST,...`.
+/// Returns the name of the interface in a line of `ip -o link show`, such as `2: veth0@if3: <BROADCAST,...`.
 fn listed_name(line: &str) -> Option<&str> {
     line.split(": ").nth(1)?.split('@').next()
 }
@@ -173,8 +173,8 @@ pub fn command_in(namespace: Option<&str>, program: &Path) -> Command {
     command
 }
 
-/// Prepares a command that runs in the network namespace that belongs to the file `namespace`; `None` for this process's. Unlike with
-/// [`command_in`], the program stays in this process's mount namespace.
+/// Prepares a command that runs in the network namespace that the file `namespace` refers to; `None` for this
+/// process's. Unlike with [`command_in`], the program stays in this process's mount namespace.
 pub(crate) fn command_at(namespace: Option<&Path>, program: &Path) -> Command {
     let Some(namespace) = namespace else { return Command::new(program) };
     let mut command = Command::new(NSENTER.path().unwrap_or_else(|_| NSENTER.name.into()));
@@ -182,8 +182,8 @@ pub(crate) fn command_at(namespace: Option<&Path>, program: &Path) -> Command {
     command
 }
 
-/// Runs an action on a thread of its own, in the network namespace that belongs to the file `namespace`. The mount namespace stays this
-/// process's.
+/// Runs an action on a new thread, in the network namespace that the file `namespace` refers to. The thread stays in
+/// this process's mount namespace.
 pub(crate) fn within<T: Send>(
     namespace: &Path,
     action: impl FnOnce() -> io::Result<T> + Send,

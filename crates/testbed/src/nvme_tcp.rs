@@ -60,7 +60,7 @@ impl NvmeTarget {
         port_directory(self.port)
     }
 
-    /// UUID of the subsystem's only namespace, which is part of the NQN.
+    /// Returns the UUID of the subsystem's only namespace, which is part of the NQN.
     pub(crate) fn uuid(&self) -> &str {
         self.nqn.strip_prefix(NQN).unwrap_or_default()
     }
@@ -129,7 +129,7 @@ fn port_directory(number: u16) -> PathBuf {
     Path::new(TARGET).join("ports").join(number.to_string())
 }
 
-/// An unused port number in configfs; `None` if all are in use.
+/// Returns an unused port number in configfs; `None` if all are in use.
 pub(crate) fn free_port() -> Option<u16> {
     (1..=u16::MAX).rev().find(|number| !port_directory(*number).exists())
 }
@@ -147,7 +147,7 @@ impl NvmeConnection {
     pub(crate) fn end(&self) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while let Some(controller) = self.controller()? {
-            // It may be about to go.
+            // The controller may already be disappearing.
             let asked = gone(fs::write(controller.join("delete_controller"), "1"));
             if Instant::now() > deadline {
                 let words = format!("{} does not end", controller.display());
@@ -158,7 +158,7 @@ impl NvmeConnection {
         Ok(())
     }
 
-    /// Directory in /sys of the connection's controller; `None` if there is no connection.
+    /// Returns the directory in /sys of the connection's controller; `None` if there is no connection.
     fn controller(&self) -> io::Result<Option<PathBuf>> {
         let all = match fs::read_dir(CONTROLLERS) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

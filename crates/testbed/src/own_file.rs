@@ -13,8 +13,8 @@ const STICKY: u32 = 0o1000;
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 
-/// Returns the path of a directory without symbolic links, after checking that it belongs to this user and that no other user can change it
-/// or any directory on its path.
+/// Checks that a directory belongs to this user, and that no other user can change it or any directory on its path.
+/// Returns the path without symbolic links.
 ///
 /// # Errors
 /// The directory is missing, or another user may write to it.
@@ -34,7 +34,7 @@ pub(crate) fn check_way(path: &Path) -> io::Result<()> {
 /// because this user would trust them.
 fn walk(path: &Path, is_own: bool) -> io::Result<PathBuf> {
     let place = fs::canonicalize(path)?;
-    // From the top down: whoever cannot change a directory cannot exchange what was looked at in it.
+    // Check from the root down: if others cannot change a directory, they cannot replace the entries that were checked in it.
     let mut way: Vec<&Path> = place.ancestors().collect();
     way.reverse();
     for step in &way {
@@ -65,7 +65,7 @@ pub(crate) fn existing(path: &Path) -> io::Result<Option<PathBuf>> {
 /// # Errors
 /// The file cannot be opened, is not a regular file, or another user may have written it.
 pub(crate) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    // Opening a device may already do something.
+    // Even opening a device may have an effect.
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Err(_) => {}
@@ -162,7 +162,7 @@ mod tests {
                 assert!(error.to_string().contains("chmod go-w"), "{error}");
             }
         }
-        // What is made in a sticky directory stays its maker's.
+        // In a sticky directory, only the owner of an entry can replace it.
         mode(&end, 0o1777);
         check_way(&end).expect("nobody else can exchange it");
         mode(&end, 0o777);

@@ -87,7 +87,7 @@ impl Programs {
     }
 }
 
-/// Flags for unshare(1): none unless this user is root.
+/// Returns the flags for unshare(1): none unless this user is root.
 fn namespace() -> impl Iterator<Item = &'static str> {
     UNPRIVILEGED.into_iter().filter(|_| rustix::process::geteuid().is_root())
 }
@@ -103,7 +103,7 @@ pub struct PostgresqlCluster {
 }
 
 impl PostgresqlCluster {
-    /// Directory of the server's Unix socket.
+    /// Returns the directory of the server's Unix socket.
     #[must_use]
     pub fn sockets(&self) -> &Path {
         &self.sockets
@@ -147,7 +147,7 @@ impl PostgresqlCluster {
         self.running.as_mut().is_some_and(|(child, _)| !matches!(child.try_wait(), Ok(None)))
     }
 
-    /// The error that ended the server, from its log; `None` if it logged none.
+    /// Returns the error that ended the server, from its log; `None` if it logged none.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         let (_, said) = self.running.as_ref()?;

@@ -55,7 +55,7 @@ impl Program {
         self.path().map(drop)
     }
 
-    /// Path of the tool, from PATH and the sbin directories.
+    /// Returns the path of the tool, from PATH and the sbin directories.
     pub fn path(self) -> Result<PathBuf, ProgramError> {
         std::env::split_paths(&search_path())
             .map(|directory| directory.join(self.name))
@@ -141,13 +141,14 @@ pub(crate) fn output_within(
 ) -> io::Result<Output> {
     let (sender, ended) = mpsc::channel();
     let (give, given) = mpsc::channel::<Child>();
-    // First, so that no program runs that nobody waits for. One that is blocked in the kernel survives SIGKILL; its thread then remains.
+    // Start the waiting thread first, so that every program is waited for. A program that is blocked in the kernel
+    // survives SIGKILL; its thread then remains.
     threads::spawn("program", move || {
         given.into_iter().for_each(|child| drop(sender.send(child.wait_with_output())));
     })?;
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let group = Pid::from_child(&child);
-    // It waits for this.
+    // The thread waits for this child.
     let _ = give.send(child);
     drop(give);
     let (mut end, mut asked) = (Instant::now() + patience, false);
@@ -168,7 +169,7 @@ pub(crate) fn output_within(
     }
 }
 
-/// The user's PATH, with /usr/sbin and /sbin added: an unprivileged user's PATH may lack them.
+/// Returns the user's PATH, with /usr/sbin and /sbin added: an unprivileged user's PATH may lack them.
 pub(crate) fn search_path() -> OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     path.push(":/usr/sbin:/sbin");

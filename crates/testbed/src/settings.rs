@@ -20,8 +20,8 @@ use crate::refusal::Refusal;
 use crate::stack::{self, LayerStack};
 use crate::undo::{Effect, UndoEntry, UndoLog, UndoLogError};
 
-/// Files whose values the kernel changes as a side effect of a setting: a new scheduler resets the queue depth and writeback throttling,
-/// and a dirty limit in percent clears the limit in bytes.
+/// Files whose values the kernel changes as a side effect of a setting. A new scheduler resets the queue depth and
+/// writeback throttling; a dirty limit in percent clears the limit in bytes.
 const FOLLOWING: [(Setting, &[&str]); 3] = [
     (Setting::Scheduler, &["nr_requests", "wbt_lat_usec"]),
     (Setting::DirtyRatio, &["dirty_bytes"]),
@@ -41,8 +41,8 @@ pub struct SettingFailure {
 pub struct KernelSettings {
     /// All files, in the order of [`ORDER`].
     files: Vec<KernelFile>,
-    /// For each target: the files that its settings change, and the value to write; `None` for a file that the kernel changes as a side
-    /// effect.
+    /// The files that the settings of each target change, with the value to write; `None` for a file that the kernel
+    /// changes as a side effect.
     touched: Vec<BTreeMap<PathBuf, Option<String>>>,
     /// The undo log's entries for `files`, in the same order.
     entries: Vec<UndoEntry>,
@@ -118,7 +118,7 @@ impl KernelSettings {
             }
         }
         let written = self.write(target);
-        // What the kernel changed along, too.
+        // Includes the files that the kernel changed as a side effect.
         let now = |place: usize| Some((place, kernel_file::value(&self.files[place].path).ok()?));
         self.applied = places.into_iter().filter_map(now).collect();
         written
@@ -138,7 +138,7 @@ impl KernelSettings {
     /// and returns the first one.
     pub fn restore(&mut self, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
         let (mut goals, mut results) = (Vec::new(), Vec::new());
-        // All are looked at first: a scheduler that is put back changes the depth.
+        // Read all values first: restoring a scheduler changes the queue depth.
         for (place, applied) in std::mem::take(&mut self.applied).into_iter().rev() {
             let file = &self.files[place];
             match kernel_file::value(&file.path) {
@@ -173,7 +173,7 @@ impl KernelSettings {
         Ok(())
     }
 
-    /// The files that a target's settings change, as indices in `files` in the order of writing, each with the value to write.
+    /// Returns the files that a target's settings change, as indices in `files` in the order of writing, each with the value to write.
     fn places_of(&self, target: usize) -> impl Iterator<Item = (usize, Option<&str>)> {
         let touched = self.touched.get(target);
         let files = self.files.iter().enumerate().rev();
@@ -208,7 +208,7 @@ fn failed(file: &KernelFile) -> impl FnOnce(io::Error) -> SettingFailure + '_ {
     |source| SettingFailure { path: file.path.clone(), source }
 }
 
-/// The files that a target's settings change, each with the value to write; `None` for a file that the kernel changes as a side effect.
+/// Returns the files that a target's settings change, each with the value to write; `None` for a file that the kernel changes as a side effect.
 fn of_target(root: &Path, target: &TargetSpec) -> Result<BTreeMap<PathBuf, Option<String>>, Refusal> {
     let mut touched = BTreeMap::new();
     for (setting, value) in target.setting_values() {
@@ -217,7 +217,7 @@ fn of_target(root: &Path, target: &TargetSpec) -> Result<BTreeMap<PathBuf, Optio
             check(&path, setting, &value)?;
             touched.insert(path, Some(value.clone()));
             if setting == Setting::Scheduler {
-                // Another scheduler takes its own tunables along; the present one's come back as defaults.
+                // Another scheduler removes the current one's tunables, which return with default values.
                 let tunables = stack::device::sorted(&place.join("iosched"));
                 touched.extend(
                     tunables
@@ -273,7 +273,7 @@ fn check(path: &Path, setting: Setting, value: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The directories that contain a setting's file: `queue` of each device, or /proc/sys/vm.
+/// Returns the directories that contain a setting's file: `queue` of each device, or /proc/sys/vm.
 fn places(root: &Path, target: &TargetSpec, setting: Setting) -> Result<Vec<PathBuf>, Refusal> {
     let refused = |words: String| Refusal::input(format!("target {:?}: {setting}: {words}", target.name));
     let scope = setting.scope();
@@ -302,7 +302,7 @@ fn places(root: &Path, target: &TargetSpec, setting: Setting) -> Result<Vec<Path
     Ok(devices.iter().map(|name| directory(root, name).join("queue")).collect())
 }
 
-/// The existing file, directory or device that holds a target's data; `None` for a volume group.
+/// Returns the existing file, directory or device that holds a target's data; `None` for a volume group.
 fn beneath(target: &TargetSpec) -> Option<PathBuf> {
     match target.stack.location()? {
         BottomLocation::Path(path) if !path.exists() => {
@@ -319,7 +319,7 @@ fn directory(root: &Path, name: &str) -> PathBuf {
     root.join("sys/class/block").join(name.replace('/', "!"))
 }
 
-/// The devices directly below a device: its members, its disk if it is a partition, or the devices below its backing file if it is a loop
+/// Returns the devices directly below a device: its members, its disk if it is a partition, or the devices below its backing file if it is a loop
 /// device.
 fn below(root: &Path, name: &str) -> Vec<String> {
     let here = directory(root, name);
@@ -335,9 +335,9 @@ fn below(root: &Path, name: &str) -> Vec<String> {
     entries.filter_map(|entry| is_name(&entry.path())).collect()
 }
 
-/// Finds the devices whose queue settings apply: on each branch of the stack, the uppermost device with a request queue (a directory `mq`),
-/// or the lowest device if none has a queue. Layers above a queue only remap (partitions, LVM, RAID). Devices below a multipath map or loop
-/// device are left out.
+/// Finds the devices whose queue settings apply. On each branch of the stack, that is the uppermost device with a
+/// request queue (a directory `mq`), or the lowest device if none has a queue. Layers above a queue only remap
+/// (partitions, LVM, RAID). Devices below a multipath map or loop device are left out.
 fn queues(root: &Path, found: &LayerStack) -> Vec<String> {
     let (mut chosen, mut covered): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     for name in found.disks.iter().rev() {
@@ -352,7 +352,7 @@ fn queues(root: &Path, found: &LayerStack) -> Vec<String> {
     chosen
 }
 
-/// Kernel name of the device whose read-ahead applies to files on the uppermost filesystem: for a partition, its disk. Empty for btrfs.
+/// Returns the kernel name of the device whose read-ahead applies to files on the uppermost filesystem: for a partition, its disk. Empty for btrfs.
 fn top(root: &Path, found: &LayerStack) -> Vec<String> {
     let own = found.layers.iter().rev().find(|layer| layer.kind == LayerKind::Filesystem);
     let Some(name) = found.disks.last().filter(|_| own.is_none_or(|own| own.name != "btrfs")) else {
@@ -362,7 +362,7 @@ fn top(root: &Path, found: &LayerStack) -> Vec<String> {
     if is_partition { below(root, name) } else { vec![name.clone()] }
 }
 
-/// The settings of a target's storage that this user can change on this machine, each with its current value.
+/// Returns the settings of a target's storage that this user can change on this machine, each with its current value.
 #[must_use]
 pub fn changeable(root: &Path, target: &TargetSpec) -> Vec<(Setting, String)> {
     let now = |setting: Setting| {
@@ -374,7 +374,7 @@ pub fn changeable(root: &Path, target: &TargetSpec) -> Vec<(Setting, String)> {
     Setting::ALL.iter().copied().filter_map(now).collect()
 }
 
-/// The values that the kernel accepts for a setting of a target; empty if it lists none.
+/// Returns the values that the kernel accepts for a setting of a target; empty if it lists none.
 #[must_use]
 pub fn offered(root: &Path, target: &TargetSpec, setting: Setting) -> Vec<String> {
     let place =
@@ -383,7 +383,7 @@ pub fn offered(root: &Path, target: &TargetSpec, setting: Setting) -> Vec<String
     listed.and_then(Result::ok).unwrap_or_default()
 }
 
-/// Kernel names of the devices to which a setting of a target applies; empty for dirty-page limits.
+/// Returns the kernel names of the devices to which a setting of a target applies; empty for dirty-page limits.
 #[must_use]
 pub fn devices(root: &Path, target: &TargetSpec, setting: Setting) -> Vec<String> {
     let name = |queue: PathBuf| Some(queue.parent()?.file_name()?.to_string_lossy().into_owned());

@@ -1,8 +1,8 @@
-//! Directories that a server on this machine exports by NFS or SMB to this machine's own client: their paths, and what is left of one that was
-//! lost.
+//! Directories that a server on this machine exports by NFS or SMB to this machine's own client: their paths, and the detection of mounts whose
+//! server has ended.
 //!
-//! Server and client stand in a network namespace of their own, whose name is in the source of the client's mount. The kernel's NFS server lives
-//! as long as its control filesystem (nfsd) is mounted; Samba's is a daemon. The directories lie side by side: `NAME.share`, which is exported,
+//! Server and client share a separate network namespace, whose name is in the source of the client's mount. The kernel's NFS server runs as long as
+//! its control filesystem (nfsd) is mounted; Samba's server is a daemon. Three directories are next to each other: `NAME.share`, which is exported,
 //! `NAME.mount` with the client's mount, and for NFS `NAME.nfsd` with the control filesystem.
 
 use std::fs;
@@ -27,12 +27,12 @@ pub(crate) const THREADS: &str = "threads";
 pub(crate) const SMB_PORT: u16 = 445;
 /// Suffix of an NFS mount's source: the root of what the server exports.
 const NFS_ROOT: &str = ":/";
-/// Prefix of an SMB mount's source. The name of the share follows, which is that of the namespace.
+/// Prefix of an SMB mount's source. The name of the share follows, which equals the namespace's name.
 const SMB_SERVER: &str = "//127.0.0.1/";
 /// Maximum time for an SMB server to take a connection over loopback.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Filesystem type of the client's mount.
+/// Returns the filesystem type of the client's mount.
 pub(crate) const fn client(protocol: ShareProtocol) -> &'static str {
     match protocol {
         ShareProtocol::Nfs => "nfs4",
@@ -40,7 +40,7 @@ pub(crate) const fn client(protocol: ShareProtocol) -> &'static str {
     }
 }
 
-/// Source of the client's mount of the directory that is exported in a network namespace.
+/// Returns the source of the client's mount of the directory that is exported in a network namespace.
 pub(crate) fn source(protocol: ShareProtocol, namespace: &str) -> String {
     match protocol {
         ShareProtocol::Nfs => format!("{namespace}{NFS_ROOT}"),
@@ -48,21 +48,21 @@ pub(crate) fn source(protocol: ShareProtocol, namespace: &str) -> String {
     }
 }
 
-/// Protocol and network namespace of a mount that iotax made, from its source; `None` for other mounts.
+/// Returns the protocol and network namespace of a mount that iotax made, from its source; `None` for other mounts.
 pub(crate) fn of_source(source: &str) -> Option<(ShareProtocol, &str)> {
     let nfs = source.strip_suffix(NFS_ROOT).map(|name| (ShareProtocol::Nfs, name));
     let smb = source.strip_prefix(SMB_SERVER).map(|name| (ShareProtocol::Smb, name));
     nfs.or(smb).filter(|(_, name)| name.starts_with("iotax-"))
 }
 
-/// Protocol and exported directory of a mount that iotax made; `None` for other mounts. `kind` is the filesystem's type.
+/// Returns the protocol and exported directory of a mount that iotax made; `None` for other mounts. `kind` is the filesystem's type.
 pub(crate) fn served(kind: &str, source: &str, point: &Path) -> Option<(ShareProtocol, PathBuf)> {
     let (protocol, _) = of_source(source)?;
     let is_own = kind == client(protocol) && point.extension().is_some_and(|extension| extension == POINT);
     is_own.then(|| (protocol, point.with_extension(SERVED)))
 }
 
-/// Returns whether a mount is one of iotax's for which no server is left, so that every access waits in vain.
+/// Returns whether a mount is of an iotax share whose server has ended. Every access to it would block.
 pub(crate) fn is_lost(source: &str, point: &Path) -> bool {
     match of_source(source) {
         Some((ShareProtocol::Nfs, _)) => {
@@ -80,8 +80,8 @@ pub(crate) fn is_listening(namespace: &str) -> bool {
         .is_ok()
 }
 
-/// Ends the NFS server whose control filesystem is mounted at `point`, if it is one. Where another mount namespace has a copy of the mount,
-/// unmounting alone would not.
+/// Ends the NFS server whose control filesystem is mounted at `point`; does nothing if `kind` is another filesystem
+/// type. Unmounting alone would not end the server while another mount namespace has a copy of the mount.
 pub(crate) fn end_server(kind: &str, point: &Path) {
     if kind == NFSD {
         // If it never had threads, there is nothing to end.

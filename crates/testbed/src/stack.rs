@@ -81,7 +81,7 @@ pub fn of_path(root: &Path, path: &Path) -> Result<LayerStack, StackError> {
     Ok(walk.stack)
 }
 
-/// The files and devices whose page cache may hold data of a path: the path itself, and the backing file of each loop device below it. A
+/// Returns the files and devices whose page cache may hold data of a path: the path itself, and the backing file of each loop device below it. A
 /// device below a filesystem is left out: its page cache holds only metadata.
 #[must_use]
 pub fn cached_in(root: &Path, path: PathBuf) -> Vec<PathBuf> {
@@ -106,7 +106,7 @@ pub fn of_device(root: &Path, name: &str) -> Option<DeviceLayer> {
     Some(DeviceLayer { layer: walk.stack.layers.pop()?, on })
 }
 
-/// Mount points by device number (`major:minor`). Includes filesystems without a block device, whose major number is 0.
+/// Returns the mount points by device number (`major:minor`). Includes filesystems without a block device, whose major number is 0.
 #[must_use]
 pub fn mount_points(root: &Path) -> BTreeMap<String, Vec<PathBuf>> {
     let mut points: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
@@ -156,8 +156,8 @@ impl Walk<'_> {
             table,
             reason,
         })?;
-        // What is written to an overlay is written to its upper directory, where that can be seen from here. A volatile directory and a share
-        // have one too.
+        // Data written to an overlay goes to its upper directory, if this process can access that. A volatile
+        // directory and a share have such a directory too.
         let upper = mount.upper_directory().filter(|upper| self.canonical(upper).is_ok());
         let on_device = match upper {
             Some(upper) => self.add_path(&upper).is_ok(),
@@ -165,7 +165,7 @@ impl Walk<'_> {
         };
         if let Some((protocol, served)) = mount.served_directory() {
             let file = inside.strip_prefix(&mount.point).ok().filter(|_| kind.is_file());
-            // The server's file has pages of its own.
+            // The server's file has separate pages in the page cache.
             self.stack.cached_in.extend(file.and_then(|file| self.canonical(&served.join(file)).ok()));
             let server = match protocol {
                 ShareProtocol::Nfs => "the kernel's server",
@@ -201,7 +201,7 @@ impl Walk<'_> {
 /// Text in a filesystem layer's description before the source of a filesystem without a known block device.
 const NO_DEVICE: &str = ", no block device beneath it is known: its source is ";
 
-/// The layers that existed below a target's directory before the run, up to the directory's filesystem. `made` is the number of host
+/// Returns the layers that existed below a target's directory before the run, up to the directory's filesystem. `made` is the number of host
 /// filesystems that iotax created above it.
 #[must_use]
 pub fn beneath_directory(layers: &[Layer], made: usize) -> &[Layer] {
@@ -211,10 +211,10 @@ pub fn beneath_directory(layers: &[Layer], made: usize) -> &[Layer] {
     from_above.nth(made).map_or(&[], |top| &host[..=top])
 }
 
-/// The identity of each layer (kind, name, detail) without parts that change on a reboot or remount, to compare two runs.
+/// Returns the identity of each layer (kind, name, detail) without parts that change on a reboot or remount, to compare two runs.
 pub fn identity(layers: &[Layer]) -> impl Iterator<Item = (LayerKind, &str, &str)> {
     layers.iter().map(|Layer { kind, name, detail, .. }| match kind {
-        // Its number is just the first free one.
+        // A loop device's number is arbitrary: the first free one.
         LayerKind::Loop => (*kind, "", detail.as_str()),
         LayerKind::Partition | LayerKind::Dm | LayerKind::Md => (*kind, name.as_str(), ""),
         LayerKind::Filesystem => {

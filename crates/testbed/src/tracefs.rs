@@ -30,7 +30,7 @@ impl TraceFs {
         Ok(Self(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?))
     }
 
-    /// Path of an instance's directory.
+    /// Returns the path of an instance's directory.
     pub(crate) fn instance(&self, instance: &TraceInstance) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/instances/{}", self.0.as_raw_fd(), instance.name))
     }

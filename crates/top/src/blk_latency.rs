@@ -1,6 +1,6 @@
 //! Latency histograms of block requests, kept in the kernel by two BPF programs (`bpf/latency.bpf.c`).
 //!
-//! Needs CAP_BPF and CAP_PERFMON, or root, Linux 5.11 and the kernel's BTF. Devices without requests (device-mapper, md) have none.
+//! Needs Linux 5.11, the kernel's BTF, and root or CAP_BPF with CAP_PERFMON. Devices without block requests, such as md, have no histogram.
 
 use std::collections::BTreeMap;
 

@@ -65,7 +65,7 @@ pub fn since(earlier: &[(u16, u64)], later: &[(u16, u64)]) -> Option<Vec<(u16, u
 mod tests {
     use super::*;
 
-    /// The bucket of a time by the program's rule.
+    /// Returns the bucket index that the BPF program uses for a time in nanoseconds.
     fn bucket_of(ns: u64) -> u16 {
         if ns < 1 << FIRST_POWER {
             return 0;

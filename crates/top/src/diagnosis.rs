@@ -106,7 +106,7 @@ fn load(row: &LayerRates) -> Option<String> {
     })
 }
 
-/// Describes where an I/O spends its time: in the slowest device below, else in the kernel's queue and in the device.
+/// Describes how the time of an I/O divides: between the slowest device below and this one, else between the kernel's queue and the device.
 fn time(frame: &Frame, row: &LayerRates) -> String {
     let Some(mean) = mean(row) else { return "the time of its I/Os is not known".to_owned() };
     let each = format!("{} for each I/O", human::time(mean));
@@ -142,7 +142,8 @@ fn flushes(row: &LayerRates) -> Option<String> {
     is_slow.then(|| format!("{} flushes a second take {} each", human::count(rate), human::time(time)))
 }
 
-/// Names the control group with the most I/O on the device; if none is known, the program with the most I/O on the machine.
+/// Names the control group with the most I/O on the device; if none is known, the program with the most I/O on the
+/// machine. `None` if no program has I/O.
 fn causes(frame: &Frame, row: &LayerRates) -> Option<String> {
     let rate = |read: Option<f64>, write: Option<f64>| read.unwrap_or(0.0) + write.unwrap_or(0.0);
     let said = |name: &str, rate: f64| format!("{name} ({}B/s)", human::count(rate));

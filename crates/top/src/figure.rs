@@ -61,7 +61,7 @@ impl<R> Figure<R> {
         (self.get)(row).map_or_else(|| "-".to_owned(), |value| self.unit.text(value))
     }
 
-    /// Width of the figure's column in characters: enough for its values and its heading.
+    /// Returns the width of the figure's column in characters: enough for its values and its heading.
     pub fn width(&self) -> usize {
         self.unit.width().max(self.title.len())
     }

@@ -63,7 +63,7 @@ fn group<R>(
     }
 }
 
-/// The name of a metric, with its base unit last, such as `iotax_top_layer_read_latency_seconds`.
+/// Returns the name of a metric, with its base unit last, such as `iotax_top_layer_read_latency_seconds`.
 fn name(kind: &str, id: &str, unit: FigureUnit) -> String {
     let base = id.trim_end_matches("_ns").trim_end_matches("_per_s").replace("_iops", "_operations");
     let suffix = match unit {

@@ -11,7 +11,7 @@ use crate::raw::{
     RequestKind,
 };
 
-/// Bytes per sector in /proc/diskstats, on all devices.
+/// Bytes per sector in /proc/diskstats, whatever the device's block size.
 const SECTOR: f64 = 512.0;
 const NS_PER_MS: f64 = 1e6;
 const NS_PER_S: f64 = 1e9;
@@ -184,7 +184,7 @@ pub struct InterfaceRates {
     pub tx_drops_per_s: Option<f64>,
 }
 
-/// Shares of time that tasks were stalled (kernel documentation, accounting/psi).
+/// Shares of time, 0 to 1, in which tasks were stalled (kernel documentation, accounting/psi); a share is `None` if unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct PressureRates {
     /// Share of time in which some task waited for I/O.
@@ -279,7 +279,7 @@ fn layer(before: Option<&Device>, device: &Device, per: Per) -> LayerRates {
     let keeps_time = keeps_time(b);
     let mean_ms = |sums: (u64, u64), counts: (u64, u64)| {
         keeps_time.then_some(())?;
-        // Less than a millisecond in all is more than the counter tells.
+        // The counter is in milliseconds, so no increase means less than 1 ms, not 0.
         let sum = since(sums.0, sums.1).filter(|ms| *ms > 0.0);
         Some(mean(sum, since(counts.0, counts.1))? * NS_PER_MS)
     };
@@ -315,7 +315,7 @@ fn keeps_time(counters: &DeviceCounters) -> bool {
     counters.reads + counters.writes == 0 || times.iter().any(|ms| *ms > 0)
 }
 
-/// Mean latency of reads and writes together, in nanoseconds; `None` if unknown or without I/O.
+/// Returns the mean latency of reads and writes together, in nanoseconds; `None` if unknown or without I/O.
 fn mean_wait_ns(a: &DeviceCounters, b: &DeviceCounters) -> Option<f64> {
     keeps_time(b).then_some(())?;
     let ms = since(a.read_ms, b.read_ms)? + since(a.write_ms, b.write_ms)?;
@@ -350,7 +350,7 @@ fn processes(earlier: &MachineSnapshot, later: &MachineSnapshot, per: Per) -> Ve
     let rates = |process: &Process| {
         let earlier = before.get(&process.pid)?;
         let (a, b) = (earlier.io, process.io);
-        // What it did itself cannot be told from what a child did that has ended, over the child's whole life.
+        // The kernel adds an ended child's counters of its whole life, so the increase is not the process's own.
         let is_its_own = earlier.children_faults == process.children_faults;
         let second = |a, b| per.second(a, b).filter(|_| is_its_own);
         (a != b).then(|| ProcessRates {
@@ -433,7 +433,7 @@ fn guests(
             write_bytes_per_s: io.and_then(|(a, b)| per.second(a.write_bytes, b.write_bytes)),
             ..GuestRates::default()
         });
-        // The device's time is that of others if the guest had it do nothing.
+        // If the guest did no I/O, the device's latency is that of other users.
         let is_idle = io.is_some_and(|(a, b)| (a.read_bytes, a.write_bytes) == (b.read_bytes, b.write_bytes));
         rows.extend(
             disks.into_iter().map(|disk| GuestRates {
@@ -466,7 +466,7 @@ fn guest_disks(
     let earlier = |name: &str| before?.qemu.as_ref()?.iter().find(|disk| disk.name == name);
     let device = |path: Option<&str>| {
         let named = guest.disks.iter().find(|disk| Some(disk.path.as_str()) == path);
-        // A snapshot's overlay is in no command line.
+        // After a snapshot, the overlay's name is not on the command line.
         let only = if let [only] = &guest.disks[..] { Some(only) } else { None };
         named.or(only)?.device.as_deref()
     };

@@ -100,13 +100,13 @@ pub struct DeviceCounters {
     pub weighted_ms: u64,
     /// Completed discards; absent before Linux 4.18.
     pub discards: Option<u64>,
-    /// Sum of discard latencies in milliseconds.
+    /// Sum of discard latencies in milliseconds; absent before Linux 4.18.
     pub discard_ms: Option<u64>,
-    /// 512-byte sectors discarded.
+    /// 512-byte sectors discarded; absent before Linux 4.18.
     pub discard_sectors: Option<u64>,
     /// Completed flushes; absent before Linux 5.5.
     pub flushes: Option<u64>,
-    /// Sum of flush latencies in milliseconds.
+    /// Sum of flush latencies in milliseconds; absent before Linux 5.5.
     pub flush_ms: Option<u64>,
 }
 

@@ -13,10 +13,10 @@ use crate::raw::MachineSnapshot;
 
 /// Version of the recording format.
 const VERSION: u32 = 1;
-/// Header of a skippable frame: magic number, then the content length of 4 bytes.
+/// Header of a skippable frame: the magic number, then the length of the content (4 bytes).
 const MARK: [u8; 8] = [0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0];
 const LEVEL: i32 = 3;
-/// Maximum size of a decompressed document; a reading of 10,000 processes has 2 MB.
+/// Maximum size of a decompressed document in bytes. A reading of 10,000 processes takes 2 MB.
 const LARGEST: u64 = 32 << 20;
 
 /// First document of a recording; names the format and the host.
@@ -107,7 +107,7 @@ impl Writer {
             encoder.write_all(&line)?;
             let frame = encoder.finish()?;
             let length = u32::try_from(frame.len()).map_err(io::Error::other)?;
-            // In one call: a kill cannot come between length and frame.
+            // One call writes both, so that a kill cannot separate the length from its frame.
             let all = [&MARK[..], &length.to_le_bytes(), &frame].concat();
             (&self.file).write_all(&all)
         };

@@ -59,7 +59,7 @@ pub struct Look<'a> {
     pub is_flat: bool,
     /// Number of figure columns scrolled past on the left.
     pub skip: usize,
-    /// Shows only rows that contain this text.
+    /// Text that the shown rows must contain; empty to show all rows.
     pub filter: &'a str,
 }
 
@@ -79,7 +79,7 @@ pub struct Table {
 /// A row of a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Row {
-    /// Identifies the row within the table across frames.
+    /// Key that identifies the row within the table across frames.
     pub key: String,
     /// The row as a line of text.
     pub text: String,
@@ -142,7 +142,7 @@ fn lay_out<R>(
     let is_sorting = |figure: &Figure<R>| by.map_or(usual.contains(&figure.id), |by| by == figure.id);
     let value = |row: &R| {
         let known = figures.iter().filter(|figure| is_sorting(figure)).filter_map(|figure| (figure.get)(row));
-        // What is not known comes last.
+        // Unknown values sort last.
         known.reduce(|sum, value| sum + value).unwrap_or(-1.0)
     };
     let wanted = look.filter.to_lowercase();

@@ -43,7 +43,7 @@ pub enum MemberState {
 pub struct MemberStatus<'a> {
     /// The member's state.
     pub state: &'a MemberState,
-    /// Activity that the member last reported; empty before the first report.
+    /// Last activity that the member reported; empty before the first report.
     pub doing: &'a str,
     /// Number of the step that the member is ready to start; `None` if it does not wait.
     pub waits_for: Option<StepNumber>,
@@ -72,9 +72,9 @@ pub(super) struct Member {
     trips: Trips,
     offset: Option<ClockOffset>,
     chrony_error_ns: Option<u64>,
-    /// The last ping: its number, the time at which it was sent, and true if it is answered.
+    /// The last ping: its number, its send time in nanoseconds, and true once it is answered; `None` before the first ping.
     pinged: Option<(u64, u64, bool)>,
-    /// Send time of the oldest ping since the member's last message; `None` if none is unanswered.
+    /// Send time in nanoseconds of the oldest ping after the member's last message; `None` if there is none.
     unanswered_since_ns: Option<u64>,
     /// The last announced start of a step; `None` once the member has reported that it started.
     went: Option<Went>,
@@ -221,8 +221,8 @@ impl Member {
         offset.to_member(at_ns)
     }
 
-    /// Records by how many nanoseconds a step started late on this member, compared with the other members. The offset of the clocks is
-    /// estimated again, with the pings since then.
+    /// Records how late a step started on this member, in nanoseconds relative to the other members. Uses a new
+    /// estimate of the clock offset, which includes the pings since the start time was sent.
     pub(super) fn began(
         &mut self,
         step: StepNumber,
@@ -231,7 +231,7 @@ impl Member {
         now_ns: u64,
     ) {
         let Some((went, offset)) = self.went.take().zip(self.trips.offset(now_ns)) else { return };
-        // The moment that it was told rests on what was known of its clock then.
+        // The start time was converted with an older estimate of the offset; correct it by the newer one.
         let known_better = i128::from(went.offset_ns) - i128::from(offset.offset_ns);
         let late = i128::from(at_member_ns) - i128::from(intended_member_ns);
         let late = late + known_better + i128::from(went.after_others_ns);
@@ -240,7 +240,7 @@ impl Member {
         }
     }
 
-    /// Returns a part that must be stored; a measurement gets its start relative to the other members. `None` if the part is already stored.
+    /// Returns the part to store, or `None` if it is already stored. A measurement gets its start relative to the other members.
     pub(super) fn keeps(&self, number: u64, mut part: Box<RunPart>) -> Option<Box<RunPart>> {
         if number <= self.stored {
             return None;

@@ -54,11 +54,11 @@ struct World {
     members: BTreeMap<String, Simulated>,
     steps: StepNumber,
     now_ns: u64,
-    /// Sends every part twice.
+    /// True to send every part twice.
     twice: bool,
     on_disk: BTreeMap<(String, u64), RunPart>,
     acknowledged: BTreeSet<(String, u64)>,
-    /// The members that each step went off on, with the moment by the coordinator's clock.
+    /// Members that started each step, with the start time by the coordinator's clock.
     gone: BTreeMap<StepNumber, Vec<(String, u64)>>,
     lost: BTreeMap<String, String>,
     answered: usize,
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// A member sets its next step up.
+    /// Makes a member set up its next step.
     fn next(&mut self, name: &str) {
         let steps = self.steps;
         let member = self.member(name);
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// A member measures its step and keeps it.
+    /// Makes a member measure its step and send the result.
     fn measured(&mut self, name: &str, at_member_ns: u64) {
         let member = self.member(name);
         member.kept += 1;
@@ -246,15 +246,15 @@ proptest! {
     ) {
         let mut world = World::new(FleetMode::Shared, steps, twice, &fates);
         world.run();
-        // What was acknowledged is on the disk, and what went off was acknowledged.
+        // Everything acknowledged is on disk, and every step that started was acknowledged.
         prop_assert!(world.acknowledged.iter().all(|key| world.on_disk.contains_key(key)));
         let went: usize = world.gone.values().map(Vec::len).sum();
         prop_assert_eq!(world.on_disk.len(), went);
         for (step, members) in &world.gone {
-            // One moment for all, by whatever clock.
+            // All members start at the same time by the coordinator's clock.
             let moments: BTreeSet<u64> = members.iter().map(|(_, at)| *at).collect();
             prop_assert_eq!(moments.len(), 1, "step {}", step);
-            // Nobody that is well misses a step.
+            // No healthy member misses a step.
             let wells = fates.iter().filter(|fate| **fate == Fate::Well).count();
             prop_assert!(members.len() >= wells, "step {}", step);
         }

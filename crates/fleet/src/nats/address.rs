@@ -20,7 +20,7 @@ pub struct AddressError {
 
 /// A NATS server, the login, and the choice of agents.
 ///
-/// Secrets are only named by file, because a URL on the command line is visible to everyone who lists processes.
+/// Secrets are given only as names of files, because a URL on the command line is visible to everyone who lists processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     /// `nats://HOST:PORT`, or `tls://HOST:PORT` to require TLS.
@@ -35,19 +35,19 @@ pub struct Address {
     pub wait: Duration,
     /// Id of the fleet to act on; `None` if the command needs none.
     pub fleet: Option<String>,
-    /// A credentials file as nsc creates it, with a JWT and an nkey seed.
+    /// A credentials file as nsc creates it, with a JWT and an nkey seed; `None` to log in without one.
     pub creds: Option<PathBuf>,
-    /// Name of the user to log in as.
+    /// Name of the user to log in as; `None` to log in without one.
     pub user: Option<String>,
-    /// A file whose first line is the user's password.
+    /// A file whose first line is the user's password; `None` without a user.
     pub password_file: Option<PathBuf>,
-    /// A file whose first line is the seed of an nkey.
+    /// A file whose first line is the seed of an nkey; `None` to log in without one.
     pub nkey: Option<PathBuf>,
-    /// CA certificates to verify the server with, instead of the system's.
+    /// A file with CA certificates to verify the server with; `None` for the system's.
     pub ca: Option<PathBuf>,
-    /// Client certificate for TLS.
+    /// A file with the client certificate for TLS; `None` to connect without one.
     pub cert: Option<PathBuf>,
-    /// Private key of `cert`.
+    /// A file with the private key of `cert`; `None` without a certificate.
     pub key: Option<PathBuf>,
 }
 
@@ -152,7 +152,7 @@ fn duration(text: &str) -> Option<Duration> {
     })
 }
 
-/// Decodes `%XX` escapes; `None` if the result is invalid.
+/// Decodes `%XX` escapes; `None` if an escape is malformed or the result is not UTF-8.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -27,7 +27,7 @@ impl Agent {
         let feeder = self.feeder();
         let reading = threads::spawn("from process", move || read_all(output, &feeder));
         let (to_process, messages) = mpsc::channel();
-        // A process that hangs does not read, and must not keep signs of life from being sent.
+        // A process that hangs does not read; that must not block the agent's signs of life.
         let writing = threads::spawn("to process", move || write_all(input, &messages));
         if let Err(error) = reading.and(writing) {
             return error.to_string();

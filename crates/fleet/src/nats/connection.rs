@@ -45,7 +45,7 @@ pub enum NatsError {
         found: usize,
         /// Number of agents needed.
         expected: usize,
-        /// Group of the agents, if one was requested.
+        /// Group that the agents must belong to; `None` for any.
         group: Option<String>,
         /// Agents that are present but cannot be used, each with the reason.
         others: Vec<String>,
@@ -63,7 +63,7 @@ fn missing(found: usize, expected: usize, group: Option<&str>, others: &[String]
     )
 }
 
-/// An event that the connection or another thread reports.
+/// An event from the connection or from another thread of this process.
 #[derive(Debug)]
 pub(super) enum Arrival {
     Message {
@@ -288,12 +288,12 @@ impl Pump {
                 }
             }
         }
-        // What was sent last is often what tells the other end that it is over.
+        // The last messages often tell the other end that the work is over.
         let _ = tokio::time::timeout(Duration::from_secs(1), client.flush()).await;
     }
 
     async fn publish(&self, client: &Client, subject: String, payload: Vec<u8>) {
-        // The client would keep it for later, and the stream repeats it anyway.
+        // While disconnected, the client would queue the frame; the stream repeats it anyway.
         if client.connection_state() != State::Connected {
             return;
         }

@@ -43,7 +43,7 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) kind: Kind,
-    /// Number of the coordinator among those of the fleet; a later coordinator has a higher number.
+    /// Number of the fleet's coordinator. A coordinator that takes over the fleet has a higher number.
     pub(super) epoch: u64,
     /// Number of a [`Kind::Data`] frame in the stream, from 1; 0 for other frames.
     pub(super) sequence: u64,

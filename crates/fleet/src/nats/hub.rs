@@ -79,7 +79,7 @@ enum Stage {
 }
 
 impl NatsHub {
-    /// Finds agents and returns when they all work for this fleet: the agents with these names, or those that the address selects.
+    /// Finds the agents with these names, or those that the address selects, and waits until all have accepted the fleet.
     ///
     /// If the address has `expect`, takes exactly that many, the first ones by name. Takes over the fleet if its earlier coordinator is gone.
     pub fn open(
@@ -132,7 +132,7 @@ impl NatsHub {
         self.members.keys().cloned().collect()
     }
 
-    /// Returns the epoch: the number of this coordinator among those of the fleet.
+    /// Returns this coordinator's epoch, which is higher than that of the fleet's earlier coordinators.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -422,7 +422,7 @@ impl NatsHub {
         self.publish(name, &Frame::plain(Kind::Close, self.epoch, DONE.to_vec()));
     }
 
-    /// Reports members as lost if no message from them has arrived for the set time.
+    /// Reports members as lost if no message from them has arrived for longer than `patience`.
     fn lose_silent(&mut self, now: u64) {
         let patience = nanos(self.patience);
         let silent = self.members.iter().filter(|(_, state)| now.saturating_sub(state.heard_ns) > patience);
@@ -457,7 +457,7 @@ impl Hub for NatsHub {
         let until = Instant::now() + patience;
         let now = monotonic_ns();
         if now.saturating_sub(self.looked_ns) > nanos(self.patience / 2) {
-            // This process was away, which says nothing about members.
+            // This process itself was suspended, so silence says nothing about the members.
             self.members.values_mut().for_each(|state| state.heard_ns = now);
         }
         loop {
@@ -512,7 +512,7 @@ fn read(message: &[u8]) -> Result<FromMember, LinkError> {
     serde_json::from_slice(message).map_err(|error| LinkError::Garbled(error.to_string()))
 }
 
-/// Converts a duration to nanoseconds, at most 584 years.
+/// Converts a duration to nanoseconds, saturating at `u64::MAX` (584 years).
 pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

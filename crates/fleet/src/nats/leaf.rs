@@ -59,7 +59,7 @@ impl Merger {
         }
     }
 
-    /// Returns the merged intervals that have waited long enough at `now_ns`, each with its fleet's id.
+    /// Returns the merged intervals that have been held for half a second (`HOLD`) at `now_ns`, each with its fleet's id.
     pub fn due(&mut self, now_ns: u64) -> Vec<(String, Merged)> {
         let hold = nanos(HOLD);
         let is_due = |(_, since): &(Merged, u64)| now_ns.saturating_sub(*since) >= hold;
@@ -83,7 +83,7 @@ impl Merger {
         due
     }
 
-    /// Returns the time at which the next interval is due, on the clock of the passed times; `None` if no interval waits.
+    /// Returns the time at which the next interval is due, in nanoseconds of the caller's clock; `None` if no interval waits.
     pub fn next_due_ns(&self) -> Option<u64> {
         self.open.values().map(|(_, since)| since + nanos(HOLD)).min()
     }
@@ -129,7 +129,7 @@ impl Leaf {
         Ok(Self { connection, subjects, presence, merger: Merger::default(), next_beacon_ns: 0 })
     }
 
-    /// Receives, merges and forwards samples for the time `patience`.
+    /// Receives, merges and forwards samples for the duration `patience`.
     pub fn serve(&mut self, patience: Duration) -> Result<(), LinkError> {
         let until = monotonic_ns().saturating_add(nanos(patience));
         loop {
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(leaf.due(1), []);
         assert_eq!(leaf.due(nanos(HOLD))[0].1.members, 2);
         leaf.add("f", sample(1, 0, &[9]), nanos(HOLD));
-        // Another fleet's step of the same number is none of it.
+        // Another fleet's step with the same number is merged separately.
         leaf.add("g", sample(1, 0, &[9]), nanos(HOLD));
         assert_eq!(leaf.due(nanos(2 * HOLD)).len(), 2);
         assert_eq!(leaf.counts(), LeafCounts { samples: 4, passed: 3, late: 1 });

@@ -377,7 +377,7 @@ impl Agent {
             } else if frame.epoch < work.session.epoch() {
                 self.refuse_earlier();
             } else if frame.epoch > work.session.epoch() {
-                // What is set up is undone first; the offer comes again.
+                // Undo the current work first; the coordinator repeats its offer.
                 work.over = Some("another coordinator has taken over".into());
             } else {
                 self.publish(&offer.fleet, &Frame::plain(Kind::Opened, frame.epoch, Vec::new()));

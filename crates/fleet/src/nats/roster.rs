@@ -53,7 +53,7 @@ impl Roster {
     ) -> Result<Self, LinkError> {
         let mut roster = Self::default();
         loop {
-            // Whoever does not answer any more is gone.
+            // An agent that no longer answers is gone.
             roster.agents.clear();
             roster.leaves.clear();
             connection.publish(subjects.all(), encode(&Broadcast::Call));

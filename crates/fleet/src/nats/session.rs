@@ -87,7 +87,7 @@ impl Session {
     /// Returns the next data frame to send; `None` if none can be sent now. Call it until it returns `None`.
     pub(super) fn next(&mut self, now_ns: u64) -> Option<Frame> {
         if now_ns >= self.repeat_at_ns && self.on_the_way > 0 {
-            // All that was sent may be lost. Slower from here: the carrier or the other end has too much to do.
+            // All frames in flight may be lost. Slow down: the network or the other end may be overloaded.
             self.repeated += self.on_the_way as u64;
             self.on_the_way = 0;
             self.window = 1;

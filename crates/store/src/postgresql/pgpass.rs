@@ -26,7 +26,7 @@ pub(super) fn password(config: &Config) -> Option<String> {
     find(&fs::read_to_string(path).ok()?, [&host, &port, config.get_dbname().unwrap_or(user), user])
 }
 
-/// Returns the password of the first line that matches host, port, database and user.
+/// Returns the password of the first line that matches host, port, database and user; `None` if none matches.
 pub(super) fn find(text: &str, wanted: [&str; 4]) -> Option<String> {
     text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
         let (fields, password) = split(line)?;

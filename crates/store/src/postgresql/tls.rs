@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// The certificates of the server that are accepted.
+/// The server certificates that are accepted.
 #[derive(Debug)]
 pub(super) enum Trust {
     /// Every certificate: the connection is encrypted, but the server's identity is not checked.

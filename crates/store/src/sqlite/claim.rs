@@ -36,7 +36,7 @@ pub(super) struct Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Its lock is still held: nobody else can have it under this name.
+        // The lock is still held, so no other process can have claimed a file of this name.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -64,7 +64,7 @@ pub(super) fn claim(store: &Path, run: i64) -> io::Result<Claim> {
 /// incomplete, the lock counts as held.
 pub(super) fn is_held(path: &Path) -> bool {
     match open(OpenOptions::new().read(true), path) {
-        // Shared, so that two who look do not take each other for the run's process.
+        // A shared lock, so that two readers do not take each other for the run's process.
         Ok(file) => matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => may_be_locked(path),
         Err(error) => error.kind() != ErrorKind::NotFound,
@@ -99,7 +99,7 @@ pub(super) fn path(store: &Path, run: i64) -> io::Result<PathBuf> {
 
 /// Creates the file if it is missing, and locks it. `None` if another process holds the lock, or has just removed the file.
 fn take(path: &Path) -> io::Result<Option<File>> {
-    // Writable, which NFS asks for.
+    // NFS requires write access for an exclusive lock.
     let file = open(OpenOptions::new().create(true).truncate(false).write(true).mode(0o600), path)?;
     match file.try_lock() {
         Ok(()) => {}

@@ -28,7 +28,7 @@ pub(super) fn put(store: &Path, run: i64, state: &str) -> io::Result<()> {
     let claim = claim::path(store, run)?;
     file.write_all(&[claim.as_os_str().as_bytes(), b"\0", state.as_bytes()].concat())?;
     match fs::rename(new, path) {
-        // A process that began to sweep took it for one of a run that ended; the next state is shown again.
+        // A concurrent sweep took the file for one of an ended run and removed it; the next update is shown again.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         renamed => renamed,
     }

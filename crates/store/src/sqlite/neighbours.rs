@@ -52,8 +52,8 @@ pub(super) fn refuse_foreign(store: &Path) -> Result<(), String> {
     }
 }
 
-/// Returns an error if other users could make SQLite modify the store: on a path through directories that they can write to, or by a journal
-/// that iotax did not write.
+/// Returns an error if other users could make SQLite modify the store. They could if they can write to a directory on
+/// its path, or if a journal is not from iotax.
 pub(super) fn refuse_planted(store: &Path) -> Result<(), String> {
     let named = std::path::absolute(store).map_err(|error| error.to_string())?;
     let resolved = resolved(store)?;
@@ -78,9 +78,9 @@ fn refuse_shared_directories(path: &Path) -> Result<(), String> {
                 found.uid()
             ));
         }
-        // In a sticky directory nobody exchanges what is there, but everybody adds to it.
+        // In a sticky directory, others cannot replace entries, but they can add some.
         let is_kept = depth > 0 && found.mode() & 0o1000 != 0;
-        // A group with its owner's number is that user's alone, unless a list of access rights (acl(5)) adds members.
+        // A group with its owner's number contains only that user, unless an access control list (acl(5)) adds members.
         let is_private = || found.gid() == found.uid() && !has_access_list(directory);
         let writers = match found.mode() {
             mode if mode & 0o002 != 0 => Some("everybody"),

@@ -8,7 +8,7 @@ use std::thread;
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(200);
 
-/// A client of an agent that `behave` plays on the socket until it returns.
+/// Returns a client of an agent that `behave` plays on the socket until it returns.
 fn agent(behave: impl FnOnce(&mut UnixStream) + Send + 'static) -> (AgentClient, Interrupt) {
     let (ours, mut theirs) = UnixStream::pair().expect("a pair");
     thread::spawn(move || behave(&mut theirs));
@@ -17,7 +17,7 @@ fn agent(behave: impl FnOnce(&mut UnixStream) + Send + 'static) -> (AgentClient,
     (AgentClient::over(ours, "the guest", exit_diagnostics, &interrupt).expect("a client"), interrupt)
 }
 
-/// An agent that answers each request with these events.
+/// Returns an agent that answers each request with these events.
 fn answering(answers: Vec<Vec<Event>>) -> AgentClient {
     let behave = |stream: &mut UnixStream| {
         for events in answers {

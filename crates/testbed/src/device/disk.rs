@@ -15,7 +15,7 @@ use crate::host_info::boot_id;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedDisk {
-    /// Boot id when `disk` was read; after a reboot its numbers may belong to another disk.
+    /// Boot id when `disk` was read; `None` if it could not be read. After a reboot, the numbers in `disk` may belong to another disk.
     boot_id: Option<String>,
     disk: DiskId,
 }

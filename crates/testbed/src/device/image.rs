@@ -36,7 +36,7 @@ const MARKS: [(&str, MagicOffset, &[u8]); 16] = [
     ("cloop", Start(0), b"#!/bin/sh\n#V2.0 Format\nmodprobe cloop"),
 ];
 
-/// Image formats whose magic numbers a device or file contains, with the byte offset of each.
+/// Returns the image formats whose magic numbers a device or file contains, with the byte offset of each.
 pub(super) fn read(mut device: &File) -> io::Result<Vec<(&'static str, u64)>> {
     let length = device.seek(SeekFrom::End(0))?;
     let mut found = Vec::new();

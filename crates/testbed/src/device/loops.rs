@@ -18,7 +18,7 @@ pub(super) struct Loop {
     pub(super) below: Below,
     /// Identity of the backing file; `None` if unknown.
     pub(super) file: Option<BackingFile>,
-    /// Offset and length of the device in the backing file, in bytes.
+    /// Byte offset of the device in the backing file. The next field is the device's length in bytes.
     offset: u64,
     length: u64,
     /// True if a size limit is set, so that the device may be shorter than the backing file.
@@ -40,7 +40,7 @@ impl Loop {
         let end = |device: &Self| device.offset.saturating_add(device.length);
         let is_one = match (self.file, other.file) {
             (Some(one), Some(other)) if one.content.is_some() && other.content.is_some() => one.may_be(other),
-            // A file that no name leads to is known by its length at most.
+            // Without a path, a file can be compared by its length at most.
             (Some(one), Some(another)) => {
                 one.number == another.number || (one.is_apart(another) && end(self) == end(other))
             }
@@ -64,7 +64,7 @@ pub(super) fn attached(root: &Path) -> Result<Vec<Loop>, String> {
         .filter_map(|name| Some((text(&devices.join(&name).join("loop/backing_file"))?, name)))
         .map(|(path, name)| (name, path))
         .collect();
-    // losetup shows this machine as it is now.
+    // losetup reads the live system, not a recorded tree.
     let listed = if found.is_empty() || root != Path::new("/") {
         Vec::new()
     } else {

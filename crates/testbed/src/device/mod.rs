@@ -83,7 +83,7 @@ impl Permission {
         self.disk(path).is_ok_and(|disk| self.allowed(disk).is_some())
     }
 
-    /// Path of the kernel's own device node for a device given by any name; the given path if it is no device.
+    /// Returns the path of the kernel's own device node for a device given by any name; the given path if it is no device.
     pub(super) fn place(&self, path: &Path) -> PathBuf {
         let node = self.disk(path).ok().and_then(|disk| kernel_node(disk.number).ok());
         node.unwrap_or_else(|| path.to_owned())

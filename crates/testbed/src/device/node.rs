@@ -35,7 +35,7 @@ pub(crate) fn disk_of(file: &File) -> io::Result<DiskId> {
     Ok(DiskId { number, sequence: sequence(number) })
 }
 
-/// The sequence number of a disk, which the kernel does not reuse before a reboot; for a partition, that of its disk. `None` on older
+/// Returns the sequence number of a disk, which the kernel does not reuse before a reboot; for a partition, that of its disk. `None` on older
 /// kernels.
 pub(super) fn sequence(number: u64) -> Option<u64> {
     let place = Path::new("/sys/dev/block").join(number_text(number));
@@ -44,7 +44,7 @@ pub(super) fn sequence(number: u64) -> Option<u64> {
     text(&place.join("diskseq")).or_else(disk)?.parse().ok()
 }
 
-/// Path in /dev of the kernel's own node for a device number, as opposed to links created by udev or the user.
+/// Returns the path in /dev of the kernel's own node for a device number, as opposed to links created by udev or the user.
 pub(crate) fn kernel_node(number: u64) -> Result<PathBuf, String> {
     let shown = number_text(number);
     let description =
@@ -78,7 +78,7 @@ pub(super) fn open(node: &Path, number: u64, exclusive: bool) -> io::Result<File
     Ok(file)
 }
 
-/// A path in /proc for an open file, for tools that take paths. It leads to the same file after a rename.
+/// Returns a path in /proc for an open file, for tools that take paths. It leads to the same file after a rename.
 pub(crate) fn by_descriptor(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
 }
@@ -88,7 +88,7 @@ pub(crate) fn number_text(number: u64) -> String {
     format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number))
 }
 
-/// The sorted names of a directory's entries; empty if the directory cannot be read.
+/// Returns the sorted names of a directory's entries; empty if the directory cannot be read.
 pub(super) fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<String> =

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct OverwrittenDevice {
     /// Path of the kernel's own device node.
     pub node: PathBuf,
-    /// The disk that had that node when iotax claimed it.
+    /// The disk that had that node when iotax claimed it; `None` if it could not be identified.
     pub disk: Option<Box<RecordedDisk>>,
 }
 
@@ -78,7 +78,7 @@ fn has_signature(device: &File) -> io::Result<bool> {
     Ok(!signature::read(device).map_err(io::Error::other)?.is_empty())
 }
 
-/// Byte offset of the first non-zero byte in the first or last MiB of a device; `None` if all are zero.
+/// Returns the byte offset of the first non-zero byte in the first or last MiB of a device; `None` if all are zero.
 pub(super) fn content(device: &File) -> io::Result<Option<u64>> {
     for (start, length) in ends(device)? {
         let mut there = vec![0; length];
@@ -90,7 +90,7 @@ pub(super) fn content(device: &File) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// Offset and length of the first and the last MiB; on a small device the two ranges are adjacent or shorter.
+/// Returns the offset and length of the first and the last MiB; on a small device the two ranges are adjacent or shorter.
 fn ends(mut device: &File) -> io::Result<[(u64, usize); 2]> {
     let length = device.seek(SeekFrom::End(0))?;
     let first = length.min(END);

@@ -15,7 +15,7 @@ use crate::lock::ProcessLock;
 pub(crate) struct SignedDevice<'a> {
     /// Path of the device node when iotax wrote the signature.
     pub(crate) device: &'a Path,
-    /// The disk that had that device node when iotax wrote the signature.
+    /// The disk that had that device node when iotax wrote the signature; `None` if it could not be identified.
     pub(crate) disk: Option<&'a RecordedDisk>,
     /// The signature's type as wipefs(8) calls it: `ext4`, `crypto_LUKS`.
     pub(crate) kind: &'a str,
@@ -27,7 +27,7 @@ impl SignedDevice<'_> {
     /// Wipes the signature and zeroes the ends of the device, if a device still carries the UUID.
     pub(crate) fn wipe(&self, lock: &ProcessLock) -> io::Result<()> {
         let Some(device) = self.locate()? else { return Ok(()) };
-        // The device whose signature was read, whatever its name leads to now.
+        // Use the device whose signature was read, whatever its name refers to now.
         let place = by_descriptor(&device);
         until_free(|| {
             let flags = i32::try_from(OFlags::EXCL.bits()).unwrap_or_default();

@@ -22,7 +22,7 @@ struct Relative {
 }
 
 impl Relative {
-    /// Length in bytes; `None` if it cannot be read.
+    /// Returns the length in bytes; `None` if it cannot be read.
     fn length(&self) -> Option<u64> {
         text(&self.directory.join("size"))?.parse::<u64>().ok()?.checked_mul(512)
     }
@@ -132,7 +132,7 @@ fn add_shared(root: &Path, number: &str, loops: &[Loop], shared: &mut SharedByte
     Ok(())
 }
 
-/// The device's directory in /sys, by its number (`major:minor`).
+/// Returns the device's directory in /sys, by its number (`major:minor`).
 fn find(root: &Path, number: &str) -> Result<PathBuf, String> {
     fs::canonicalize(root.join("sys/dev/block").join(number)).map_err(|_| {
         format!("the kernel has no device {number} any more; was it unplugged? Name one that lsblk lists")
@@ -170,7 +170,7 @@ fn family(directory: &Path) -> Vec<Relative> {
     [directory.to_owned()].into_iter().chain(partitions).chain(disk).filter_map(relative).collect()
 }
 
-/// Name of a holder with its device-mapper name, such as `dm-0 (vg-home)`.
+/// Returns the name of a holder with its device-mapper name, such as `dm-0 (vg-home)`.
 fn title(holders: &Path, name: &str) -> String {
     match text(&holders.join(name).join("dm/name")) {
         Some(mapped) => format!("{name} ({mapped})"),
@@ -178,7 +178,8 @@ fn title(holders: &Path, name: &str) -> String {
     }
 }
 
-/// The device of `family` that a path leads to, such as `/dev/sda1`, `/dev/disk/by-label/home` or `/srv/node`.
+/// Returns the device of `family` that a path leads to, such as `/dev/sda1`, `/dev/disk/by-label/home` or
+/// `/srv/node`; `None` if it leads to none of them.
 fn named<'a>(root: &Path, path: &str, family: &'a [Relative]) -> Option<&'a Relative> {
     let place = root.join(path.strip_prefix('/')?);
     if let Ok(found) = fs::metadata(&place)
@@ -187,7 +188,7 @@ fn named<'a>(root: &Path, path: &str, family: &'a [Relative]) -> Option<&'a Rela
         let number = number_text(found.rdev());
         return family.iter().find(|relative| relative.number == number);
     }
-    // Its node may be gone; the rest of its path is the kernel's name.
+    // The device node may be gone; the rest of the path is then the kernel's name.
     path.strip_prefix("/dev/")?;
     let place = fs::canonicalize(&place).unwrap_or(place);
     let name = place.strip_prefix(root.join("dev")).ok().or(place.file_name().map(Path::new))?;

@@ -53,7 +53,7 @@ pub fn resolve(
     decide(wanted, obstacle(probe, interrupt)?)
 }
 
-/// Kernel parameters that the guest needs for its CPU; usually empty. `root` is `/` outside of tests.
+/// Returns the kernel parameters that the guest needs for its CPU; usually empty. `root` is `/` outside of tests.
 ///
 /// An emulated microvm gets the frequency of the host's time stamp counter, because it has no timer to measure the frequency with. Fails if
 /// the frequency is unknown. KVM reports the frequency to its guests itself.
@@ -79,7 +79,7 @@ fn decide(wanted: Accel, obstacle: Option<String>) -> Result<(Accel, String), Gu
     }
 }
 
-/// The reason why this user cannot open /dev/kvm; `None` if it can be opened, which does not prove that guests run.
+/// Returns the reason why this user cannot open /dev/kvm; `None` if it can be opened, which does not prove that guests run.
 #[must_use]
 pub fn no_device() -> Option<String> {
     let error = File::options().read(true).write(true).open(DEVICE).err()?;

@@ -108,7 +108,7 @@ impl Counters {
     }
 }
 
-/// The disk's I/O between two readings; `None` if a counter ran backwards, as after a restart of the guest.
+/// Returns the disk's I/O between two readings; `None` if a counter ran backwards, as after a restart of the guest.
 #[must_use]
 pub fn between(earlier: &BlockCounters, later: &BlockCounters) -> Option<BlockStats> {
     Some(BlockStats {

@@ -32,7 +32,7 @@ pub struct Capabilities {
 /// A guest to check. If the network is given, the guest has a network card instead of a disk.
 pub type Wanted<'a> = (&'a GuestSpec, Option<&'a NetworkSpec>);
 
-/// The devices of a guest whose support depends on the QEMU version: disk and controller, or network card.
+/// Returns the devices of a guest whose support depends on the QEMU version: disk and controller, or network card.
 fn devices((spec, network): Wanted) -> Vec<Value> {
     match network {
         None => disk::devices(spec),
@@ -40,7 +40,7 @@ fn devices((spec, network): Wanted) -> Vec<Value> {
     }
 }
 
-/// A QEMU process without a machine that answers queries. Dropping it kills the process.
+/// A QEMU process without a machine, which answers queries. Dropping it kills the process.
 struct Asked(Child);
 
 impl Drop for Asked {
@@ -101,7 +101,7 @@ impl Capabilities {
         Ok(capabilities)
     }
 
-    /// QEMU's version, such as `10.0.2`.
+    /// Returns QEMU's version, such as `10.0.2`.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
@@ -163,7 +163,7 @@ impl Capabilities {
     }
 }
 
-/// The reason why QEMU has no user-mode network stack (slirp), which some builds omit; `None` if it has one.
+/// Returns the reason why QEMU has no user-mode network stack (slirp), which some builds omit; `None` if it has one.
 fn no_slirp(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     match qmp.execute("netdev_add", &json!({ "type": "user", "id": "tried" })) {
         Ok(_) => qmp.execute("netdev_del", &json!({ "id": "tried" })).map(|_| None),
@@ -172,7 +172,7 @@ fn no_slirp(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     }
 }
 
-/// The names of a device driver's properties; `None` if QEMU lacks the driver.
+/// Returns the names of a device driver's properties; `None` if QEMU lacks the driver.
 fn properties(qmp: &mut Qmp, driver: &str) -> Result<Option<BTreeSet<String>>, QmpError> {
     match qmp.execute("device-list-properties", &json!({ "typename": driver })) {
         Ok(answer) => Ok(Some(names(&answer, &["name"]))),
@@ -181,7 +181,7 @@ fn properties(qmp: &mut Qmp, driver: &str) -> Result<Option<BTreeSet<String>>, Q
     }
 }
 
-/// The reason why QEMU cannot use io_uring: not built in, or blocked by the kernel; `None` if it works. Tested by opening QEMU's own
+/// Returns the reason why QEMU cannot use io_uring: not built in, or blocked by the kernel; `None` if it works. Tested by opening QEMU's own
 /// executable.
 fn no_io_uring(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     let file = json!({

@@ -61,7 +61,7 @@ pub fn arguments(machine: &QemuMachine) -> Vec<String> {
     add(&["-no-reboot"]);
     let machine_type = spec.machine_type();
     let is_microvm = machine_type == MachineType::Microvm;
-    // Its ACPI tables tell of no 8259, so Linux leaves that as it is: the timer's ticks would come as vector 0, a divide error.
+    // microvm's ACPI tables list no 8259, so Linux does not initialize it: the timer's interrupts would arrive as vector 0, a divide error.
     let options = if is_microvm { ",pic=off" } else { "" };
     add(&["-machine", &format!("{}{options}", machine_type.word()), "-accel", machine.accel.word()]);
     if is_microvm {
@@ -94,7 +94,7 @@ pub fn arguments(machine: &QemuMachine) -> Vec<String> {
     arguments
 }
 
-/// The first socket path in the run directory that is longer than 107 bytes, the kernel's limit; `None` if all paths fit.
+/// Returns the first socket path in the run directory that is longer than 107 bytes, the kernel's limit; `None` if all paths fit.
 #[must_use]
 pub fn too_long(run_dir: &Path) -> Option<std::path::PathBuf> {
     [AGENT_SOCKET, QMP_SOCKET]
@@ -114,7 +114,7 @@ mod tests {
         names.iter().map(|(path, format)| ChainImage::new(path.into(), *format)).collect()
     }
 
-    /// The arguments one per line: those of the machine, and those of its disk.
+    /// Returns the arguments one per line: those of the machine, and those of its disk.
     fn lines(spec: &GuestSpec, chain: &[ChainImage], accel: Accel) -> (String, String) {
         let machine = QemuMachine {
             marker: "iotax-17-vm,raw",

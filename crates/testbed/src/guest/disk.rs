@@ -14,7 +14,7 @@ use super::image::{ChainImage, SECRET, secret_option};
 pub const DISK: &str = "disk0";
 /// QEMU's id of the disk controller, if that is a separate device.
 const CONTROLLER: &str = "controller";
-/// The length of a guest's disk is a multiple of this many bytes.
+/// Sector size of a guest's disk in bytes. The disk's length is a multiple of it.
 const SECTOR: u64 = 512;
 
 /// The images of a guest's disk, with the options of their format.
@@ -68,7 +68,7 @@ impl DiskChain<'_> {
         self.chain.iter().any(|image| image.encrypted)
     }
 
-    /// Names of the chain's files that QEMU opens with `aio=threads` instead of the backend `given`, see `aio`.
+    /// Returns the names of the chain's files that QEMU opens with `aio=threads` instead of the backend `given`, see `aio`.
     #[must_use]
     pub fn with_threads(&self, given: Aio) -> Vec<String> {
         let files =
@@ -77,13 +77,13 @@ impl DiskChain<'_> {
         others.map(|path| path.file_name().unwrap_or_default().to_string_lossy().into_owned()).collect()
     }
 
-    /// The block node of the images, with the options of a guest's disk.
+    /// Returns the block node of the images, with the options of a guest's disk.
     #[must_use]
     pub fn node(&self, name: &str, spec: &GuestSpec) -> Value {
         self.node_of(name, drive_of(spec))
     }
 
-    /// The block node of the images, named `name`, for `-blockdev` and `blockdev-add`.
+    /// Returns the block node of the images, named `name`, for `-blockdev` and `blockdev-add`.
     ///
     /// Describes every image of the chain explicitly: a backing file that QEMU opens on its own gets the default I/O backend.
     #[must_use]
@@ -147,23 +147,23 @@ pub(crate) fn aio(path: &Path, given: Aio) -> Aio {
     if ends_within && given == Aio::IoUring { Aio::Threads } else { given }
 }
 
-/// The cache mode, I/O backend and discard mode of a guest's disk.
+/// Returns the cache mode, I/O backend and discard mode of a guest's disk.
 pub(super) const fn drive_of(spec: &GuestSpec) -> Drive {
     Drive { cache: spec.cache, aio: spec.aio, discard: spec.discard }
 }
 
-/// Name of the disk's block node after this many image swaps.
+/// Returns the name of the disk's block node after this many image swaps.
 #[must_use]
 pub fn node_name(swaps: u32) -> String {
     format!("image{swaps}")
 }
 
-/// QEMU's id of the disk's I/O thread `number`.
+/// Returns QEMU's id of the disk's I/O thread `number`.
 pub(super) fn iothread(number: u32) -> String {
     format!("iothread{number}")
 }
 
-/// Suffix of virtio driver names on this machine type: `pci` or `device`.
+/// Returns the suffix of virtio driver names on this machine type: `pci` or `device`.
 pub(super) const fn transport(machine: MachineType) -> &'static str {
     match machine {
         MachineType::Q35 | MachineType::Pc => "pci",
@@ -171,7 +171,7 @@ pub(super) const fn transport(machine: MachineType) -> &'static str {
     }
 }
 
-/// The disk as a QEMU device, after its controller if that is a separate device.
+/// Returns the disk as a QEMU device, after its controller if that is a separate device.
 pub(super) fn devices(spec: &GuestSpec) -> Vec<Value> {
     let machine = spec.machine_type();
     let transport = transport(machine);

@@ -50,20 +50,20 @@ pub struct ChainImage {
     pub format: Format,
     /// The byte range of a block device or file that holds a raw image; `None` if the image is a whole file.
     pub part: Option<DevicePart>,
-    /// For qcow2 with an external data file: path of that file.
+    /// Path of the external data file of a qcow2 image; `None` without one.
     pub data_file: Option<PathBuf>,
     /// True if QEMU needs the key to read the image.
     pub encrypted: bool,
 }
 
 impl ChainImage {
-    /// An image that occupies a whole file, without an external data file. Only a LUKS image is encrypted.
+    /// Returns an image that occupies a whole file, without an external data file. Only a LUKS image is encrypted.
     #[must_use]
     pub const fn new(path: PathBuf, format: Format) -> Self {
         Self { path, format, part: None, data_file: None, encrypted: matches!(format, Format::Luks) }
     }
 
-    /// The format's option that names the object with the key.
+    /// Returns the format's option that names the object with the key.
     pub(crate) const fn key_option(&self) -> &'static str {
         match self.format {
             Format::Qcow2 => "encrypt.key-secret",
@@ -89,7 +89,7 @@ pub(crate) const SECRET: &str = "secret0";
 /// The key of encrypted images. It need not be secret: the images hold only test data.
 pub(crate) const KEY: &str = "iotax";
 
-/// The value of QEMU's option `-object` that defines the encryption key.
+/// Returns the value of QEMU's option `-object` that defines the encryption key.
 pub(crate) fn secret_option() -> String {
     format!("secret,id={SECRET},data={KEY}")
 }
@@ -104,7 +104,7 @@ pub fn create(path: &Path, file: &FileSpec, size: Bytes, lock: &ProcessLock) -> 
             let data = data.unwrap_or_default();
             format!("preallocation={}{}{data}", file.preallocation, qcow2_options(file))
         }
-        // Otherwise its length is rounded to whole cylinders.
+        // Without force_size, the length is rounded to whole cylinders.
         Format::Vpc => format!("force_size=on,subformat={}", file.subformat.unwrap_or(Subformat::Dynamic)),
         Format::Vhdx => format!("subformat={}", file.subformat.unwrap_or(Subformat::Dynamic)),
         Format::Vmdk => format!("subformat={}", file.subformat.unwrap_or(Subformat::MonolithicSparse)),
@@ -139,7 +139,7 @@ pub fn create_overlay(
     fill_sector(path)
 }
 
-/// Name of the internal snapshot `number`, counted from 1.
+/// Returns the name of the internal snapshot `number`, counted from 1.
 pub(crate) fn snapshot_name(number: u32) -> String {
     format!("iotax-{number}")
 }
@@ -149,7 +149,8 @@ pub fn take_snapshots(path: &Path, count: u32, lock: &ProcessLock) -> Result<(),
     (1..=count).try_for_each(|number| snapshot(path, "-c", number, lock))
 }
 
-/// Reverts the disk of a qcow2 image to its internal snapshots, which stay. No program may have the image open. qemu-img holds the run's lock.
+/// Reverts the disk of a qcow2 image to its first internal snapshot, and keeps all snapshots. No program may have the
+/// image open. qemu-img holds the run's lock.
 pub fn revert(path: &Path, lock: &ProcessLock) -> Result<(), ImageError> {
     snapshot(path, "-a", 1, lock)
 }
@@ -162,7 +163,7 @@ fn snapshot(path: &Path, action: &str, number: u32, lock: &ProcessLock) -> Resul
     fill_sector(path)
 }
 
-/// Path of the external data file of a new qcow2 image.
+/// Returns the path of the external data file of a new qcow2 image.
 fn data_file(path: &Path) -> PathBuf {
     path.with_extension("data")
 }
@@ -170,7 +171,7 @@ fn data_file(path: &Path) -> PathBuf {
 /// Maximum size in bytes of each extent file of a split VMDK image.
 const EXTENT: u64 = 2 << 30;
 
-/// Paths of the additional files of a new image: its data file, or the extents of a VMDK image, as qemu-img names them.
+/// Returns the paths of the additional files of a new image: its data file, or the extents of a VMDK image, as qemu-img names them.
 pub(crate) fn companions(path: &Path, file: &FileSpec, size: Bytes) -> Vec<PathBuf> {
     let named = |more: &str| {
         let mut name = path.file_stem().unwrap_or_default().to_owned();
@@ -193,13 +194,13 @@ fn escaped(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
 
-/// The options of a LUKS header, whose keys begin with `prefix`.
+/// Returns the options of a LUKS header, whose keys begin with `prefix`.
 fn luks_options(prefix: &str) -> String {
-    // Guessing the key of what is random anyway need not take long.
+    // The key protects only test data, so its derivation need not take long.
     format!("{prefix}key-secret={SECRET},{prefix}iter-time=10")
 }
 
-/// The image options that only qcow2 has, each with a leading comma.
+/// Returns the image options that only qcow2 has, each with a leading comma.
 fn qcow2_options(file: &FileSpec) -> String {
     let mut options = file.cluster_size.map(|size| format!(",cluster_size={}", size.0)).unwrap_or_default();
     for (key, on) in [("extended_l2", file.extended_l2), ("lazy_refcounts", file.lazy_refcounts)] {
@@ -239,7 +240,7 @@ pub fn chain(path: &Path, format: Format) -> Result<Vec<ChainImage>, ImageError>
     Ok(chain)
 }
 
-/// Absolute path of an image's external data file, according to qemu-img; `None` if it has none. A relative path counts from the image's
+/// Returns the absolute path of an image's external data file, according to qemu-img; `None` if it has none. A relative path counts from the image's
 /// directory.
 fn data_of(info: &Value, image: &Path) -> Option<PathBuf> {
     let data = info.pointer("/format-specific/data/data-file").and_then(Value::as_str)?;
@@ -270,7 +271,7 @@ pub fn look(path: &Path, shared: bool) -> Result<FoundImage, ImageError> {
     let absolute = std::path::absolute(path).map_err(|error| failed(error.to_string()))?;
     let mut next = absolute.display().to_string();
     let (mut found, mut has_data_file, mut encrypted) = (None, false, false);
-    // One by one: qemu-img would open whatever a chain names. A number of entries that none can have ends a chain that leads into itself.
+    // Inspect the images one by one: with --backing-chain, qemu-img would open anything that a header names. The limit ends a cyclic chain.
     loop {
         let arguments = ["info", "--output=json"].into_iter().chain(shared.then_some("-U")).chain(["--"]);
         let arguments = arguments.map(OsStr::new).chain([OsStr::new(&next)]);
@@ -334,7 +335,7 @@ pub struct ImageExtent {
     pub compressed: bool,
 }
 
-/// Default of `present`: true, for versions of qemu-img that do not report it.
+/// Returns the default of `present`: true, for versions of qemu-img that do not report it.
 const fn there() -> bool {
     true
 }
@@ -351,8 +352,8 @@ pub fn map(path: &Path, format: Format) -> Result<Vec<ImageExtent>, ImageError> 
     })
 }
 
-/// qemu-img's arguments for opening an image, with the key if an image of the chain is encrypted. Of an image whose header cannot be read,
-/// qemu-img then tells the reason.
+/// Returns qemu-img's arguments for opening an image, with the key if an image of the chain is encrypted. If a header
+/// cannot be read, returns plain arguments, so that qemu-img reports the reason.
 pub(super) fn opened(path: &Path, format: Format) -> Vec<OsString> {
     let chain = chain(path, format).unwrap_or_default();
     if !chain.iter().any(|image| image.encrypted) {
@@ -475,7 +476,7 @@ mod tests {
     use super::*;
     use iotax_model::target::Preallocation;
 
-    /// A directory and a lock; `None`, with a message, if images cannot be created here.
+    /// Returns a directory and a lock; `None`, with a message, if images cannot be created here.
     fn workshop() -> Option<(tempfile::TempDir, ProcessLock)> {
         iotax_testkit::require!(program "qemu-img");
         let dir = tempfile::tempdir().expect("a directory");

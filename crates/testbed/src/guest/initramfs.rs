@@ -14,8 +14,8 @@ use super::mkfs::{self, Placed};
 use super::modules::{self, Module, ModulesError};
 use crate::program::ProgramError;
 
-/// Page size in bytes; the archive is padded to whole pages. QEMU loads the archive as close to the end of a microvm's memory as page
-/// alignment allows, and the firmware keeps its ACPI tables (under 1 KiB) at that end. With whole pages, one page remains for the tables.
+/// Page size in bytes; the archive is padded to whole pages. QEMU loads the archive as close to the end of a microvm's memory as page alignment
+/// allows. The firmware keeps its ACPI tables (under 1 KiB) at that end. With whole pages, one page remains for the tables.
 const PAGE: usize = 4096;
 
 /// An error while building the initramfs.
@@ -114,7 +114,7 @@ fn archive(init: &[u8], modules: &[Module], programs: &[(PathBuf, Vec<u8>)]) -> 
     Ok(out)
 }
 
-/// Path in the archive, which has no leading slash.
+/// Returns the path in the archive, which has no leading slash.
 fn inside(path: impl AsRef<Path>) -> String {
     path.as_ref().to_string_lossy().trim_start_matches('/').to_owned()
 }
@@ -162,7 +162,7 @@ mod tests {
     use proptest::prelude::*;
     use std::io::Read;
 
-    /// A program with one segment of this type that ends at byte 200, and 100 bytes of debug information.
+    /// Returns a program with one segment of this type that ends at byte 200, and 100 bytes of debug information.
     fn program(segment: u32) -> Vec<u8> {
         let mut elf = vec![0; 300];
         elf[..6].copy_from_slice(b"\x7fELF\x02\x01");

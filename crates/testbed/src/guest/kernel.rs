@@ -101,7 +101,7 @@ impl Kernel {
         first.ok_or(KernelError::None { boot, modules: all_modules, unreadable })
     }
 
-    /// The kernel release in the image's file name, such as `6.1.0-9-cloud-amd64`; `None` for other file names.
+    /// Returns the kernel release in the image's file name, such as `6.1.0-9-cloud-amd64`; `None` for other file names.
     #[must_use]
     pub fn release(&self) -> Option<&str> {
         release_of(&self.image)
@@ -120,7 +120,7 @@ fn release_of(image: &Path) -> Option<&str> {
     image.file_name()?.to_str()?.strip_prefix("vmlinuz-")
 }
 
-/// A sort key for kernel releases, in which runs of digits compare as numbers: 6.1.0-9 comes before 6.1.0-56.
+/// Returns a sort key for kernel releases, in which runs of digits compare as numbers: 6.1.0-9 comes before 6.1.0-56.
 fn version_key(release: &str) -> Vec<(u64, String)> {
     let mut key: Vec<(u64, String)> = Vec::new();
     let mut rest = release;

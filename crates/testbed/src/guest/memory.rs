@@ -5,7 +5,7 @@ use iotax_model::units::{Bytes, human};
 
 use crate::refusal::Refusal;
 
-/// Bytes of the available memory that must stay free: 10%, at least 1 GiB.
+/// Returns the bytes of the available memory that must stay free: 10%, at least 1 GiB.
 fn reserve(available: u64) -> u64 {
     (available / 10).max(1 << 30)
 }

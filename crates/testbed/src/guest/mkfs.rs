@@ -18,7 +18,7 @@ pub struct Placed {
     pub to: PathBuf,
 }
 
-/// The host's mkfs program for a type of filesystem, and its package.
+/// Returns the host's mkfs program for a type of filesystem, and its package.
 #[must_use]
 pub const fn program(kind: GuestFs) -> Program {
     match kind {
@@ -27,7 +27,7 @@ pub const fn program(kind: GuestFs) -> Program {
     }
 }
 
-/// The files that a guest needs to run mkfs: the program, under the fixed name that PID 1 executes, and its libraries under their own paths.
+/// Returns the files that a guest needs to run mkfs: the program, under the fixed name that PID 1 executes, and its libraries under their own paths.
 pub fn files(kind: GuestFs) -> Result<Vec<Placed>, ProgramError> {
     let program = program(kind).path()?;
     let libraries = libraries(&String::from_utf8_lossy(&LDD.run([&program])?));
@@ -36,7 +36,7 @@ pub fn files(kind: GuestFs) -> Result<Vec<Placed>, ProgramError> {
     Ok([program].into_iter().chain(libraries).collect())
 }
 
-/// Paths of the libraries and of the dynamic linker in the output of `ldd`; empty for a static program.
+/// Returns the paths of the libraries and of the dynamic linker in the output of `ldd`; empty for a static program.
 fn libraries(ldd: &str) -> Vec<PathBuf> {
     ldd.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
 }

@@ -92,7 +92,7 @@ pub enum GuestDevice {
 }
 
 impl GuestDevice {
-    /// The guest's disk; `None` for a guest with a network card.
+    /// Returns the guest's disk; `None` for a guest with a network card.
     #[must_use]
     pub const fn disk(&self) -> Option<&GuestStorage> {
         match self {
@@ -101,7 +101,7 @@ impl GuestDevice {
         }
     }
 
-    /// The guest's network card; `None` for a guest with a disk.
+    /// Returns the guest's network card; `None` for a guest with a disk.
     #[must_use]
     pub const fn nic(&self) -> Option<&NicBackend> {
         match self {
@@ -301,18 +301,18 @@ impl Guest {
         matches!(signal, Some(Signal::ABORT | Signal::SEGV | Signal::BUS | Signal::ILL))
     }
 
-    /// Time from the start of QEMU until the agent answered, in nanoseconds; `None` before that.
+    /// Returns the time from the start of QEMU until the agent answered, in nanoseconds; `None` before that.
     #[must_use]
     pub const fn boot_ns(&self) -> Option<u64> {
         self.boot_ns
     }
 
-    /// The client of the guest's agent. While the guest is paused, the agent does not answer.
+    /// Returns the client of the guest's agent. While the guest is paused, the agent does not answer.
     pub const fn agent(&mut self) -> &mut AgentClient {
         &mut self.agent
     }
 
-    /// The client of the guest's agent and QEMU's block layer, which can be used at the same time.
+    /// Returns the client of the guest's agent and QEMU's block layer, which can be used at the same time.
     pub const fn agent_and_blocks(&mut self) -> (&mut AgentClient, BlockLayer<'_>) {
         (&mut self.agent, BlockLayer { qmp: &mut self.qmp, device: self.device.as_ref() })
     }
@@ -361,7 +361,7 @@ impl Guest {
         self.while_paused(|guest| {
             for arguments in &all {
                 match guest.execute("blockdev-snapshot-delete-internal-sync", arguments) {
-                    // There was none. For any other reason the next snapshot of this name fails too.
+                    // The snapshot may not exist yet. If the deletion failed for another reason, the next snapshot of this name fails too.
                     Ok(_) | Err(GuestError::Qmp { error: QmpError::Refused { .. }, .. }) => {}
                     Err(error) => return Err(error),
                 }
@@ -430,7 +430,7 @@ impl Guest {
         self.agent.is_over() || self.process.status().is_some()
     }
 
-    /// Process id of QEMU.
+    /// Returns the process id of QEMU.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()
@@ -442,13 +442,13 @@ impl Guest {
         self.process.open_files()
     }
 
-    /// QEMU's complete command line, quoted for a shell.
+    /// Returns QEMU's complete command line, quoted for a shell.
     #[must_use]
     pub fn command_line(&self) -> &str {
         self.process.command_line()
     }
 
-    /// Ids of QEMU's threads by role: `vcpu`, `iothread`, `main`, and `worker` for the others, which come and go.
+    /// Returns the ids of QEMU's threads by role: `vcpu`, `iothread`, `main`, and `worker` for the others, which come and go.
     pub fn threads(&mut self) -> Result<BTreeMap<String, Vec<u32>>, GuestError> {
         let vcpus = thread_ids(&self.execute("query-cpus-fast", &json!({}))?);
         let iothreads = thread_ids(&self.execute("query-iothreads", &json!({}))?);
@@ -470,14 +470,14 @@ impl Guest {
         Ok(roles)
     }
 
-    /// The last lines of the guest's console; empty if there is no output.
+    /// Returns the last lines of the guest's console; empty if there is no output.
     #[must_use]
     pub fn console_tail(&self) -> String {
         self.process.console_tail()
     }
 
-    /// Powers the guest off through its agent; if that fails, tells QEMU to quit; if that fails, kills QEMU. Each step has a time limit, also
-    /// after an interrupt. On return, QEMU has exited and all data that the guest flushed is in its image.
+    /// Powers the guest off through its agent; if that fails, tells QEMU to quit; if that fails, kills QEMU. Each step has a time limit, even after
+    /// an interrupt. On return, QEMU has exited and all data that the guest flushed is in its image.
     pub fn shutdown(mut self) {
         // A paused guest cannot hear the request.
         if !self.paused && self.agent.shutdown(HEARD).is_ok() && self.process.wait(CLOSED).is_some() {
@@ -514,7 +514,7 @@ impl Drop for Guest {
     }
 }
 
-/// Kernel parameters in addition to those of every guest: for the CPU, for PID 1 (filesystem or network), and from the caller.
+/// Returns the kernel parameters in addition to those of every guest: for the CPU, for PID 1 (filesystem or network), and from the caller.
 fn parameters(config: &GuestConfig) -> Result<String, GuestError> {
     let mut words = vec![accel::parameters(&config.spec, config.accel, Path::new("/"))?];
     match &config.device {

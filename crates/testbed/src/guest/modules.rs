@@ -10,7 +10,7 @@ use iotax_model::target::{Bus, GuestFs, GuestSpec, MachineType, NetworkSpec, Nic
 /// Modules that newer kernels have merged into others or dropped, so they may be missing.
 const OPTIONAL: [&str; 1] = ["crc32c_generic"];
 
-/// Names of the modules that a guest needs: for its machine type, and for its disk and filesystem or for its network card.
+/// Returns the names of the modules that a guest needs: for its machine type, and for its disk and filesystem or for its network card.
 #[must_use]
 pub fn needed(spec: &GuestSpec, network: Option<&NetworkSpec>) -> Vec<&'static str> {
     let transport = match spec.machine_type() {
@@ -105,7 +105,7 @@ pub fn check(dir: &Path, names: &[&str]) -> Result<(), ModulesError> {
     paths(dir, names).map(drop)
 }
 
-/// Paths of the modules and their dependencies, relative to `dir`, in load order.
+/// Returns the paths of the modules and their dependencies, relative to `dir`, in load order.
 fn paths(dir: &Path, names: &[&str]) -> Result<Vec<String>, ModulesError> {
     let mut order = Order { dir, index: Index::read(dir)?, paths: Vec::new(), begun: HashSet::new() };
     for name in names {
@@ -119,7 +119,7 @@ fn paths(dir: &Path, names: &[&str]) -> Result<Vec<String>, ModulesError> {
 
 /// The contents of `modules.dep` and `modules.builtin`.
 struct Index {
-    /// For each module name: path of the module and paths of its dependencies, relative to the module directory.
+    /// Path of each module and paths of its dependencies, by the module's name; relative to the module directory.
     modules: HashMap<String, (String, Vec<String>)>,
     builtin: HashSet<String>,
 }
@@ -172,7 +172,7 @@ impl Order<'_> {
     }
 }
 
-/// The module name of a path: `virtio_blk` for `kernel/drivers/block/virtio-blk.ko.xz`.
+/// Returns the module name of a path: `virtio_blk` for `kernel/drivers/block/virtio-blk.ko.xz`.
 fn module_name(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
     normal(file.split(".ko").next().unwrap_or(file))

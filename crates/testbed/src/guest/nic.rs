@@ -60,7 +60,7 @@ impl NicBackend {
         ["-netdev".into(), self.backend(run_dir), "-device".into(), device]
     }
 
-    /// The value of `-netdev` in key=value syntax, because QEMU before 7.2 accepts no JSON for it.
+    /// Returns the value of `-netdev` in key=value syntax, because QEMU before 7.2 accepts no JSON for it.
     fn backend(&self, run_dir: &Path) -> String {
         match &self.backend {
             Backend::Tap { interface, vhost } => {
@@ -77,7 +77,7 @@ impl NicBackend {
         }
     }
 
-    /// Kernel parameter with address, prefix length and MTU, which PID 1 in the guest applies.
+    /// Returns the kernel parameter with address, prefix length and MTU, which PID 1 in the guest applies.
     pub(super) fn parameter(&self) -> String {
         let (address, prefix) = self.address;
         let mtu = self.mtu.map(|mtu| format!(",{mtu}")).unwrap_or_default();
@@ -85,7 +85,7 @@ impl NicBackend {
     }
 }
 
-/// The network card as a QEMU device.
+/// Returns the network card as a QEMU device.
 pub(super) fn device(spec: &GuestSpec, nic: Nic, queues: u32) -> Value {
     let machine = spec.machine_type();
     let driver = match nic {

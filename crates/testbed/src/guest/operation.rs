@@ -20,18 +20,20 @@ use super::qmp::{Qmp, QmpError};
 const STOPPED: Duration = Duration::from_secs(1);
 /// Interval at which a running job's status is polled.
 const LOOK: Duration = Duration::from_millis(20);
-/// QEMU's names for the nodes of the snapshot, of the streamed image, of the copy and of the fleecing image, and for the job.
+/// QEMU's name for the snapshot's node. The following names are for the nodes of the streamed image, the copy and the
+/// fleecing image, and for the job.
 const OVERLAY: &str = "watch-overlay";
 const STREAMED: &str = "watch-streamed";
 const COPY: &str = "watch-copy";
 const FLEECING: &str = "watch-fleecing";
 const JOB: &str = "watch-job";
-/// QEMU's names for the filter that saves data before it is overwritten, and for the disk's earlier state that it keeps.
+/// QEMU's name for the filter that saves data before it is overwritten. The next name is for the node that shows the disk's earlier state.
 const FILTER: &str = "watch-filter";
 const ACCESS: &str = "watch-access";
 /// QEMU's name for the limit on a copy's I/Os.
 const LIMIT: &str = "watch-limit";
-/// QEMU's name for the node that a storage daemon exports in place of the image, see `filtered`, and for its limit, which is none.
+/// QEMU's name for the node that a storage daemon exports in place of the image, see `filtered`. The next name is for
+/// its throttle group, which has no limit.
 pub(crate) const FILTERED: &str = "filtered";
 const UNLIMITED: &str = "unlimited";
 
@@ -65,9 +67,9 @@ pub enum OperationError {
 /// Files that operations write to. The caller creates and removes them.
 #[derive(Debug, Clone, Default)]
 pub struct OperationFiles {
-    /// An empty qcow2 overlay on the disk's image, for a snapshot.
+    /// An empty qcow2 overlay on the disk's image, for a snapshot; `None` if no snapshot is planned.
     pub overlay: Option<PathBuf>,
-    /// A qcow2 overlay into which the data of all images below is copied (block-stream).
+    /// A qcow2 overlay into which the data of all images below is copied (block-stream); `None` if that is not planned.
     pub streamed: Option<PathBuf>,
     /// True if the overlays are encrypted.
     pub encrypted: bool,
@@ -75,30 +77,30 @@ pub struct OperationFiles {
     pub copies: Vec<(Operation, PathBuf)>,
     /// Highest number of I/Os per second of each of these copies; `None` for no limit.
     pub copy_iops: Option<u32>,
-    /// An empty file for data that is overwritten while a backup reads the disk.
+    /// An empty file for data that is overwritten while a backup reads the disk; `None` if no fleecing is planned.
     pub fleecing: Option<PathBuf>,
 }
 
-/// The user of a disk, which holds its topmost node.
+/// The component that uses a disk's topmost node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DiskUser {
     /// A guest's disk device.
     Guest,
-    /// An export of a storage daemon. It keeps its node as long as it lives, so no filter can be put on the disk.
+    /// An export of a storage daemon. Its node cannot be exchanged while it exists, so no filter can be put on the disk.
     Export,
     /// An export of the node that [`filtered`] describes.
     FilteredExport,
 }
 
-/// A filter above the node `below` that changes nothing, and that can be put on another node. Jobs take it for the node below, which they do not
-/// with QEMU's other node without an effect (`raw`).
+/// Returns a filter node on top of the node `below`: a throttle node without a limit, which has no effect. It can be
+/// moved to another node later. QEMU's jobs look through a filter to the node below it, but not through a `raw` node.
 pub(crate) fn filtered(below: &str, drive: Drive) -> Value {
     json!({
         "driver": "throttle", "node-name": FILTERED, "throttle-group": UNLIMITED, "discard": drive.discard.word(), "file": below,
     })
 }
 
-/// The object that [`filtered`] refers to.
+/// Returns the throttle group without a limit that [`filtered`] refers to.
 pub(crate) fn unlimited() -> Value {
     json!({ "qom-type": "throttle-group", "id": UNLIMITED })
 }
@@ -124,7 +126,7 @@ struct DiskState {
     over: Vec<&'static str>,
     /// True if the lowest node of `over` holds all data, after a stream, and no longer uses the original image.
     is_streamed: bool,
-    /// The disk's original length, if an operation enlarged the disk.
+    /// The disk's original length, if an operation enlarged the disk; `None` otherwise.
     length: Option<Bytes>,
 }
 
@@ -159,7 +161,7 @@ impl Operator {
     /// Restores the disk's original image and length. Commits everything that was written meanwhile into the original image.
     pub fn restore(&mut self) -> Result<(), OperationError> {
         if self.state.is_streamed {
-            // Beneath it again, the image takes what is committed.
+            // Put the original image below the overlay again, so that the commit writes to it.
             let mut node =
                 self.node(STREAMED, &self.files.streamed.clone().unwrap_or_default(), Format::Qcow2);
             node["backing"] = json!(self.image);
@@ -167,7 +169,7 @@ impl Operator {
             self.state.is_streamed = false;
         }
         if !self.state.over.is_empty() {
-            // All of them at once.
+            // Commit all overlays at once.
             self.commit_into(0)?;
         }
         if let Some(Bytes(size)) = self.state.length.take() {
@@ -176,12 +178,12 @@ impl Operator {
         Ok(())
     }
 
-    /// Name of the block node that the disk currently uses.
+    /// Returns the name of the block node that the disk currently uses.
     fn top(&self) -> &str {
         self.state.over.last().copied().unwrap_or(&self.image)
     }
 
-    /// Name of the disk's topmost node, which most jobs start from.
+    /// Returns the name of the disk's topmost node, which most jobs start from.
     fn root(&self) -> &str {
         if self.user == DiskUser::FilteredExport { FILTERED } else { self.top() }
     }
@@ -197,7 +199,7 @@ impl Operator {
     fn cover(&mut self, node: &'static str, path: Option<PathBuf>) -> Result<(), OperationError> {
         self.open(node, &path.unwrap_or_default(), Format::Qcow2)?;
         if self.state.length.is_some() {
-            // It was made before the disk became longer.
+            // The overlay was created before the disk was enlarged.
             let size = self.disk_size()?.0;
             self.execute("block_resize", &json!({ "node-name": node, "size": size }))?;
         }
@@ -225,7 +227,7 @@ impl Operator {
         self.begin("block-stream", &json!({ "device": STREAMED }))?;
         self.job(Operation::Stream)?;
         self.state.is_streamed = true;
-        // It reads none of those below it any more.
+        // The streamed image no longer reads the images below it.
         let below = self.state.over.len() - 1;
         let apart: Vec<&str> = self.state.over.drain(..below).collect();
         apart.into_iter().rev().try_for_each(|node| self.close(node))
@@ -239,7 +241,7 @@ impl Operator {
         Ok(())
     }
 
-    /// Copies the data of the node `from`, which is as long as the disk.
+    /// Copies the data of the node `from` to the operation's file. The node must be as long as the disk.
     fn copy(&mut self, operation: Operation, from: &str) -> Result<(), OperationError> {
         let path = self.files.copies.iter().find(|(of, _)| *of == operation);
         let path = path.map(|(_, path)| path.clone()).unwrap_or_default();
@@ -274,8 +276,8 @@ impl Operator {
         self.execute("blockdev-add", &copy)
     }
 
-    /// Copies the disk's state at the start: writes to the disk first save the data that they overwrite to the fleecing image, and the copy reads
-    /// the disk through what is saved there.
+    /// Copies the disk's state at the start of the operation. Before a write to the disk, QEMU saves the old data to
+    /// the fleecing image; the copy reads such data from there.
     fn fleece(&mut self) -> Result<(), OperationError> {
         let path = self.files.fleecing.clone().unwrap_or_default();
         self.lengthen(&path)?;
@@ -292,12 +294,12 @@ impl Operator {
         let done = done.and_then(|()| self.put_on(FILTER));
         let done = done.and_then(|()| self.execute("blockdev-add", &access));
         let done = done.and_then(|()| self.copy(Operation::BackupFleecing, ACCESS));
-        // Each of them, whatever was made.
+        // Try each step, whatever was set up.
         let ended = [self.close(ACCESS), self.put_on(&below), self.close(FILTER), self.close(FLEECING)];
         ended.into_iter().fold(done, Result::and)
     }
 
-    /// Puts the user of the disk on the node `node`.
+    /// Connects the user of the disk to the node `node`.
     fn put_on(&mut self, node: &str) -> Result<(), OperationError> {
         match self.user {
             DiskUser::Guest => {
@@ -311,7 +313,7 @@ impl Operator {
         }
     }
 
-    /// Makes an empty file as long as the disk.
+    /// Extends an empty file to the length of the disk.
     fn lengthen(&mut self, path: &Path) -> Result<(), OperationError> {
         let length = self.disk_size()?;
         let file = OpenOptions::new().write(true).open(path);
@@ -319,7 +321,7 @@ impl Operator {
             .map_err(|source| OperationError::File { path: path.to_owned(), source })
     }
 
-    /// Current length of the disk, as the guest sees it.
+    /// Returns the current length of the disk, as the guest sees it.
     fn disk_size(&mut self) -> Result<Bytes, OperationError> {
         let nodes = self.qmp.execute("query-named-block-nodes", &json!({ "flat": true }))?;
         let is_top = |node: &&Value| node["node-name"].as_str() == Some(self.top());
@@ -348,7 +350,7 @@ impl Operator {
             match job["status"].as_str() {
                 Some("ready") if !told => {
                     if operation == Operation::Mirror {
-                        // Completed, the copy would become the disk; cancelled when it is ready, it is whole and stays a copy.
+                        // Completing the mirror would make the copy the guest's disk. Cancelling it once it is ready leaves a complete copy.
                         self.execute("block-job-cancel", &json!({ "device": JOB, "force": false }))?;
                     } else {
                         self.execute("job-complete", &json!({ "id": JOB }))?;
@@ -370,7 +372,7 @@ impl Operator {
         self.execute("blockdev-add", &node)
     }
 
-    /// A block node for the image `path`, with the same cache mode and I/O backend as the disk.
+    /// Returns a block node for the image `path`, with the same cache mode and I/O backend as the disk.
     fn node(&self, node: &str, path: &Path, format: Format) -> Value {
         let encrypted = self.files.encrypted && format == Format::Qcow2;
         let chain = [ChainImage { encrypted, ..ChainImage::new(path.to_owned(), format) }];

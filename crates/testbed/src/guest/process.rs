@@ -48,7 +48,7 @@ pub fn find_qemu() -> Result<PathBuf, GuestError> {
         .ok_or(GuestError::NoQemu { program: PROGRAM })
 }
 
-/// Runs QEMU to find out its version, such as `10.0.2`.
+/// Runs QEMU and returns its version, such as `10.0.2`.
 pub fn qemu_version() -> Result<String, GuestError> {
     let program = find_qemu()?;
     let failed = |source| GuestError::Io { path: program.clone(), source };
@@ -133,7 +133,7 @@ impl QemuProcess {
         }
     }
 
-    /// CPU time of all of QEMU's threads so far; `None` if QEMU has exited.
+    /// Returns the CPU time of all of QEMU's threads so far; `None` if QEMU has exited.
     fn cpu(&self) -> Option<Duration> {
         let fields = stat(self.pid)?;
         let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
@@ -141,7 +141,7 @@ impl QemuProcess {
         Some(Duration::from_millis((ticks(11)? + ticks(12)?) * 1000 / per_second))
     }
 
-    /// Exit status of QEMU; `None` while it is running.
+    /// Returns the exit status of QEMU; `None` while it is running.
     pub(super) fn status(&self) -> Option<ExitStatus> {
         self.child().try_wait().ok().flatten()
     }
@@ -180,13 +180,13 @@ impl QemuProcess {
         words.join("; ")
     }
 
-    /// The last line that QEMU wrote to its log; `None` if there is none.
+    /// Returns the last line that QEMU wrote to its log; `None` if there is none.
     pub(super) fn qemu_said(&self) -> Option<String> {
         let log = tail(&self.run_dir.join(QEMU_LOG), TAIL_LINES);
         log.lines().last().map(str::to_owned)
     }
 
-    /// The last 15 lines of the guest's console; empty if there is no output.
+    /// Returns the last 15 lines of the guest's console; empty if there is no output.
     pub(super) fn console_tail(&self) -> String {
         tail(&self.run_dir.join(CONSOLE), TAIL_LINES)
     }
@@ -265,13 +265,13 @@ pub(crate) fn state(pid: u32) -> &'static str {
     words.iter().find_map(of).unwrap_or("it is gone")
 }
 
-/// The fields of /proc/PID/stat after the process name (proc_pid_stat(5)); `None` if the process is gone.
+/// Returns the fields of /proc/PID/stat after the process name (proc_pid_stat(5)); `None` if the process is gone.
 fn stat(pid: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     Some(text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
 }
 
-/// The last `lines` non-empty lines of a file, without control characters; empty if the file cannot be read.
+/// Returns the last `lines` non-empty lines of a file, without control characters; empty if the file cannot be read.
 fn tail(path: &Path, lines: usize) -> String {
     let bytes = fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);

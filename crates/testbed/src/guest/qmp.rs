@@ -80,7 +80,7 @@ pub struct Qmp {
     stop: Interrupt,
     /// Events received since they were last fetched, up to [`MOST_EVENTS`].
     events: Vec<QmpEvent>,
-    /// A command that QEMU did not answer in time; all further commands then fail.
+    /// A command that QEMU did not answer in time, after which all further commands fail; `None` if there is none.
     unanswered: Option<String>,
 }
 
@@ -180,7 +180,7 @@ impl Qmp {
 
     /// Returns the events since the last call. Fails if QEMU does not answer.
     pub fn events(&mut self) -> Result<Vec<QmpEvent>, QmpError> {
-        // What was sent before its answer has come by then.
+        // Events that QEMU sent before its answer to this command have arrived by then.
         self.execute("query-status", &json!({}))?;
         Ok(std::mem::take(&mut self.events))
     }
@@ -241,7 +241,7 @@ mod tests {
         Qmp::start(stream, deadline, std::process::id(), &Interrupt::default())
     }
 
-    /// A monitor that sends the first line at once and each further one after receiving a line, and then hangs or closes.
+    /// Returns a monitor that sends the first line at once and each further one after receiving a line, and then hangs or closes.
     fn monitor(lines: &'static [&'static str], hang: bool) -> (UnixStream, thread::JoinHandle<Vec<String>>) {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let server = thread::spawn(move || {

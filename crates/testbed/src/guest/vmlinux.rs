@@ -48,7 +48,7 @@ fn can_be_entered(elf: &[u8]) -> Option<bool> {
     Some((0..count).filter_map(notes).any(has_entry))
 }
 
-/// The compressed kernel in a bzImage, without the four bytes at its end that hold the unpacked size.
+/// Returns the compressed kernel in a bzImage, without the four bytes at its end that hold the unpacked size; `None` for other files.
 fn payload(image: &[u8]) -> Option<&[u8]> {
     let word = |at: usize| Some(u32::from_le_bytes(image.get(at..at + 4)?.try_into().ok()?) as usize);
     let version = u16::from_le_bytes(image.get(0x206..0x208)?.try_into().ok()?);
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// A bzImage with this payload.
+    /// Returns a bzImage with this payload.
     fn image(payload: &[u8]) -> Vec<u8> {
         let mut image = vec![0; 1024 + 16];
         image[0x1f1] = 1;
@@ -109,7 +109,7 @@ mod tests {
         [&image, payload, &[0; 4], &[0xff; 100]].concat()
     }
 
-    /// An ELF file with a segment of notes that holds this note, followed by much data.
+    /// Returns an ELF file with a segment of notes that holds this note, followed by much data.
     fn kernel(note: &[u8]) -> Vec<u8> {
         let mut elf = vec![0; 64 + 56];
         elf[..6].copy_from_slice(b"\x7fELF\x02\x01");

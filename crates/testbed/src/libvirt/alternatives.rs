@@ -3,7 +3,7 @@
 use iotax_model::TargetSpec;
 use iotax_model::target::{Aio, Bus, CacheMode, FileSpec, Format, GuestSpec, Preallocation};
 
-/// Targets that differ from `like` in one setting each: cache mode, I/O backend, bus, I/O thread or image format. For native I/O, the cache
+/// Returns targets that differ from `like` in one setting each: cache mode, I/O backend, bus, I/O thread or image format. For native I/O, the cache
 /// mode changes too if it does not use direct I/O. Leaves out targets that equal `like` or cannot be built.
 #[must_use]
 pub fn alternatives(like: &TargetSpec) -> Vec<TargetSpec> {

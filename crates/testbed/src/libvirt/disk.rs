@@ -106,7 +106,7 @@ pub(super) fn read(
     Ok(DomainDisk { name: name(disk).to_owned(), source: source(disk), file })
 }
 
-/// The disk's bus, as given or as libvirt infers it from the target name. Fails for a bus that iotax does not support.
+/// Returns the disk's bus, as given or as libvirt infers it from the target name. Fails for a bus that iotax does not support.
 fn bus(root: Node<'_, '_>, disk: Node<'_, '_>) -> Result<Bus, DomainError> {
     let target = child(disk, "target").ok_or_else(|| DomainError::at(disk, "a <disk> without a <target>"))?;
     let letters = name(disk).trim_start_matches("nvme");
@@ -138,7 +138,7 @@ fn bus(root: Node<'_, '_>, disk: Node<'_, '_>) -> Result<Bus, DomainError> {
     }
 }
 
-/// The SCSI controller that a disk is attached to; `None` if the domain lists none.
+/// Returns the SCSI controller that a disk is attached to; `None` if the domain lists none.
 pub(super) fn controller<'a, 'i>(root: Node<'a, 'i>, disk: Node<'a, 'i>) -> Option<Node<'a, 'i>> {
     let index = child(disk, "address").and_then(|address| address.attribute("controller")).unwrap_or("0");
     child(root, "devices")?.children().find(|node| {
@@ -167,7 +167,7 @@ fn word<T: FromStr<Err: std::fmt::Display> + std::fmt::Display>(
     }
 }
 
-/// Number of I/O threads that a driver element assigns: `iothread='1'`, or several in `<iothreads>`.
+/// Returns the number of I/O threads that a driver element assigns: `iothread='1'`, or several in `<iothreads>`.
 pub(super) fn threads(driver: Node<'_, '_>) -> u32 {
     let several = child(driver, "iothreads").map_or(0, |threads| {
         threads.children().filter(|thread| thread.tag_name().name() == "iothread").count()
@@ -184,13 +184,13 @@ fn number(node: Node<'_, '_>, key: &str) -> Result<Option<u32>, DomainError> {
     found.parse().map(Some).map_err(|_| DomainError::at(node, format!("{key}={found:?}: accepted: a number")))
 }
 
-/// Path of the local file or device behind the disk; `None` for a network disk or a volume.
+/// Returns the path of the local file or device behind the disk; `None` for a network disk or a volume.
 pub(super) fn source(disk: Node<'_, '_>) -> Option<PathBuf> {
     let source = child(disk, "source")?;
     source.attribute("file").or_else(|| source.attribute("dev")).map(PathBuf::from)
 }
 
-/// Settings for a new image that resembles the disk's.
+/// Returns the settings for a new image that resembles the disk's.
 fn file(disk: Node<'_, '_>, format: Format, notes: &mut Vec<String>) -> FileSpec {
     let source = source(disk);
     match disk.attribute("type").unwrap_or("file") {
@@ -244,7 +244,7 @@ fn not_done(
     }
 }
 
-/// The content of an element for a note: its text, or the names and texts of its child elements.
+/// Returns the content of an element for a note: its text, or the names and texts of its child elements.
 fn settings(part: Node<'_, '_>) -> String {
     let of_children = part
         .children()

@@ -10,8 +10,8 @@ use crate::program::Program;
 
 const QEMU_IMG: Program = Program { name: "qemu-img", package: "qemu-utils" };
 
-/// Settings for a new image that resembles the one at `source`. `backing` is the number of backing files that the domain lists, for an image
-/// that cannot be read.
+/// Returns the settings for a new image that resembles the one at `source`. `backing` is the number of backing files
+/// that the domain lists, for an image that cannot be read.
 pub(super) fn like(source: Option<&Path>, format: Format, backing: u32, notes: &mut Vec<String>) -> FileSpec {
     let mut file = FileSpec { format, ..FileSpec::default() };
     if format != Format::Qcow2 {

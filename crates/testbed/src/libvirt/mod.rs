@@ -63,7 +63,7 @@ pub struct Domain {
 #[derive(Debug, thiserror::Error)]
 #[error("{}{message}", place.map(|(line, column)| format!("line {line}, column {column}: ")).unwrap_or_default())]
 pub struct DomainError {
-    /// Line and column in the XML, counted from 1.
+    /// Line and column in the XML, counted from 1; `None` if the error has no position.
     place: Option<(u32, u32)>,
     message: String,
 }
@@ -123,7 +123,7 @@ fn not_xml(error: &roxmltree::Error) -> DomainError {
     DomainError { place: Some((place.row, place.col)), message: format!("this is not XML: {reason}") }
 }
 
-/// The root element of a document. Fails if it is not `<domain>`.
+/// Returns the root element of a document. Fails if it is not `<domain>`.
 fn domain<'a, 'i>(document: &'a Document<'i>) -> Result<Node<'a, 'i>, DomainError> {
     let root = document.root_element();
     if root.tag_name().name() == "domain" {

@@ -88,7 +88,7 @@ fn guest_disk(root: Node<'_, '_>, node: Node<'_, '_>, source: &str) -> GuestDisk
     }
 }
 
-/// Protocol of a disk that is no local file, device or volume: that of a network disk, otherwise the disk's type.
+/// Returns the protocol of a network disk, or the type of a disk that iotax does not know; `None` for a local file, device, directory or volume.
 fn protocol<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
     match disk.attribute("type")? {
         "network" => child(disk, "source")?.attribute("protocol"),
@@ -97,7 +97,7 @@ fn protocol<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
     }
 }
 
-/// Names of the storage pool and of the volume behind a disk of type `volume`; `None` for other types.
+/// Returns the names of the storage pool and of the volume behind a disk of type `volume`; `None` for other types.
 fn volume<'a>(disk: Node<'a, '_>) -> Option<(&'a str, &'a str)> {
     let source = child(disk, "source")?;
     source.attribute("pool").zip(source.attribute("volume"))

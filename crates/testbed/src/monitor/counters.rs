@@ -6,12 +6,12 @@ use std::path::Path;
 
 use iotax_model::record::{DiskActivity, DiskFlushes, HostCpu, NicActivity, Pressure};
 
-/// Bytes per sector in /proc/diskstats, on all devices.
+/// Bytes per sector in /proc/diskstats, whatever the device's block size.
 const SECTOR: u64 = 512;
 const NS_PER_MS: u64 = 1_000_000;
 const NS_PER_US: u64 = 1_000;
 
-/// Nanoseconds per clock tick, the unit of CPU times in /proc.
+/// Returns the nanoseconds per clock tick, the unit of CPU times in /proc.
 pub(super) fn tick_ns() -> u64 {
     1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
 }
@@ -63,7 +63,7 @@ impl FlushPolicy {
     }
 }
 
-/// Counters of the devices in `names`, from the text of /proc/diskstats. Devices that it does not list are left out.
+/// Returns the counters of the devices in `names`, from the text of /proc/diskstats. Devices that it does not list are left out.
 pub(super) fn disks(diskstats: &str, names: &[String]) -> BTreeMap<String, DiskCounters> {
     let named = diskstats.lines().filter_map(|line| {
         let mut fields = line.split_ascii_whitespace();
@@ -99,7 +99,7 @@ impl DiskCounters {
         })
     }
 
-    /// Activity of the device from this reading to `later`, `duration_ns` apart. `cache` is the flush policy, `None` for a device whose
+    /// Returns the activity of the device from this reading to `later`, `duration_ns` apart. `cache` is the flush policy, `None` for a device whose
     /// flushes the kernel does not count. Returns `None` if a counter ran backwards.
     pub(super) fn until(
         &self,
@@ -145,7 +145,7 @@ impl DiskCounters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NicCounters(NicActivity);
 
-/// Counters of all network interfaces by name, from the text of /proc/net/dev.
+/// Returns the counters of all network interfaces by name, from the text of /proc/net/dev.
 pub(super) fn nics(dev: &str) -> BTreeMap<String, NicCounters> {
     let named = dev.lines().filter_map(|line| {
         // The two header lines have no colon.
@@ -156,13 +156,13 @@ pub(super) fn nics(dev: &str) -> BTreeMap<String, NicCounters> {
 }
 
 impl NicCounters {
-    /// The counter values since the interface appeared.
+    /// Returns the counter values since the interface appeared.
     pub(super) fn totals(self) -> NicActivity {
         self.0
     }
 
     /// Parses the fields of /proc/net/dev after the name: eight for receive, then eight for transmit. Errors count as
-    /// drops.
+    /// drops. `None` if a field is missing.
     fn parse(fields: &str) -> Option<Self> {
         let fields: Option<Vec<u64>> =
             fields.split_ascii_whitespace().map(|field| field.parse().ok()).collect();
@@ -194,7 +194,7 @@ impl NicCounters {
         }))
     }
 
-    /// Traffic from this reading to `later`; `None` if a counter ran backwards.
+    /// Returns the traffic from this reading to `later`; `None` if a counter ran backwards.
     pub(super) fn until(&self, later: &Self) -> Option<NicActivity> {
         let (earlier, later) = (&self.0, &later.0);
         Some(NicActivity {
@@ -223,7 +223,7 @@ pub(super) struct CpuCounters {
     guest_nice: u64,
 }
 
-/// Sums over all CPUs, from the text of /proc/stat.
+/// Parses the CPU times summed over all CPUs from the text of /proc/stat; `None` if a field is missing.
 pub(super) fn cpu(stat: &str) -> Option<CpuCounters> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let mut fields = line.split_ascii_whitespace().map(|field| field.parse().ok());
@@ -243,7 +243,7 @@ pub(super) fn cpu(stat: &str) -> Option<CpuCounters> {
 }
 
 impl CpuCounters {
-    /// CPU times from this reading to `later`; `None` if a counter other than I/O wait ran backwards.
+    /// Returns the CPU times from this reading to `later`; `None` if a counter other than I/O wait ran backwards.
     pub(super) fn until(&self, later: &Self) -> Option<HostCpu> {
         let tick = tick_ns();
         let both = |a: Option<u64>, b: Option<u64>| a?.checked_add(b?);
@@ -272,7 +272,7 @@ pub(super) struct PressureCounters {
     memory_some: u64,
 }
 
-/// Stall times from the texts of the three files; `None` if one is missing or cannot be parsed.
+/// Returns the stall times from the texts of the three files; `None` if one is missing or cannot be parsed.
 pub(super) fn pressure(
     io: Option<&str>,
     cpu: Option<&str>,
@@ -292,13 +292,13 @@ fn total(text: &str, line: &str) -> Option<u64> {
 }
 
 impl PressureCounters {
-    /// Stall times since boot in nanoseconds.
+    /// Returns the stall times since boot in nanoseconds; `None` on overflow.
     pub(super) fn totals(self) -> Option<Pressure> {
         let boot = Self { io_some: 0, io_full: 0, cpu_some: 0, memory_some: 0 };
         boot.until(&self)
     }
 
-    /// Stall times from this reading to `later`; `None` if a counter ran backwards.
+    /// Returns the stall times from this reading to `later`; `None` if a counter ran backwards.
     pub(super) fn until(&self, later: &Self) -> Option<Pressure> {
         Some(Pressure {
             io_some_ns: since(self.io_some, later.io_some, NS_PER_US)?,

@@ -44,7 +44,7 @@ impl DeviceGapWatch {
             }
             (devices, looks)
         });
-        // Without it nothing is known of the devices.
+        // Without the thread, no gaps are reported.
         Self { over, thread: thread.ok() }
     }
 
@@ -71,8 +71,8 @@ impl Drop for DeviceGapWatch {
     }
 }
 
-/// Kernel names to watch for a device. For a multipath NVMe device `nvme0n1`, its hidden paths such as `nvme0c0n1` come first, because I/Os
-/// are in flight on those.
+/// Returns the kernel names to watch for a device. For a multipath NVMe device `nvme0n1`, its hidden paths such as
+/// `nvme0c0n1` come first, because I/Os are in flight on those.
 fn with_paths(root: &Path, name: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     if let Some((subsystem, namespace)) = name.strip_prefix("nvme").and_then(|rest| rest.split_once('n')) {
@@ -112,7 +112,7 @@ impl Looks {
     }
 }
 
-/// The part of the gap from `from` to `to` that is within the window. `to` is `None` for a gap that has not ended. Returns `None` if the gap
+/// Returns the part of the gap from `from` to `to` that is within the window. `to` is `None` for a gap that has not ended. Returns `None` if the gap
 /// is outside of the window.
 fn blackout(from: Instant, to: Option<Instant>, begin: Instant, end: Instant) -> Option<Blackout> {
     let (at, until) = (from.max(begin), to.unwrap_or(end).min(end));
@@ -210,13 +210,13 @@ impl DirectionGaps {
     }
 }
 
-/// Numbers of completed reads and of completed writes, from the text of `/sys/class/block/X/stat` (kernel documentation, block/stat).
+/// Returns the numbers of completed reads and of completed writes, from the text of `/sys/class/block/X/stat` (kernel documentation, block/stat).
 fn completed(stat: &str) -> Option<[u64; 2]> {
     let fields: Vec<u64> = stat.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
     Some([*fields.first()?, *fields.get(4)?])
 }
 
-/// Numbers of reads and of writes in flight, from the text of `/sys/class/block/X/inflight`.
+/// Returns the numbers of reads and of writes in flight, from the text of `/sys/class/block/X/inflight`.
 fn in_flight(text: &str) -> Option<[u64; 2]> {
     let (reads, writes) = text.trim().split_once(char::is_whitespace)?;
     Some([reads.parse().ok()?, writes.trim().parse().ok()?])

@@ -49,7 +49,7 @@ impl DeviceStates {
         for (name, directory) in &self.devices {
             let (device, md) = (directory.join("device"), directory.join("md"));
             add(name.clone(), &device.join("state"));
-            // With native multipath the disk is of a subsystem, which has the controllers, which have the paths.
+            // With native multipath, the disk belongs to a subsystem, which has the controllers, which have the paths.
             for (controller, below) in named(&device, "nvme") {
                 add(controller, &below.join("state"));
                 for (path, below) in named(&below, "nvme") {
@@ -72,7 +72,7 @@ fn steady(state: String) -> String {
     if WRITTEN.contains(&state.as_str()) { WRITTEN[0].to_owned() } else { state }
 }
 
-/// Names and paths of a directory's entries whose names begin with `prefix`; empty if the directory cannot be read.
+/// Returns the names and paths of a directory's entries whose names begin with `prefix`; empty if the directory cannot be read.
 fn named(directory: &Path, prefix: &str) -> Vec<(String, PathBuf)> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let entries = entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()));

@@ -75,7 +75,7 @@ impl KernelThreads {
         counters
     }
 
-    /// The name under which a thread's CPU time is counted; `None` if the thread does not serve the target.
+    /// Returns the name under which a thread's CPU time is counted; `None` if the thread does not serve the target.
     fn role(&self, name: &str) -> Option<String> {
         let Some(worker) = name.strip_prefix("kworker/") else {
             return self.serves(name).then(|| name.to_owned());
@@ -105,14 +105,14 @@ fn has_word(text: &str, word: &str) -> bool {
         })
 }
 
-/// Name and flags (field 9) of a process, from the text of its stat (proc_pid_stat(5)).
+/// Returns the name and flags (field 9) of a process, from the text of its stat (proc_pid_stat(5)).
 fn name_and_flags(stat: &str) -> Option<(&str, u64)> {
     let (before, after) = stat.rsplit_once(')')?;
     let (_, name) = before.split_once('(')?;
     Some((name, after.split_ascii_whitespace().nth(6)?.parse().ok()?))
 }
 
-/// CPU time by name between two readings. Leaves out a name if one of its threads ended meanwhile, because the time of that thread is
+/// Returns the CPU time by name between two readings. Leaves out a name if one of its threads ended meanwhile, because the time of that thread is
 /// unknown.
 #[must_use]
 pub fn between(earlier: &KernelCounters, later: &KernelCounters) -> BTreeMap<String, CpuTime> {
@@ -131,8 +131,8 @@ pub fn between(earlier: &KernelCounters, later: &KernelCounters) -> BTreeMap<Str
     names.into_iter().filter_map(|(name, spent)| Some((name.to_owned(), spent?))).collect()
 }
 
-/// CPU time of all kernel threads between two readings, in nanoseconds, including threads without a device in their name, such as `kswapd0`,
-/// and without threads that ended. `None` if there are no kernel threads, as in a container.
+/// Returns the CPU time of all kernel threads between two readings, in nanoseconds. Includes threads without a device in their name, such as
+/// `kswapd0`; leaves out threads that ended. `None` if there are no kernel threads, as in a container.
 #[must_use]
 pub fn total_ns(earlier: &KernelCounters, later: &KernelCounters) -> Option<u64> {
     let before: BTreeMap<_, _> =

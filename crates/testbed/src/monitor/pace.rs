@@ -49,7 +49,7 @@ pub fn read(root: &Path) -> PaceReading {
     }
 }
 
-/// Values at both ends of a window, and the number of throttling events in it. `None` if the machine reports none of these.
+/// Returns the values at both ends of a window, and the number of throttling events in it. `None` if the machine reports none of these.
 #[must_use]
 pub fn between(first: &PaceReading, last: &PaceReading) -> Option<CpuPace> {
     let pace = CpuPace {
@@ -62,7 +62,7 @@ pub fn between(first: &PaceReading, last: &PaceReading) -> Option<CpuPace> {
     (pace != CpuPace::default()).then_some(pace)
 }
 
-/// Directories of the CPUs in /sys/devices/system/cpu.
+/// Returns the directories of the CPUs in /sys/devices/system/cpu.
 fn cpus(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let is_cpu = |name: &str| name.strip_prefix("cpu").is_some_and(|number| number.parse::<u32>().is_ok());
@@ -74,7 +74,7 @@ fn cpus(dir: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    /// A machine of one package, whose two CPUs are one core.
+    /// Returns a machine of one package, whose two CPUs are one core.
     fn tree(khz: [u32; 2], throttled: [u64; 2], governor: &str) -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a directory");
         for (number, khz) in khz.iter().enumerate() {

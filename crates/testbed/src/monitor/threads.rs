@@ -18,8 +18,8 @@ use super::counters::{since, tick_ns};
 /// Role of QEMU's threads that are neither virtual CPU, I/O thread nor main thread.
 const WORKER: &str = "worker";
 
-/// Accepted difference in ticks between a process's CPU time and the sum over its threads: user and system time are rounded at both ends of a
-/// window, and threads run while they are read.
+/// Accepted difference in ticks between a process's CPU time and the sum over its threads. User and system time are
+/// rounded at both ends of a window, and threads run while they are read.
 const ROUNDING: u64 = 3;
 
 /// A guest or storage server process, and the roles of its threads.
@@ -30,12 +30,12 @@ pub struct GuestThreads {
     /// Thread ids by role, such as `vcpu` and `iothread`. Of the other threads of QEMU, including later ones, the main thread has the role
     /// `main` and the rest `worker`.
     pub roles: BTreeMap<String, Vec<u32>>,
-    /// For a storage server: the role of all its threads, such as `ceph-osd`. `None` for QEMU.
+    /// Role of all threads of a storage server, such as `ceph-osd`; `None` for QEMU.
     pub server: Option<String>,
 }
 
 impl GuestThreads {
-    /// The role of threads that have none in `roles`, and of threads that ended.
+    /// Returns the role of threads that have none in `roles`, and of threads that ended.
     fn unnamed(&self) -> &str {
         self.server.as_deref().unwrap_or(WORKER)
     }
@@ -129,8 +129,8 @@ impl Thread {
     }
 }
 
-/// User time, system time and start time in ticks, from the text of stat (proc_pid_stat(5)): fields 14, 15 and 22. The process name before
-/// them may contain any characters.
+/// Returns the user time, system time and start time in ticks, from the text of stat (proc_pid_stat(5)): fields 14,
+/// 15 and 22; `None` if one is missing. The process name before them may contain any characters.
 fn ticks(stat: &str) -> Option<(u64, u64, u64)> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace();
@@ -140,7 +140,7 @@ fn ticks(stat: &str) -> Option<(u64, u64, u64)> {
     Some((user, system, started))
 }
 
-/// Time on a CPU in nanoseconds, from the text of schedstat; `None` if its number of runs is zero, because the kernel then does not keep
+/// Returns the time on a CPU in nanoseconds, from the text of schedstat; `None` if its number of runs is zero, because the kernel then does not keep
 /// these counters.
 fn run_time(schedstat: &str) -> Option<u64> {
     let mut fields = schedstat.split_ascii_whitespace();
@@ -149,7 +149,7 @@ fn run_time(schedstat: &str) -> Option<u64> {
     (runs > 0).then_some(run)
 }
 
-/// CPU time of each role between two readings, summed over all processes. Leaves out a role whose time is unknown in any process.
+/// Returns the CPU time of each role between two readings, summed over all processes. Leaves out a role whose time is unknown in any process.
 pub(super) fn between(earlier: &[GuestCounters], later: &[GuestCounters]) -> BTreeMap<String, CpuTime> {
     let mut roles: BTreeMap<String, Option<CpuTime>> = BTreeMap::new();
     for (earlier, later) in earlier.iter().zip(later) {
@@ -161,9 +161,9 @@ pub(super) fn between(earlier: &[GuestCounters], later: &[GuestCounters]) -> BTr
     roles.into_iter().filter_map(|(role, spent)| Some((role, spent?))).collect()
 }
 
-/// CPU time of each role in one process between two readings; `None` for a role whose time is unknown. A new thread counts in full. Threads
-/// that ended count under the role of unnamed threads. If a named role lost a thread, the times of that role and of the unnamed one are
-/// unknown.
+/// Returns the CPU time of each role in one process between two readings; `None` for a role whose time is unknown. A
+/// new thread counts in full. Threads that ended count under the role of unnamed threads. If a named role lost a
+/// thread, the times of that role and of the unnamed one are unknown.
 fn of_process(earlier: &GuestCounters, later: &GuestCounters) -> BTreeMap<String, Option<CpuTime>> {
     let unnamed = later.unnamed.as_str();
     let before: BTreeMap<_, _> = earlier.threads.iter().map(|thread| (thread.identity(), thread)).collect();
@@ -193,8 +193,8 @@ fn of_process(earlier: &GuestCounters, later: &GuestCounters) -> BTreeMap<String
     roles.into_iter().map(|(role, spent)| (role.to_owned(), spent)).collect()
 }
 
-/// CPU time of threads that ended between two readings: the process's total minus that of the `living` threads, or zero within the rounding
-/// error. `None` if the total is unknown or less than the threads' sum.
+/// Returns the CPU time of threads that ended between two readings: the process's total minus that of the `living`
+/// threads, or zero within the rounding error. `None` if the total is unknown or less than the threads' sum.
 fn ended(earlier: &GuestCounters, later: &GuestCounters, living: CpuTime) -> Option<CpuTime> {
     let ((user, system), (later_user, later_system)) = earlier.process.zip(later.process)?;
     let user_ns = since(user, later_user, tick_ns())?;
@@ -213,7 +213,7 @@ fn ended(earlier: &GuestCounters, later: &GuestCounters, living: CpuTime) -> Opt
     Some(CpuTime { user_ns: total - system_ns, system_ns })
 }
 
-/// Sum of two CPU times; `None` if either is unknown.
+/// Returns the sum of two CPU times; `None` if either is unknown.
 pub(super) fn sum(one: Option<CpuTime>, other: Option<CpuTime>) -> Option<CpuTime> {
     let (one, other) = one.zip(other)?;
     Some(CpuTime {
@@ -230,12 +230,12 @@ impl ThreadCounters {
         Some(Self { role: role.to_owned(), tid, started, run_ns, user_ticks, system_ticks })
     }
 
-    /// Thread id and start time, which together are unique.
+    /// Returns the thread id and start time, which together are unique.
     pub(super) const fn identity(&self) -> (u32, u64) {
         (self.tid, self.started)
     }
 
-    /// CPU time since the earlier reading or, without one, since the thread's start. `None` if a counter ran backwards.
+    /// Returns the CPU time since the earlier reading or, without one, since the thread's start. `None` if a counter ran backwards.
     pub(super) fn since(&self, earlier: Option<&Self>) -> Option<CpuTime> {
         let (user, system) = earlier.map_or((0, 0), |earlier| (earlier.user_ticks, earlier.system_ticks));
         let user_ns = since(user, self.user_ticks, tick_ns())?;
@@ -253,7 +253,7 @@ impl ThreadCounters {
     }
 }
 
-/// The fraction `part` / (`part` + `rest`) of `total`; `None` if `part` and `rest` are zero.
+/// Returns the fraction `part` / (`part` + `rest`) of `total`; `None` if `part` and `rest` are zero.
 fn share(total: u64, part: u64, rest: u64) -> Option<u64> {
     let whole = u128::from(part) + u128::from(rest);
     u64::try_from((u128::from(total) * u128::from(part)).checked_div(whole)?).ok()

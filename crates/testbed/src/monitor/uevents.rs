@@ -58,7 +58,7 @@ fn line(message: &[u8]) -> Option<String> {
     let name = path.rsplit('/').next()?;
     let is_storage = value("SUBSYSTEM").is_some_and(|subsystem| SUBSYSTEMS.contains(&subsystem));
     let is_left_out = LEFT_OUT.iter().any(|prefix| name.starts_with(prefix));
-    // A program wrote it into /sys, as udev does whenever a device that was open for writing is closed.
+    // A program triggered the event through /sys, as udev does when a device that was open for writing is closed.
     let is_of_a_program = value("SYNTH_UUID").is_some();
     if !is_storage || is_left_out || is_of_a_program {
         return None;

@@ -154,7 +154,7 @@ fn user(
     })
 }
 
-/// Number of queue pairs of a guest's network card: as given, else one per CPU (at most 16) for virtio and one for other cards.
+/// Returns the number of queue pairs of a guest's network card: as given, else one per CPU (at most 16) for virtio and one for other cards.
 fn queues(spec: &NetworkSpec, guest: &GuestSpec) -> u32 {
     /// The maximum that [`NetworkSpec`] accepts.
     const MOST: u32 = 16;

@@ -66,8 +66,8 @@ fn check_kernel(kind: &str, via: NetPath) -> Result<(), Refusal> {
     })
 }
 
-/// Path of the module directory, if the module is neither in it nor listed there as built in; `None` otherwise, or if the directory cannot be
-/// read.
+/// Returns the path of the module directory, if the module is neither in it nor listed there as built in; `None`
+/// otherwise, or if the directory cannot be read.
 fn known_to_lack(dir: &Path, module: &str) -> Option<String> {
     match modules::check(dir, &[module]) {
         Err(ModulesError::Missing { dir, .. }) => Some(dir.display().to_string()),

@@ -126,13 +126,13 @@ impl AgentProgram {
     }
 }
 
-/// SHA-256 hash in hexadecimal, as sha256sum(1) prints it.
+/// Returns the SHA-256 hash in hexadecimal, as sha256sum(1) prints it.
 fn sha256(bytes: &[u8]) -> String {
     let hex: Vec<String> = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     hex.concat()
 }
 
-/// Name prefix of an agent's directory, derived from the tag by a hash. Other users may see it, and cannot infer the tag from it.
+/// Returns the name prefix of an agent's directory, derived from the tag by a hash. Other users may see it, and cannot infer the tag from it.
 fn mark(tag: &str) -> String {
     sha256(tag.as_bytes())[..12].to_owned()
 }
@@ -142,7 +142,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The host name or address that ssh connects to for a destination, with aliases of the user's ssh configuration resolved. It may be
+/// Returns the host name or address that ssh connects to for a destination, with aliases of the user's ssh configuration resolved. It may be
 /// unreachable from here if ssh uses a jump host.
 ///
 /// # Errors
@@ -186,7 +186,7 @@ pub enum RemoteRole {
 }
 
 impl RemoteRole {
-    /// The command-line arguments that select this role.
+    /// Returns the command-line arguments that select this role.
     const fn command(self) -> &'static str {
         match self {
             Self::Agent => "agent",
@@ -293,7 +293,7 @@ pub fn leave(agent: &RecordedAgent, ask: bool) -> Result<(), RemoteError> {
     result
 }
 
-/// The command line that makes the script remove an agent. The directory's path comes from the other machine and must be quoted.
+/// Returns the command line that makes the script remove an agent. The directory's path comes from the other machine and must be quoted.
 fn leaving(agent: &RecordedAgent) -> String {
     let place = agent.place.as_ref().map_or_else(
         || "'' '' '' ''".to_owned(),

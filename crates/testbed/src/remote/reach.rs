@@ -15,7 +15,7 @@ const INCUS: Program = Program { name: "incus", package: "incus" };
 const LXD: Program = Program { name: "lxc", package: "lxd" };
 const KUBECTL: Program = Program { name: "kubectl", package: "kubernetes-client" };
 
-/// The local program that connects to a machine or container, such as ssh or docker.
+/// Returns the local program that connects to a machine or container, such as ssh or docker.
 pub(super) const fn program(machine: &Machine) -> Program {
     match machine {
         Machine::Ssh { .. } => SSH,
@@ -28,7 +28,7 @@ pub(super) const fn program(machine: &Machine) -> Program {
     }
 }
 
-/// The connecting command line without options, for error messages.
+/// Returns the connecting command line without options, for error messages.
 pub(super) fn shown(machine: &Machine) -> String {
     match machine {
         Machine::Ssh { destination, .. } => format!("ssh {destination} sh"),
@@ -141,7 +141,7 @@ const OF_CONTAINERS: [(&str, &str); 18] = [
     ("unable to connect", NO_DAEMON),
 ];
 
-/// The remedy for a failed connection, chosen by the output `said`.
+/// Returns the remedy for a failed connection, chosen by the output `said`.
 pub(super) fn remedy(machine: &Machine, said: &str) -> String {
     let known = match machine {
         Machine::Ssh { .. } => OF_SSH.iter().find(|(words, _)| said.contains(words)),

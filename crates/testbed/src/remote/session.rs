@@ -56,7 +56,7 @@ impl RemoteSession {
         };
         let noise = Arc::default();
         let lines = listen(stdout, format!("{tag} "), Arc::clone(&noise));
-        // Fits into the pipe. If it has failed already, its output tells why.
+        // The script fits into the pipe. If the process has already failed, its output shows why.
         let _ = stdin.write_all(script.as_bytes());
         Ok(Self { host: host.clone(), child, stdin, lines, said: keep_last(stderr), noise })
     }
@@ -110,8 +110,8 @@ impl RemoteSession {
         AgentProcess { child: self.child, stdin: self.stdin, stdout, said: self.said }
     }
 
-    /// Exit status of the connecting process, which is the script's if the script ran. `None` if the process was killed by a signal, or is
-    /// still running 2 s after the call.
+    /// Returns the exit status of the connecting process, which is the script's if the script ran. `None` if the
+    /// process was killed by a signal, or is still running 2 s after the call.
     pub(super) fn status(&mut self) -> Option<i32> {
         let end = Instant::now() + LAST_BREATH;
         loop {
@@ -129,7 +129,7 @@ impl RemoteSession {
         let _ = self.child.wait();
     }
 
-    /// Output on stderr and stdout that is not from the script, for error messages. Waits up to 2 s for the process to exit.
+    /// Returns the output on stderr and stdout that is not from the script, for error messages. Waits up to 2 s for the process to exit.
     pub(super) fn words(&mut self) -> String {
         // The thread that reads stderr may lag behind.
         self.status();

@@ -27,7 +27,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// One per installed shell.
+    /// Creates one machine per installed shell.
     fn all() -> Vec<Self> {
         let shells = ["dash", "bash", "busybox sh"].map(|shell| shell.split(' ').map(str::to_owned));
         let machines = shells.into_iter().map(Iterator::collect::<Vec<_>>).filter_map(|shell| {
@@ -131,7 +131,7 @@ impl Machine {
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
-    /// An agent that was killed with its shell, leaving effects to undo.
+    /// Returns an agent that was killed with its shell, leaving effects to undo.
     fn abandoned(&self) -> RemoteDirectory {
         let (mut child, mut stdin, mut stdout, mut line) = self.make_place("", "");
         let place = Self::place(&line).expect("a place");
@@ -148,7 +148,7 @@ impl Machine {
         place
     }
 
-    /// The contents of its cache.
+    /// Returns the names of all files and directories in the machine's cache.
     fn cache(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut open = vec![self.temp.path().join("cache")];

@@ -11,7 +11,7 @@ use super::mount::Mount;
 use crate::host_info::text;
 use crate::mapper::Mapping;
 
-/// Bytes per sector in /sys, on all devices.
+/// Bytes per sector in /sys, whatever the device's block size.
 const SECTOR: u64 = 512;
 
 impl Walk<'_> {
@@ -48,7 +48,7 @@ impl Walk<'_> {
         Some(on)
     }
 
-    /// Kernel names of the devices directly below the device with this directory in /sys.
+    /// Returns the kernel names of the devices directly below the device with this directory in /sys.
     fn on(&self, directory: &Path) -> Vec<String> {
         let name = |directory: &Path| Some(directory.file_name()?.to_string_lossy().replace('!', "/"));
         if directory.join("partition").exists() {
@@ -81,7 +81,7 @@ impl Walk<'_> {
             let reached = self.add_path(Path::new(&file)).is_ok();
             loop_device(directory, &name, &file, reached)
         } else if let Some(stored) = served_here(self.root, directory) {
-            // What cannot be reached is not known.
+            // If the path cannot be read, the layers below it are unknown.
             let _ = self.add_path(&stored);
             Layer::new(LayerKind::Export, "NVMe", "the kernel's target on this machine, past the page cache")
         } else {
@@ -101,12 +101,12 @@ impl Walk<'_> {
         self.stack.disks.push(name);
     }
 
-    /// The directory in /sys of the device with this kernel name; `None` if there is none.
+    /// Returns the directory in /sys of the device with this kernel name; `None` if there is none.
     fn directory(&self, name: &str) -> Option<PathBuf> {
         fs::canonicalize(self.root.join("sys/class/block").join(name)).ok()
     }
 
-    /// The kernel name of a device given by a path such as `/dev/sda1`, `/dev/mapper/vg-home` or `/dev/disk/by-label/home`; `None` if it is
+    /// Returns the kernel name of a device given by a path such as `/dev/sda1`, `/dev/mapper/vg-home` or `/dev/disk/by-label/home`; `None` if it is
     /// unknown.
     fn kernel_name(&self, source: &str) -> Option<String> {
         let device = Path::new(source.starts_with("/dev/").then_some(source)?);
@@ -126,7 +126,8 @@ impl Walk<'_> {
         })
     }
 
-    /// Kernel names of all devices of the btrfs filesystem that includes one of `names`; `names` itself if /sys does not list the filesystem.
+    /// Returns the kernel names of all devices of the btrfs filesystem that includes one of `names`; `names` itself if /sys does not list the
+    /// filesystem.
     fn btrfs_members(&self, names: &[String]) -> Vec<String> {
         let filesystems = sorted(&self.root.join("sys/fs/btrfs"));
         let members = filesystems.iter().map(|filesystem| {
@@ -143,7 +144,7 @@ impl Walk<'_> {
     }
 }
 
-/// The sorted paths of a directory's entries; empty if the directory cannot be read.
+/// Returns the sorted paths of a directory's entries; empty if the directory cannot be read.
 pub(crate) fn sorted(directory: &Path) -> Vec<PathBuf> {
     let mut entries: Vec<PathBuf> =
         fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -151,12 +152,12 @@ pub(crate) fn sorted(directory: &Path) -> Vec<PathBuf> {
     entries
 }
 
-/// The directories in /sys of the devices directly below the device with this directory.
+/// Returns the directories in /sys of the devices directly below the device with this directory.
 pub(crate) fn below(directory: &Path) -> Vec<PathBuf> {
     sorted(&directory.join("slaves")).iter().filter_map(|link| fs::canonicalize(link).ok()).collect()
 }
 
-/// Path of the file or device that an NVMe namespace exports, if it is connected to this machine's own NVMe target; `None` otherwise.
+/// Returns the path of the file or device that an NVMe namespace exports, if it is connected to this machine's own NVMe target; `None` otherwise.
 fn served_here(root: &Path, directory: &Path) -> Option<PathBuf> {
     let (subsystem, uuid) = (text(&directory.parent()?.join("subsysnqn"))?, text(&directory.join("uuid"))?);
     let namespaces = root.join("sys/kernel/config/nvmet/subsystems").join(subsystem).join("namespaces");
@@ -166,12 +167,12 @@ fn served_here(root: &Path, directory: &Path) -> Option<PathBuf> {
     Some(stored.into())
 }
 
-/// A number from a file in a device's directory; `None` if it cannot be read.
+/// Returns a number from a file in a device's directory; `None` if it cannot be read.
 fn number(directory: &Path, file: &str) -> Option<u64> {
     text(&directory.join(file))?.parse().ok()
 }
 
-/// A size such as `8.00 GiB`, from a file in a device's directory that counts sectors.
+/// Returns a size such as `8.00 GiB`, from a file in a device's directory that counts sectors.
 fn sectors(directory: &Path, file: &str) -> Option<String> {
     Some(human::bytes(number(directory, file)?.checked_mul(SECTOR)?))
 }
@@ -211,7 +212,7 @@ fn is_virtio(place: &Path) -> bool {
     index.is_some_and(|index| !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The active scheduler, in brackets in the list of schedulers; the whole text if there are no brackets.
+/// Returns the active scheduler, in brackets in the list of schedulers; the whole text if there are no brackets.
 pub(crate) fn in_use(schedulers: &str) -> &str {
     schedulers.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(schedulers, |(name, _)| name)
 }
@@ -221,7 +222,7 @@ fn partition(directory: &Path, name: &str) -> Layer {
     Layer::new(LayerKind::Partition, name, row([sectors(directory, "size"), start]))
 }
 
-/// Name of the software that created a device-mapper device, such as `LVM` or `dm-crypt`, from the prefix of its UUID.
+/// Returns the name of the software that created a device-mapper device, such as `LVM` or `dm-crypt`, from the prefix of its UUID.
 fn creator(uuid: &str) -> String {
     match uuid.split_once('-') {
         Some(("LVM", _)) => "LVM".to_owned(),

@@ -34,7 +34,7 @@ pub(crate) struct Mount {
 pub(crate) const VOLATILE_SOURCE: &str = "iotax-volatile:";
 
 impl Mount {
-    /// The directory that receives data written to an overlay, a volatile directory or a share of iotax's; `None` for other filesystems.
+    /// Returns the directory that receives data written to an overlay, a volatile directory or an iotax share; `None` for other filesystems.
     pub(super) fn upper_directory(&self) -> Option<PathBuf> {
         if let Some(below) = self.volatile_source() {
             return Some(below.into());
@@ -47,12 +47,12 @@ impl Mount {
         options.find_map(|option| option.strip_prefix("upperdir=")).map(PathBuf::from)
     }
 
-    /// Protocol and directory of this machine of a share that iotax exports; `None` for other filesystems.
+    /// Returns the protocol and the exported directory of an iotax share; `None` for other filesystems.
     pub(super) fn served_directory(&self) -> Option<(ShareProtocol, PathBuf)> {
         share::served(&self.kind, &self.source, &self.point)
     }
 
-    /// The filesystem's type; `volatile` for a volatile directory.
+    /// Returns the filesystem's type; `volatile` for a volatile directory.
     pub(super) fn name(&self) -> &str {
         self.volatile_source().map_or(&self.kind, |_| VolatileSpec::NAME)
     }
@@ -62,7 +62,7 @@ impl Mount {
     }
 }
 
-/// The mount that holds an absolute path without symbolic links. The error is the path of the mount table and a reason.
+/// Returns the mount that holds an absolute path without symbolic links. The error is the path of the mount table and a reason.
 pub(crate) fn of(root: &Path, path: &Path) -> Result<Mount, (PathBuf, String)> {
     let own = root.join("proc/self");
     match table(&own) {

@@ -61,7 +61,7 @@ impl Walk<'_> {
         if let Some(ns) = milliseconds.and_then(|ms: u64| ms.checked_mul(1_000_000)) {
             self.add_timeout(name, TimeoutKind::NvmeCommand, Some(ns), of_queue);
         } else {
-            // A multipath namespace has no queue of its own.
+            // A multipath namespace has no request queue.
             let of_module = "/sys/module/nvme_core/parameters/io_timeout".to_owned();
             self.add_known_seconds(name, TimeoutKind::NvmeCommand, of_module);
         }
@@ -148,13 +148,13 @@ enum ReadLimit {
     Ns(u64),
 }
 
-/// The path of a block device's file in /sys/class/block, without the root.
+/// Returns the path of a block device's file in /sys/class/block, without the root.
 fn sys_block(directory: &Path, file: &str) -> String {
     let name = directory.file_name().unwrap_or_default().to_string_lossy();
     format!("/sys/class/block/{name}/{file}")
 }
 
-/// Name of the nearest parent directory that consists of `prefix` and a number, such as `host0`; `None` if there is none.
+/// Returns the name of the nearest parent directory that consists of `prefix` and a number, such as `host0`; `None` if there is none.
 pub(crate) fn ancestor(directory: &Path, prefix: &str) -> Option<String> {
     let names = directory.ancestors().filter_map(|place| place.file_name()?.to_str());
     names.skip(1).find(|name| is_numbered(name, prefix)).map(str::to_owned)
@@ -164,7 +164,7 @@ fn is_numbered(name: &str, prefix: &str) -> bool {
     name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
 }
 
-/// Names of the controllers of an NVMe namespace: its parent controller or, with multipath, all controllers of its subsystem.
+/// Returns the names of the controllers of an NVMe namespace: its parent controller or, with multipath, all controllers of its subsystem.
 fn controllers(directory: &Path) -> Vec<String> {
     let is_controller = |name: &str| {
         name.strip_prefix("nvme")

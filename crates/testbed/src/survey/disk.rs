@@ -15,13 +15,13 @@ use crate::stack::{device, mount, timeouts};
 
 const SMARTCTL: Program = Program { name: "smartctl", package: "smartmontools" };
 
-/// Bytes per sector in /sys, on all devices.
+/// Bytes per sector in /sys, whatever the device's block size.
 const SECTOR: u64 = 512;
 
 /// Kernel name prefixes of devices that a survey leaves out: most hold no persistent data.
 const PASSED_OVER: [&str; 6] = ["ram", "zram", "sr", "fd", "nbd", "mtdblock"];
 
-/// Kernel names of all block devices to survey: those whose size is not 0, without the prefixes in `PASSED_OVER`. A loop device without a
+/// Returns the kernel names of all block devices to survey: those whose size is not 0, without the prefixes in `PASSED_OVER`. A loop device without a
 /// file has size 0.
 pub(super) fn all(reader: &Reader<'_>) -> Vec<String> {
     let mut names = reader.names("/sys/class/block");
@@ -41,7 +41,7 @@ pub(super) fn disks(reader: &Reader<'_>, names: &[String]) -> Vec<Disk> {
     names.iter().map(|name| disk(reader, name, &mapper, interrupts.as_ref())).collect()
 }
 
-/// Path of a device's file in /sys/class/block, without the root.
+/// Returns the path of a device's file in /sys/class/block, without the root.
 fn of(name: &str, file: &str) -> String {
     format!("/sys/class/block/{}/{file}", name.replace('/', "!"))
 }
@@ -118,8 +118,8 @@ fn kind(name: &str, directory: &Path) -> DiskKind {
     }
 }
 
-/// Kernel names of the devices directly below a device: its members, its disk if it is a partition, or the device that holds a loop device's
-/// file.
+/// Returns the kernel names of the devices directly below a device: its members, its disk if it is a partition, or
+/// the device that holds a loop device's file.
 fn below(reader: &Reader<'_>, name: &str, directory: &Path) -> Vec<String> {
     let last = |path: &Path| Some(path.file_name()?.to_string_lossy().replace('!', "/"));
     if directory.join("partition").exists() {
@@ -134,7 +134,7 @@ fn below(reader: &Reader<'_>, name: &str, directory: &Path) -> Vec<String> {
     device::below(directory).iter().filter_map(|place| last(place)).collect()
 }
 
-/// The write cache mode that a SCSI or virtio disk reports; `None` for other disks.
+/// Returns the write cache mode that a SCSI or virtio disk reports; `None` for other disks.
 fn device_cache(reader: &Reader<'_>, name: &str) -> Known<String> {
     let of_scsi = of(name, "device/scsi_disk");
     let scsi = reader.names(&of_scsi).into_iter().next();
@@ -156,7 +156,7 @@ fn scsi(reader: &Reader<'_>, name: &str, directory: &Path) -> Scsi {
     }
 }
 
-/// The NUMA node of the PCI device that a disk is attached to; `None` if it is unknown.
+/// Returns the NUMA node of the PCI device that a disk is attached to; `None` if it is unknown.
 fn host_node(reader: &Reader<'_>, directory: &Path) -> Known<i64> {
     let place = directory.ancestors().find(|place| place.join("numa_node").exists())?;
     let root = fs::canonicalize(reader.root()).ok()?;
@@ -177,7 +177,7 @@ fn add_controller(reader: &Reader<'_>, name: &str, disk: &mut Disk) {
         width: number("current_link_width"),
         width_max: number("max_link_width"),
     });
-    // Of disks behind SCSI smartctl opens the device for writing.
+    // Only for NVMe: smartctl opens a SCSI disk for writing.
     let told = reader.command(SMARTCTL, &["-j", "-A", &format!("/dev/{}", &name[..end])]);
     disk.wear = told.and_then(|told| wear(&told));
 }
@@ -205,7 +205,7 @@ fn raid(reader: &Reader<'_>, name: &str) -> Raid {
     }
 }
 
-/// The interrupts of a disk's I/O queues, such as `nvme0q1` and `virtio1-req.0`, with their CPUs. Leaves out NVMe's admin queue (`q0`).
+/// Returns the interrupts of a disk's I/O queues, such as `nvme0q1` and `virtio1-req.0`, with their CPUs. Leaves out NVMe's admin queue (`q0`).
 fn queue_interrupts(
     reader: &Reader<'_>,
     all: &Fact<String>,

@@ -47,7 +47,7 @@ pub(super) fn filesystem(reader: &Reader<'_>, mount: &Mount) -> Filesystem {
     }
 }
 
-/// Kernel name of a mount's block device; for btrfs, of the device that was mounted. `None` if there is none.
+/// Returns the kernel name of a mount's block device; for btrfs, of the device that was mounted. `None` if there is none.
 fn device(reader: &Reader<'_>, mount: &Mount) -> Option<String> {
     let number = fs::canonicalize(reader.place("sys/dev/block").join(&mount.number)).ok();
     let source = || fs::canonicalize(reader.place(&mount.source)).ok();
@@ -70,8 +70,8 @@ fn space(reader: &Reader<'_>, point: &str) -> Known<Space> {
     })
 }
 
-/// For the btrfs filesystem on this device: the largest error count of any member, and 1 if a member is missing, otherwise 0. `None` if
-/// /sys does not report it.
+/// Returns two values of the btrfs filesystem on this device: the largest error count of any member, and 1 if a
+/// member is missing, otherwise 0. `None` if /sys does not report it.
 fn btrfs(reader: &Reader<'_>, device: &str) -> (Known<u64>, Known<u64>) {
     let all = reader.names("/sys/fs/btrfs").into_iter().map(|id| format!("/sys/fs/btrfs/{id}"));
     let own = all.into_iter().find(|id| reader.place(&format!("{id}/devices/{device}")).exists());
@@ -84,7 +84,7 @@ fn btrfs(reader: &Reader<'_>, device: &str) -> (Known<u64>, Known<u64>) {
     });
     let missing =
         members.iter().filter_map(|member| reader.number::<u64>(&format!("{info}/{member}/missing")));
-    // The first member that has something to tell.
+    // The highest value of any member.
     let worst = |facts: Vec<Fact<u64>>| facts.into_iter().max_by_key(|fact| fact.value);
     (worst(errors.collect()), worst(missing.collect()))
 }

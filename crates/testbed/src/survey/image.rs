@@ -62,15 +62,15 @@ fn file(reader: &Reader<'_>, path: &str) -> Known<ImageFile> {
     })
 }
 
-/// The file's number of extents, from filefrag(8): `PATH: 12 extents found`.
+/// Returns the file's number of extents, from filefrag(8): `PATH: 12 extents found`.
 fn extents(reader: &Reader<'_>, path: &str) -> Known<u64> {
     let told = reader.command(FILEFRAG, &[path])?;
     told.read(|text| text.rsplit_once(": ")?.1.split_whitespace().next()?.parse().ok())
 }
 
-/// True if the file is overwritten in place on btrfs: it has the attribute `C` in lsattr(1)'s output. `None` on other filesystems.
+/// Returns true if the file is overwritten in place on btrfs: it has the attribute `C` in lsattr(1)'s output. `None` on other filesystems.
 fn in_place(reader: &Reader<'_>, path: &str) -> Known<bool> {
-    // Elsewhere than on btrfs the attribute means nothing.
+    // On other filesystems the attribute has no effect.
     let table = crate::stack::mount::of(reader.root(), std::path::Path::new(path)).ok()?;
     if table.kind != "btrfs" {
         return None;

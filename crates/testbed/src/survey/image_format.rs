@@ -10,7 +10,7 @@ const MARKS: [(&[u8], &str); 6] = [
     (b"conectix", "vpc"),
 ];
 
-/// The image format that a file's first bytes identify; `None` for others, such as raw images.
+/// Returns the image format that a file's first bytes identify; `None` for others, such as raw images.
 pub(super) fn format_of(start: &[u8]) -> Option<&'static str> {
     MARKS.iter().find(|(mark, _)| start.starts_with(mark)).map(|(_, name)| *name)
 }

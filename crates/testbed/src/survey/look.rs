@@ -27,7 +27,7 @@ pub(super) fn look(place: &Path) -> io::Result<Look> {
         let metadata = fs::metadata(&path)?;
         let mut start = Vec::new();
         if metadata.is_file() {
-            // What is there now may be another file than the one of the metadata.
+            // The file may have been replaced since its metadata was read.
             let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
             let flags = i32::try_from(flags.bits()).unwrap_or_default();
             let file = OpenOptions::new().read(true).custom_flags(flags).open(&path)?;

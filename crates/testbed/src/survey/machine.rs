@@ -60,18 +60,20 @@ pub(super) fn machine(reader: &Reader<'_>, guests: &[GuestSetup]) -> MachineSetu
     }
 }
 
-/// The first word of each line of a table, without the heading.
+/// Returns the first word of each line of a table, without the heading.
 fn first_words(table: &str) -> Vec<String> {
     table.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// Percentage of the last five minutes in which all tasks stalled on memory, from the text of /proc/pressure/memory.
+/// Returns the percentage of the last five minutes in which all tasks stalled on memory, from the text of
+/// /proc/pressure/memory; `None` if the text lacks it.
 fn stalls(pressure: &str) -> Option<f64> {
     let full = pressure.lines().find_map(|line| line.strip_prefix("full "))?;
     full.split_whitespace().find_map(|word| word.strip_prefix("avg300="))?.parse().ok()
 }
 
-/// CPU time stolen by the hypervisor since boot, in percent of used and stolen time. Idle time does not count, because it cannot be stolen.
+/// Returns the CPU time stolen by the hypervisor since boot, in percent of used and stolen time. Idle time does not count, because it cannot be
+/// stolen.
 fn steal(stat: &str) -> Option<f64> {
     let times: Vec<u64> =
         stat.lines().next()?.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
@@ -89,7 +91,7 @@ fn nodes(reader: &Reader<'_>) -> Known<u64> {
     (count > 0).then(|| Fact::new(count, PLACE))
 }
 
-/// True if fstrim runs periodically, by systemd's timer or a cron job; `None` on machines without systemd.
+/// Returns true if fstrim runs periodically, by systemd's timer or a cron job; `None` on machines without systemd.
 fn trim_timer(reader: &Reader<'_>) -> Known<bool> {
     const TIMER: &str = "/etc/systemd/system/timers.target.wants/fstrim.timer";
     if !reader.place("/etc/systemd/system").is_dir() {
@@ -101,7 +103,7 @@ fn trim_timer(reader: &Reader<'_>) -> Known<bool> {
     Some(Fact::new(is_on, TIMER))
 }
 
-/// CPU and I/O limits of the cgroups of this process and of the guests, and of all cgroups above them.
+/// Returns the CPU and I/O limits of the cgroups of this process and of the guests, and of all cgroups above them.
 fn limits(reader: &Reader<'_>, guests: &[GuestSetup]) -> Vec<CgroupLimit> {
     let guests = guests.iter().filter_map(|guest| Some((guest.name.clone(), guest.pid?.to_string())));
     let members = std::iter::once(("this process".to_owned(), "self".to_owned())).chain(guests);
@@ -126,7 +128,7 @@ fn limits(reader: &Reader<'_>, guests: &[GuestSetup]) -> Vec<CgroupLimit> {
     found
 }
 
-/// The directories of a cgroup and of all cgroups above it, from a line of /proc/PID/cgroup such as `0::/machine.slice/vm` or `7:blkio:/`.
+/// Returns the directories of a cgroup and of all cgroups above it, from a line of /proc/PID/cgroup such as `0::/machine.slice/vm` or `7:blkio:/`.
 /// `None` for a hierarchy without CPU or I/O limits.
 fn directory(reader: &Reader<'_>, line: &str) -> Option<Vec<String>> {
     let mut parts = line.splitn(3, ':');

@@ -19,7 +19,7 @@ pub(super) struct Mapper {
 impl Mapper {
     pub(super) fn mapped(&self, reader: &Reader<'_>, title: Known<String>, uuid: Known<String>) -> Mapped {
         let table = self.table.get_or_init(|| reader.command(DMSETUP, &["table"]));
-        // Asking a pool for its state would otherwise commit its metadata.
+        // Without --noflush, a status query would commit a pool's metadata.
         let status = self.status.get_or_init(|| reader.command(DMSETUP, &["status", "--noflush"]));
         let of = |all: &Known<String>| {
             all.as_ref().zip(title.as_ref()).map_or_else(Vec::new, |(all, title)| targets(all, &title.value))
@@ -28,7 +28,7 @@ impl Mapper {
     }
 }
 
-/// The targets of one device, from dmsetup's lines `NAME: START LENGTH TARGET WORDS`.
+/// Returns the targets of one device, from dmsetup's lines `NAME: START LENGTH TARGET WORDS`.
 fn targets(all: &Fact<String>, name: &str) -> Vec<MapperTarget> {
     let lines = all.value.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
     let target = |line: &str| {

@@ -58,7 +58,7 @@ pub fn path(root: &Path, path: &Path) -> Result<Survey, StackError> {
             let place = Path::new(&used.value);
             let is_this = answers(root, place).is_ok() && self::inside(root, place) == inside;
             if is_this {
-                // The guest may name it by a link.
+                // The guest may refer to the file by a symbolic link.
                 used.value = inside.to_string_lossy().into_owned();
             }
             is_this
@@ -87,13 +87,13 @@ pub fn answers(root: &Path, path: &Path) -> Result<(), String> {
     }
 }
 
-/// A survey of a guest's definition alone, without facts about this machine, because the guest may run on another one.
+/// Returns a survey of a guest's definition alone, without facts about this machine, because the guest may run on another one.
 #[must_use]
 pub fn definition(guest: GuestSetup) -> Survey {
     Survey { unread: unlocated(&guest).collect(), guests: vec![guest], ..Survey::default() }
 }
 
-/// A message for each of the guest's disks whose location is unknown.
+/// Returns a message for each of the guest's disks whose location is unknown.
 fn unlocated(guest: &GuestSetup) -> impl Iterator<Item = String> {
     let disks = guest.disks.iter().filter(|disk| disk.path.is_none() && disk.protocol.is_none());
     disks.map(|disk| match &disk.volume {
@@ -125,13 +125,13 @@ pub fn guest(root: &Path, guest: GuestSetup) -> Survey {
     finish(reader, survey)
 }
 
-/// Paths of the local files and devices that the guests' disks use.
+/// Returns the paths of the local files and devices that the guests' disks use.
 fn guest_paths(guests: &[GuestSetup]) -> Vec<String> {
     let disks = guests.iter().flat_map(|guest| &guest.disks);
     disks.filter_map(|disk| Some(disk.path.as_ref()?.value.clone())).collect()
 }
 
-/// The image format in which guests use a file; `None` if no guest does. Raw if any guest uses it as raw, because that guest can write the
+/// Returns the image format in which guests use a file; `None` if no guest does. Raw if any guest uses it as raw, because that guest can write the
 /// header.
 fn declared(guests: &[GuestSetup], path: &str) -> Option<String> {
     let disks = guests.iter().flat_map(|guest| &guest.disks);
@@ -155,7 +155,7 @@ fn add_path(reader: &Reader<'_>, survey: &mut Survey, path: &Path) -> Result<(),
     }
     let inside = inside(reader.root(), path);
     let inside = inside.to_string_lossy();
-    // A definition may name the file by a link.
+    // A definition may refer to the file by a symbolic link.
     let declared =
         declared(&survey.guests, &inside).or_else(|| declared(&survey.guests, &path.to_string_lossy()));
     survey.images.extend(image::image(reader, &inside, declared.as_deref()));
@@ -178,7 +178,7 @@ fn add_above(reader: &Reader<'_>, survey: &mut Survey) {
     }
 }
 
-/// A path without symbolic links, relative to the root; the absolute path if it cannot be accessed.
+/// Returns a path without symbolic links, relative to the root; the absolute path if it cannot be accessed.
 fn inside(root: &Path, path: &Path) -> PathBuf {
     let Ok(path) = std::path::absolute(path) else { return path.to_owned() };
     let found = fs::canonicalize(root.join(path.strip_prefix("/").unwrap_or(&path)));

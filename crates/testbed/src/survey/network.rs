@@ -51,13 +51,13 @@ fn interface(reader: &Reader<'_>, name: &str, indices: &[(String, u64)]) -> Netw
     }
 }
 
-/// Name of the entry that a symbolic link in /sys points to; `None` if there is no link.
+/// Returns the name of the entry that a symbolic link in /sys points to; `None` if there is no link.
 fn linked(reader: &Reader<'_>, path: &str) -> Known<String> {
     let target = std::fs::read_link(reader.place(path)).ok()?;
     Some(Fact::new(target.file_name()?.to_string_lossy().into_owned(), path))
 }
 
-/// The interface below this interface, from a link `lower_NAME` or from the interface index in `iflink`. An index may refer to an
+/// Returns the interface below this interface, from a link `lower_NAME` or from the interface index in `iflink`. An index may refer to an
 /// interface in another network namespace, so a veth's index counts only if the peer's index refers back.
 fn lower(reader: &Reader<'_>, name: &str, indices: &[(String, u64)]) -> Known<String> {
     let place = format!("{CLASS}/{name}");
@@ -80,7 +80,7 @@ fn lower(reader: &Reader<'_>, name: &str, indices: &[(String, u64)]) -> Known<St
     (is_mutual || is_tunnel).then(|| Fact::new(peer.clone(), below.source))
 }
 
-/// The interface's offloads from ethtool(8), in lines such as `generic-receive-offload: on [fixed]`.
+/// Returns the interface's offloads from ethtool(8), in lines such as `generic-receive-offload: on [fixed]`.
 fn features(reader: &Reader<'_>, name: &str) -> Known<Vec<Feature>> {
     reader.command(ETHTOOL, &["-k", name])?.read(|text| {
         let feature = |line: &str| {
@@ -96,7 +96,7 @@ fn features(reader: &Reader<'_>, name: &str) -> Known<Vec<Feature>> {
     })
 }
 
-/// Maximum and current number of entries in the receive ring, from the two `RX:` lines of ethtool(8).
+/// Returns the maximum and current number of entries in the receive ring, from the two `RX:` lines of ethtool(8).
 fn ring(reader: &Reader<'_>, name: &str) -> Known<Ring> {
     reader.command(ETHTOOL, &["-g", name])?.read(|text| {
         let mut received = text

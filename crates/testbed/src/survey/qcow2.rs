@@ -86,7 +86,7 @@ fn parse(start: &[u8], length: u64) -> Result<Header, String> {
     })
 }
 
-/// The backing file's format from the header extensions, each of which has a type, a length, and data padded to 8 bytes. `None` if it is not
+/// Returns the backing file's format from the header extensions, each of which has a type, a length, and data padded to 8 bytes. `None` if it is not
 /// given.
 fn backing_format(start: &[u8], mut at: usize) -> Option<String> {
     loop {
@@ -161,7 +161,8 @@ pub(super) fn chain(
     Ok((whole, None))
 }
 
-/// Path of a backing file. Relative names count from the overlay's directory. `None` if the name has a protocol, such as `nbd:` or `json:`.
+/// Returns the path of a backing file. Relative names count from the overlay's directory. `None` if the name has a protocol, such as `nbd:` or
+/// `json:`.
 fn local(name: &str, overlay: &str) -> Option<String> {
     let name = name.strip_prefix("file:").unwrap_or(name);
     let before_slash = name.split('/').next().unwrap_or_default();

@@ -39,7 +39,7 @@ pub(super) fn running(reader: &Reader<'_>) -> Vec<GuestSetup> {
     processes.filter_map(guest).collect()
 }
 
-/// True if a guest runs without hardware virtualization; `None` if that is unknown. QEMU's open files show the accelerator; if they cannot be
+/// Returns true if a guest runs without hardware virtualization; `None` if that is unknown. QEMU's open files show the accelerator; if they cannot be
 /// read, the command line shows which accelerators QEMU tries.
 fn emulated(reader: &Reader<'_>, pid: u32, program: &str, options: &Options, source: &str) -> Known<bool> {
     const OF_ACCELERATORS: [&str; 3] = ["anon_inode:kvm-vm", "anon_inode:mshv", "/dev/xen/"];
@@ -66,7 +66,7 @@ fn emulated(reader: &Reader<'_>, pid: u32, program: &str, options: &Options, sou
     };
     tried.extend(options.iter().filter_map(by_option));
     let tried: Vec<&str> = tried.iter().flat_map(|words| words.split(':')).collect();
-    // Several are tried in turn. Without any, QEMU tries KVM first if its name ends in kvm, else TCG.
+    // QEMU tries several accelerators in turn. Without any, it tries KVM first if its name ends in kvm, else TCG.
     let by_command_line = match tried[..] {
         ["tcg", ..] => Some(true),
         // Without an accelerator QEMU refuses the host's own model.
@@ -97,7 +97,7 @@ fn locate(disk: &mut GuestDisk, directory: Option<&Path>) {
     }
 }
 
-/// For options whose value may begin without a key: the key that QEMU assumes for it.
+/// Options whose value may begin without a key, with the key that QEMU assumes for it.
 const FIRST: [(&str, &str); 11] = [
     ("device", "driver"),
     ("drive", "file"),
@@ -118,7 +118,7 @@ fn options(words: &[String]) -> Options {
     while let Some(word) = words.next() {
         let Some(option) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) else { continue };
         if ["hda", "hdb", "hdc", "hdd"].contains(&option) {
-            // Its file name is no list of keys.
+            // The value is a file name, not a list of keys.
             let file = words.next().cloned().unwrap_or_default();
             let keys = [("file".to_owned(), file), ("id".to_owned(), option.to_owned())];
             found.push(("drive".to_owned(), BTreeMap::from(keys)));
@@ -133,8 +133,8 @@ fn options(words: &[String]) -> Options {
     found
 }
 
-/// Parses `key=value` pairs separated by commas, in which a doubled comma stands for a comma, or a JSON object, whose nested keys are joined
-/// by dots.
+/// Parses `key=value` pairs separated by commas, or a JSON object. A doubled comma is a comma in a value. Nested keys
+/// of an object are joined with dots.
 fn keys(text: &str, first: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     if text.starts_with('{') {
@@ -190,7 +190,7 @@ impl Line<'_> {
         self.text(key)?.read(|text| text.parse().ok())
     }
 
-    /// A number of bytes, with an optional suffix such as `k`, `M` or `G`.
+    /// Returns a number of bytes, with an optional suffix such as `k`, `M` or `G`.
     fn bytes(&self, key: &str) -> Known<u64> {
         self.text(key)?.read(|text| {
             let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -455,7 +455,7 @@ fn nic(device: &Line<'_>, netdevs: &[Line<'_>]) -> Option<GuestNic> {
     })
 }
 
-/// The model of a network card: `virtio` for all virtio drivers, otherwise the driver's name.
+/// Returns the model of a network card: `virtio` for all virtio drivers, otherwise the driver's name.
 fn model(driver: Fact<String>) -> Fact<String> {
     let value = if driver.value.starts_with("virtio") { "virtio".to_owned() } else { driver.value };
     Fact { value, source: driver.source }

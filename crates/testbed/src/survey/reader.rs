@@ -32,27 +32,27 @@ impl<'a> Reader<'a> {
         self.root
     }
 
-    /// Path of a file below the root.
+    /// Returns the path of a file below the root.
     pub(super) fn place(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// The content of a file without surrounding white space; `None` if it is empty or cannot be read.
+    /// Returns the content of a file without surrounding white space; `None` if it is empty or cannot be read.
     pub(super) fn text(&self, path: &str) -> Known<String> {
         text(&self.place(path)).map(|text| Fact::new(text, path))
     }
 
-    /// A number from a file; `None` if it cannot be read or parsed.
+    /// Returns a number from a file; `None` if it cannot be read or parsed.
     pub(super) fn number<T: FromStr>(&self, path: &str) -> Known<T> {
         self.text(path)?.read(|text| text.parse().ok())
     }
 
-    /// A flag from a file that contains a number; true unless it is 0.
+    /// Returns a flag from a file that contains a number: true unless it is 0. `None` if the file cannot be read.
     pub(super) fn flag(&self, path: &str) -> Known<bool> {
         self.number::<u64>(path)?.read(|number| Some(*number != 0))
     }
 
-    /// The sorted names of a directory's entries; empty if the directory cannot be read.
+    /// Returns the sorted names of a directory's entries; empty if the directory cannot be read.
     pub(super) fn names(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.place(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> =
@@ -61,7 +61,7 @@ impl<'a> Reader<'a> {
         names
     }
 
-    /// The stdout of a read-only program, or its recorded output. If the program fails, returns `None` and records the reason.
+    /// Returns the stdout of a read-only program, or its recorded output. If the program fails, returns `None` and records the reason.
     pub(super) fn command(&self, program: Program, arguments: &[&str]) -> Known<String> {
         let line =
             std::iter::once(program.name).chain(arguments.iter().copied()).collect::<Vec<_>>().join(" ");

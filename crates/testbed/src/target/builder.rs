@@ -34,14 +34,14 @@ pub struct Builder {
     pub(super) volumes: Volumes,
     /// The directories that iotax created for its files, by parent directory.
     folders: BTreeMap<PathBuf, PathBuf>,
-    /// During a rebuild: the directory that survived a power cut, whose files are opened instead of created.
+    /// The directory that survived a power cut, whose files are opened instead of created; `None` outside of a rebuild.
     pub(super) survivor: Option<Survivor>,
     /// Devices that targets of this run have claimed, by the kernel's device node.
     claims: BTreeMap<PathBuf, Weak<DeviceClaim>>,
 }
 
 impl Builder {
-    /// A builder for the targets of a plan. `tag` is part of the names of all directories and devices.
+    /// Returns a builder for the targets of a plan. `tag` is part of the names of all directories and devices.
     #[must_use]
     pub fn new(tag: &str, plan: &Plan, permission: Permission) -> Self {
         Self {
@@ -108,7 +108,7 @@ impl Builder {
         }
         let built = match ground {
             Ground::Block(block) => self.on(block),
-            // Its filesystem may have to be unmounted while this process still runs: do not keep it open.
+            // The filesystem below the file may have to be unmounted while this process still runs: do not keep the file open.
             Ground::Raw(file) => Built { held: None, ..file.into() },
             Ground::Built(built) => *built,
             Ground::Machine | Ground::Directory(_) | Ground::Node(_) => {
@@ -121,7 +121,7 @@ impl Builder {
         Ok(Built { size, origin, warnings, exported, servers, volatile, counters, limit, ..built })
     }
 
-    /// Number of bytes of a device with this length that the workloads use.
+    /// Returns the number of bytes of a device with this length that the workloads use.
     pub(super) fn reached(&self, length: Bytes) -> Bytes {
         self.reach.map_or(length, |reach| reach.min(length))
     }

@@ -117,12 +117,12 @@ fn directory<'a>(spec: &'a CacheSpec, stack: &'a Stack) -> Result<&'a Path, Refu
     match (&spec.dir, stack.location()) {
         (Some(dir), _) => Ok(dir),
         (None, Some(BottomLocation::Directory(dir))) => Ok(dir),
-        // The plan's check lets no such stack through.
+        // The plan's check rejects such a stack.
         (None, _) => Err(Refusal::input("cache needs dir = \"...\", a directory on the fast device")),
     }
 }
 
-/// Names of a cache type's device-mapper target and kernel module.
+/// Returns the names of a cache type's device-mapper target and kernel module.
 const fn kernel_target(kind: CacheType) -> (&'static str, &'static str) {
     match kind {
         CacheType::DmCache => ("cache", "dm_cache"),
@@ -130,7 +130,7 @@ const fn kernel_target(kind: CacheType) -> (&'static str, &'static str) {
     }
 }
 
-/// The device-mapper table that puts the cache in front of all `length` bytes of `origin`. The cache's files are new and full of zeros, so
+/// Returns the device-mapper table that puts the cache in front of all `length` bytes of `origin`. The cache's files are new and full of zeros, so
 /// the kernel formats them.
 fn table(spec: &CacheSpec, origin: &Path, length: Bytes, cache: &Path, metadata: Option<&Path>) -> String {
     let (origin, cache, length) = (origin.display(), cache.display(), length.0 / SECTOR);

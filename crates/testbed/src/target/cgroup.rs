@@ -50,7 +50,7 @@ impl Build for CgroupSpec {
         at.undo_log.record(Effect::Cgroup(group.clone()))?;
         fs::create_dir(&group.path).map_err(BuildError::file(&group.path))?;
         let limit = IoLimit::new(group, hierarchy.version, self, &disk);
-        // A limit that the kernel does not take is no surprise of the first measurement's.
+        // Try the limit now, so that a rejection by the kernel is found before the first measurement.
         limit.set(&[]).and_then(|()| limit.lift()).map_err(BuildError::file(root))?;
         *at.limit = Some(limit);
         Ok(below)
@@ -79,7 +79,8 @@ fn hierarchy() -> Result<Hierarchy, Refusal> {
     })
 }
 
-/// Path of the file, device or export that holds a target's data. Fails if the layer below is a directory or a node of QEMU's block layer.
+/// Returns the path of the file, device or export that holds a target's data. Fails if the layer below is a directory or a node of QEMU's block
+/// layer.
 fn bytes_of(below: &Ground, at: &LayerSite<'_>) -> Result<PathBuf, BuildError> {
     let stored = at.exported.as_ref().and_then(|image| image.stored.as_ref());
     let path = match (stored, below) {
@@ -94,7 +95,7 @@ fn bytes_of(below: &Ground, at: &LayerSite<'_>) -> Result<PathBuf, BuildError> {
     Ok(path.clone())
 }
 
-/// The `major:minor` of the uppermost block device below a file or device. For a partition, that of its disk, because limits do not apply to
+/// Returns the `major:minor` of the uppermost block device below a file or device. For a partition, that of its disk, because limits do not apply to
 /// partitions.
 fn disk_of(path: &Path) -> Result<String, Refusal> {
     let found =

@@ -22,7 +22,7 @@ pub fn open(path: &Path) -> Result<Built, BuildError> {
     Ok(Built { identity: Some(identity), held: Some(file), ..Built::at(place, Format::Raw, size) })
 }
 
-/// Path of an open file or device without symbolic links, and its identity.
+/// Returns the path of an open file or device without symbolic links, and its identity.
 fn stand(file: &File, path: &Path) -> std::io::Result<(PathBuf, Identity)> {
     let found = file.metadata()?;
     if !found.file_type().is_block_device() {
@@ -33,7 +33,7 @@ fn stand(file: &File, path: &Path) -> std::io::Result<(PathBuf, Identity)> {
     Ok((place, Identity::Disk(device::disk_of(file)?)))
 }
 
-/// Length of a file or block device in bytes, found by seeking to its end: the metadata of a block device do not contain it.
+/// Returns the length of a file or block device in bytes, found by seeking to its end: the metadata of a block device do not contain it.
 pub fn length(path: &Path) -> Result<Bytes, BuildError> {
     let end = File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0)));
     end.map(Bytes).map_err(BuildError::file(path))

@@ -23,7 +23,7 @@ use crate::refusal::Refusal;
 
 impl Build for ImageSpec {
     fn check(&self, at: &Check<'_>, needs: &mut Needs) -> Result<(), Refusal> {
-        // As the daemon does: who writes it has a lock on it.
+        // Open the image as the daemon will: whoever writes it holds a lock.
         let found = look(self, false)?;
         if !found.others.is_empty() {
             let (image, others) = (self.path.display(), found.others.join(", "));
@@ -47,7 +47,7 @@ impl Build for ImageSpec {
         check_length(&shown, found.size, &work)?;
         check_directory(dir)?;
         check_exchange(dir)?;
-        // Clusters are written whole, and their tables beside them.
+        // Writes fill whole clusters, and their tables take space too.
         let written = at.plan.touched().min(found.size).0;
         *needs.space.entry(dir.clone()).or_default() += written + written / 50 + EMPTY;
         Ok(())
@@ -102,7 +102,7 @@ fn look(spec: &ImageSpec, shared: bool) -> Result<FoundImage, Refusal> {
     let found = if spec.format == Some(Format::Raw) { bytes_of(path) } else { image::look(path, shared) };
     let found = found.map_err(|error| {
         let said = error.to_string();
-        // Of `Failed to get shared "write" lock`; other messages tell of blocks.
+        // Part of `Failed to get shared "write" lock`; other messages are about blocks.
         if said.contains("\" lock") {
             return Refusal::environment(format!(
                 "image {shown}: a program has it open to write it, or a file that it reads, such as the QEMU of a guest that runs; measure it when \
@@ -145,7 +145,7 @@ fn look(spec: &ImageSpec, shared: bool) -> Result<FoundImage, Refusal> {
     Ok(found)
 }
 
-/// Describes a file as a raw image of its whole sectors, whatever it holds.
+/// Describes a file as a raw image, whatever its content. The image ends at the last whole sector of 4096 bytes.
 fn bytes_of(path: &Path) -> Result<FoundImage, ImageError> {
     let failed = |error: io::Error| ImageError::Failed {
         path: path.into(),
@@ -201,7 +201,7 @@ const MAGIC: [(u64, &[u8], Format); 5] = [
     (0, b"conectix", Format::Vpc),
 ];
 
-/// The image format that a file's magic bytes identify; `None` for others.
+/// Returns the image format that a file's magic bytes identify; `None` for others.
 fn kind_by_magic(path: &Path) -> Option<Format> {
     let file = File::open(path).ok()?;
     let has = |place: u64, magic: &[u8]| {
@@ -211,7 +211,7 @@ fn kind_by_magic(path: &Path) -> Option<Format> {
     MAGIC.into_iter().find(|(place, magic, _)| has(*place, magic)).map(|(_, _, format)| format)
 }
 
-/// Paths of the other files that an image refers to; empty if it cannot be inspected.
+/// Returns the paths of the other files that an image refers to; empty if it cannot be inspected.
 #[must_use]
 pub fn others(path: &Path) -> Vec<String> {
     image::look(path, true).map(|found| found.others).unwrap_or_default()

@@ -53,20 +53,20 @@ pub struct ExportedImage {
     pub daemons: Vec<StorageDaemon>,
     /// True if QEMU's main loop serves the queues of a virtio device, false if an I/O thread does.
     pub in_main_loop: bool,
-    /// True if the topmost export is a file, false if it is a socket, which has no page cache. Asking the file itself would wait for a daemon that
-    /// does not answer.
+    /// True if the topmost export is a file, false if it is a socket, which has no page cache. A query of the file
+    /// itself would block if the daemon does not answer.
     pub(super) is_file: bool,
     /// Names of the files that the daemon opens with `aio=threads` instead of the requested I/O backend.
     with_threads: Vec<String>,
-    /// The lowest export, which is restarted when its snapshot is renewed.
+    /// The lowest export, which is restarted when its snapshot is renewed; `None` if nothing is restarted.
     export: Option<Export>,
     /// True once the snapshots in the image have been taken.
     has_internal: bool,
     /// Number of snapshot overlays created so far.
     count: u32,
-    /// The undo log's entry of the current snapshot overlay.
+    /// The undo log's entry of the current snapshot overlay; `None` without one.
     top: Option<UndoEntry>,
-    /// Device and inode number of the image below the overlay at the beginning; `None` if it cannot be asked for.
+    /// Device and inode number of the image below the overlay at the start of the run; `None` if they could not be read.
     base: Option<(u64, u64)>,
     /// Images between the snapshot overlay and the base image, from the bottom up, which add backing depth.
     lower: Vec<PathBuf>,
@@ -86,10 +86,10 @@ pub(super) struct Export {
 
 /// A way in which a daemon exports an image, such as NBD or FUSE.
 pub(super) trait Shows: fmt::Debug {
-    /// Path of the export: a socket, file or other path that exists while the daemon runs.
+    /// Returns the path of the export: a socket, file or other path that exists while the daemon runs.
     fn point(&self) -> &Path;
 
-    /// Name of the exporting program. The command may start it through another program.
+    /// Returns the name of the exporting program. The command may start it through another program.
     fn program(&self) -> &'static str {
         DAEMON.name
     }
@@ -97,17 +97,17 @@ pub(super) trait Shows: fmt::Debug {
     /// Prepares the command that starts the program.
     fn command(&self, export: &Export, node: &BlockNode) -> Result<Command, BuildError>;
 
-    /// Flags for opening the export's path; by default O_PATH, because a socket cannot be opened for reading.
+    /// Returns the flags for opening the export's path; by default O_PATH, because a socket cannot be opened for reading.
     fn flags(&self) -> OFlags {
         OFlags::PATH
     }
 
-    /// True if QEMU's main loop serves the queues of a virtio device.
+    /// Returns true if QEMU's main loop serves the queues of a virtio device.
     fn in_main_loop(&self) -> bool {
         false
     }
 
-    /// True if filters can be put on the exported image while it is in use.
+    /// Returns true if filters can be put on the exported image while it is in use.
     fn takes_filters(&self) -> bool {
         false
     }
@@ -132,14 +132,14 @@ pub(super) trait Shows: fmt::Debug {
 }
 
 impl Export {
-    /// Path of the export: a socket or file.
+    /// Returns the path of the export: a socket or file.
     fn point(&self) -> &Path {
         self.form.point()
     }
 
     /// Starts the daemon, and adds it to the exported image of the target that is being built. Returns the opened export.
     pub(super) fn start_for(self, at: &mut LayerSite<'_>) -> Result<File, BuildError> {
-        // The daemon locks the image.
+        // Query the image first, because the daemon locks it.
         let with_threads = self.node.with_threads(self.drive.aio)?;
         let (daemon, shown) = self.start(&self.node, at.undo_log)?;
         let in_main_loop = self.form.in_main_loop();
@@ -194,7 +194,7 @@ impl Export {
         objects.extend(filtered.as_ref().map(|_| operation::unlimited()));
         let mut export = json!({ "id": self.marker, "node-name": top, "writable": !node.is_read_only() });
         if !self.drive.cache.write_cache() {
-            // A node has no such mode: what serves it flushes after each write.
+            // A block node has no write-through mode: the export flushes after each write instead.
             export["writethrough"] = json!(true);
         }
         for (key, value) in form.as_object().into_iter().flatten() {
@@ -227,15 +227,15 @@ pub(super) fn launch(
     let path = PathBuf::from(command.get_program());
     let in_program = |error| BuildError::file(&path)(error);
     let in_point = |error| BuildError::file(point)(error);
-    // A pipe that nobody reads would stop it in the end.
+    // A pipe that nobody reads would block the daemon in the end.
     let said = memfd_create("daemon", MemfdFlags::CLOEXEC).map_err(|errno| in_program(errno.into()))?;
     let mut said = File::from(said);
     command.stderr(said.try_clone().map_err(in_program)?);
     command.stdin(undo_log.lock().stdio().map_err(in_program)?).process_group(0);
-    // Names of sockets are relative to it.
+    // Socket names are relative to this directory.
     command.current_dir(point.parent().unwrap_or(Path::new("/")));
     let mut daemon = command.spawn().map_err(in_program)?;
-    // It has the socket too, which would seem to be served without a daemon.
+    // The command holds the socket too, which would then seem to be served without a daemon.
     drop(command);
     let end = Instant::now() + PATIENCE;
     while !is_there().map_err(in_point)? {
@@ -256,10 +256,10 @@ pub(super) fn launch(
     Ok(StorageDaemon::new(daemon, program))
 }
 
-/// The daemon's messages on stderr in one line, preceded by a colon; empty if there are none. JSON arguments that QEMU repeats are removed.
+/// Returns the daemon's messages on stderr in one line, preceded by a colon; empty if there are none. JSON arguments that QEMU repeats are removed.
 fn messages(said: &mut File) -> String {
     let mut text = String::new();
-    // What it does not say is not known.
+    // After an error, the messages are unknown.
     let _ = said.rewind().and_then(|()| said.read_to_string(&mut text));
     let words = |line: &str| line.rsplit_once("}: ").map_or(line, |(_, words)| words).to_owned();
     let all = text.lines().map(words).collect::<Vec<_>>().join(" ");
@@ -267,7 +267,7 @@ fn messages(said: &mut File) -> String {
 }
 
 impl ExportedImage {
-    /// A note on the files that the daemon opens with threads instead of the requested I/O backend, such as ` (threads for base.vmdk)`; empty
+    /// Returns a note on the files that the daemon opens with threads instead of the requested I/O backend, such as ` (threads for base.vmdk)`; empty
     /// if there are none.
     pub(super) fn with_threads(&self) -> String {
         let names = &self.with_threads;
@@ -294,7 +294,8 @@ impl ExportedImage {
         Ok(Some(Operator::new(qmp, NODE.to_owned(), user, export.drive, l2_cache_size, files)))
     }
 
-    /// Path and format of the topmost image: the current snapshot overlay, else the image itself.
+    /// Returns the path and format of the topmost image: the current snapshot overlay, else the image itself. `None`
+    /// if a server outside of iotax holds the image.
     #[must_use]
     pub fn top(&self) -> Option<(PathBuf, Format)> {
         match self.count {
@@ -303,13 +304,13 @@ impl ExportedImage {
         }
     }
 
-    /// Path of a file next to the lowest image that iotax created, with this extension; `None` if there is no such image.
+    /// Returns the path of a file next to the lowest image that iotax created, with this extension; `None` if there is no such image.
     fn beside(&self, extension: &str) -> Option<PathBuf> {
         let (path, _) = self.export.as_ref()?.node.stored()?;
         Some(path.with_extension(extension))
     }
 
-    /// The existing additional files of the image, such as the extents of a VMDK image, if iotax created it. `size` is the length of its
+    /// Returns the existing additional files of the image, such as the extents of a VMDK image, if iotax created it. `size` is the length of its
     /// disk.
     pub(super) fn companions(&self, size: Bytes) -> Vec<PathBuf> {
         let Some((export, (path, format))) = self.export.as_ref().zip(self.stored.as_ref()) else {
@@ -406,23 +407,23 @@ impl ExportedImage {
     }
 }
 
-/// Device and inode number of a file; `None` if it cannot be asked for.
+/// Returns the device and inode number of a file; `None` if they cannot be read.
 fn number_of(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// File name of the daemon's monitor socket, derived from the export's name.
+/// Returns the file name of the daemon's monitor socket, derived from the export's name.
 fn monitor_of(name: &OsStr) -> String {
     format!("{}.qmp", name.to_string_lossy())
 }
 
-/// Path of the daemon's monitor socket, next to the export.
+/// Returns the path of the daemon's monitor socket, next to the export.
 pub(super) fn monitor_path(point: &Path) -> PathBuf {
     point.with_file_name(monitor_of(point.file_name().unwrap_or_default()))
 }
 
-/// Fails if QEMU's storage daemon is not installed or has no exports of a type. `nowhere` is such an export of a node that does not exist;
-/// `since` is QEMU's first version with it.
+/// Fails if QEMU's storage daemon is not installed or lacks an export type. `nowhere` is an export of that type, for
+/// a node that does not exist; `since` is the first version of QEMU with the type.
 pub(super) fn possible(nowhere: &Value, since: &str) -> Result<(), Refusal> {
     let unknown =
         |reason: &str| reason.contains("does not accept value") || reason.contains("Invalid parameter");
@@ -462,7 +463,7 @@ pub(super) fn is_renewed(target: &TargetSpec) -> bool {
     has_overlay || target.file().is_some_and(|file| file.snapshot.is_some())
 }
 
-/// A short path to a socket, through its opened directory: a socket address holds at most 107 bytes. The returned directory must stay open
+/// Returns a short path to a socket, through its opened directory: a socket address holds at most 107 bytes. The returned directory must stay open
 /// while the path is used.
 pub(super) fn by_descriptor(path: &Path) -> io::Result<(File, PathBuf)> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {

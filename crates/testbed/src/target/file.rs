@@ -61,7 +61,7 @@ impl Build for FileSpec {
     }
 
     fn recorded(&self, exported: Option<&ExportedImage>) -> Vec<Layer> {
-        // Where nothing exports it, the system shows the file, and a guest's disk its image.
+        // Without an export, /sys shows the file, and a guest's disk shows its image.
         exported.map(|_| self.image_layers()).unwrap_or_default()
     }
 }
@@ -79,7 +79,7 @@ pub(super) fn check_exchange(dir: &Path) -> Result<(), Refusal> {
     }
 }
 
-/// The space that a file will need: its full size if it is preallocated or carries a filesystem, otherwise only the part that the workloads
+/// Returns the space that a file will need: its full size if it is preallocated or carries a filesystem, otherwise only the part that the workloads
 /// use.
 fn allocated(file: &FileSpec, at: &Check<'_>) -> RequiredSpace {
     let has_filesystem = at.above.iter().any(|layer| matches!(layer, PlannedLayer::Filesystem(_)));
@@ -91,8 +91,8 @@ fn allocated(file: &FileSpec, at: &Check<'_>) -> RequiredSpace {
     }
 }
 
-/// Bytes on disk for an image whose disk has `size` bytes: its data, the same again for a completely written snapshot, 2% of metadata for
-/// both, and 1 MiB for each further backing file or snapshot in the image.
+/// Returns the bytes on disk for an image whose disk has `size` bytes. That is its data and 2% of metadata, the same
+/// again for a completely written snapshot, and 1 MiB for each further backing file or snapshot in the image.
 fn space(file: &FileSpec, size: Bytes) -> u64 {
     /// Estimated size in bytes of an empty overlay, or of the tables of a snapshot.
     const EMPTY: u64 = 1 << 20;

@@ -126,7 +126,7 @@ fn build(
 /// Label of the filesystems that iotax creates, by which a user recognises them after a power failure.
 const LABEL: &str = "iotax";
 
-/// The value of mount(8)'s option -o; `None` if no options are needed.
+/// Returns the value of mount(8)'s option -o; `None` if no options are needed.
 fn options(spec: &FilesystemSpec) -> Option<String> {
     // Otherwise ext4 would initialize inode tables in the background, during measurements.
     let quiet = (spec.kind == FsType::Ext4).then(|| "noinit_itable".to_owned());

@@ -52,7 +52,7 @@ impl Build for FuseSpec {
         let mount = FuseExport { marker: marker.clone(), point };
         let path = export::monitor_path(&mount.point);
         at.undo_log.record(Effect::File { path, identity: None })?;
-        // Undone first: a daemon that is starting still makes the file above.
+        // Recorded last, so that it is undone first: a daemon that is starting may still create the file above.
         at.undo_log.record(Effect::FuseExport(mount.clone()))?;
         let drive = Drive { cache: self.cache, aio: self.aio, discard: Discard::Unmap };
         let file = at.target.file().cloned().unwrap_or_default();
@@ -123,6 +123,6 @@ pub(super) fn check_device(layer: &str) -> Result<(), Refusal> {
     if rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    // libfuse mounts with it wherever it is; to unmount, it must be found.
+    // libfuse finds the tool for mounting by itself; for unmounting, iotax must find it.
     FUSERMOUNT.find().map_err(|error| Refusal::environment(format!("{layer}: {error}")))
 }

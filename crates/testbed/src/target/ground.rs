@@ -153,7 +153,7 @@ impl Ground {
     }
 }
 
-/// The error for layers that do not fit together; the plan's check should have rejected them.
+/// Returns the error for layers that do not fit together; the plan's check should have rejected them.
 fn unfit(needed: &str) -> BuildError {
     Refusal::input(format!("a layer stands on {needed}, and there is none")).into()
 }

@@ -18,8 +18,8 @@ const BLOCK: u64 = 16 << 10;
 /// zstd compression level: fast, and similar to inline compression by storage systems.
 const ZSTD_LEVEL: i32 = 1;
 
-/// Bytes of a file or image that are written, preallocated, or in holes. `None` for a block device, or if neither the filesystem nor qemu-img
-/// reports it.
+/// Returns the bytes of a file or image that are written, preallocated, or in holes. `None` for a block device, or if
+/// neither the filesystem nor qemu-img reports it.
 #[must_use]
 pub fn allocation(path: &Path, format: Format) -> Option<Allocation> {
     match format {
@@ -28,7 +28,7 @@ pub fn allocation(path: &Path, format: Format) -> Option<Allocation> {
     }
 }
 
-/// The allocation that the filesystem reports for a file, after syncing it. `None` for a block device.
+/// Returns the allocation that the filesystem reports for a file, after syncing it. `None` for a block device.
 fn of_file(path: &Path) -> io::Result<Option<Allocation>> {
     let file = File::open(path)?;
     let found = file.metadata()?;
@@ -58,7 +58,7 @@ fn of_file(path: &Path) -> io::Result<Option<Allocation>> {
     Ok(Some(all))
 }
 
-/// The allocation of the disk in an image, as reported by `qemu-img map`; `None` if it fails.
+/// Returns the allocation of the disk in an image, as reported by `qemu-img map`; `None` if it fails.
 fn of_image(path: &Path, format: Format) -> Option<Allocation> {
     let mut all = nothing(Mapper::QemuImg);
     for stretch in image::map(path, format).ok()? {
@@ -111,7 +111,7 @@ mod tests {
     use iotax_model::units::Bytes;
     use rustix::fs::{FallocateFlags, fallocate};
 
-    /// Half a MiB of incompressible data.
+    /// Returns half a MiB of incompressible data.
     fn noise(seed: u64) -> Vec<u8> {
         let mut state = seed;
         let words = std::iter::repeat_with(|| {

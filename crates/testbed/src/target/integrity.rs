@@ -23,7 +23,7 @@ impl Build for IntegritySpec {
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
         let taken = below.block()?.take(at.builder.permission.signature)?;
         let device = &taken.area.path;
-        // Its superblock goes with what it is on.
+        // The superblock disappears with the device below, and needs no entry in the undo log.
         at.undo_log.run(INTEGRITYSETUP, format_arguments(self, device))?;
         let name = format!("iotax-{}-{}-integrity", at.builder.tag, at.name::<Self>());
         let mapping = Mapping::of_integrity(name);
@@ -35,8 +35,8 @@ impl Build for IntegritySpec {
     }
 }
 
-/// Arguments for integritysetup(8) that format the device and write all its sectors once: a sector that was never written has no checksum and
-/// cannot be read.
+/// Returns the arguments for integritysetup(8) that format the device and write all its sectors once: a sector that
+/// was never written has no checksum and cannot be read.
 fn format_arguments(spec: &IntegritySpec, device: &Path) -> Vec<String> {
     let mut words = ["format", "--batch-mode"].map(str::to_owned).to_vec();
     words.extend(spec.sector_size.map(|bytes| format!("--sector-size={bytes}")));

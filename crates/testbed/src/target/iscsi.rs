@@ -53,7 +53,7 @@ impl Shows for Tgtd {
         let mut command = Command::new(TGTD.path()?);
         let name = Path::new(self.control.file_name().unwrap_or_default());
         command.stdout(Stdio::null()).env("TGT_IPC_SOCKET", name.with_extension(""));
-        // It writes no such file in the foreground, but its command line has the marker.
+        // In the foreground tgtd writes no pid file, but the option puts the marker on its command line.
         command.args(["--foreground", "--control-port=0", "--pid-file", &export.marker]);
         command.arg("--iscsi").arg(format!("portal={}:{}", Ipv4Addr::LOCALHOST, self.port));
         Ok(command)
@@ -83,16 +83,16 @@ impl Build for IscsiSpec {
         }
         let password = password(&secret, at.undo_log)?;
         let port = free_port().map_err(BuildError::file(&socket))?;
-        // Names of files may have letters that such a name may not.
+        // A file name may contain characters that are invalid in an iSCSI name.
         let target = format!("iqn.2026-11.iotax:{}", at.builder.tag);
         let stored = below.node.stored().map(|(path, _)| path.to_owned());
         let Some(file) = stored else {
             return Err(Refusal::input("iscsi: tgtd serves a file, and there is none").into());
         };
-        // tgtd opens it past the page cache; the rest is for layers above.
+        // tgtd opens the file with direct I/O; the other settings are for layers above.
         let drive = Drive { cache: CacheMode::None, aio: Aio::Native, discard: Discard::Unmap };
         let form = Box::new(Tgtd { control: control.clone(), port });
-        // Undone first: a daemon that is starting still makes the files above.
+        // Recorded last, so that it is undone first: a daemon that is starting may still create the files above.
         at.undo_log.record(Effect::Daemon { marker: marker.clone() })?;
         Export { marker, drive, file: FileSpec::default(), form, node: below.node }.start_for(at)?;
         serve(&socket, &target, &password, &file, at.undo_log)?;
@@ -126,7 +126,7 @@ fn password(path: &Path, undo_log: &mut UndoLog) -> Result<String, BuildError> {
     Ok(password)
 }
 
-/// An unused TCP port on 127.0.0.1.
+/// Returns an unused TCP port on 127.0.0.1.
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
@@ -141,7 +141,7 @@ fn serve(
 ) -> Result<(), BuildError> {
     let (directory, name) =
         (socket.parent().unwrap_or(Path::new("/")), socket.file_name().unwrap_or_default());
-    // Its directory is tgtd's: a comma in a path would end it, and a target's name has none.
+    // The path is relative to tgtd's directory: a comma in a path would end it, and a target's name has none.
     let file = file.strip_prefix(directory).unwrap_or(file).to_string_lossy();
     for arguments in [
         &["--op=new", "--mode=target", "--tid=1", "--targetname", target][..],

@@ -31,7 +31,7 @@ pub(super) trait Build {
     /// Builds the layer on the storage `below`. Returns the storage that the layer provides.
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError>;
 
-    /// The layers to list in the run's record, from the bottom up. Layers that /sys shows anyway are left out. `exported` is the image that
+    /// Returns the layers to list in the run's record, from the bottom up. Layers that /sys shows anyway are left out. `exported` is the image that
     /// daemons started by iotax export.
     fn recorded(&self, exported: Option<&ExportedImage>) -> Vec<Layer> {
         let _ = exported;
@@ -39,14 +39,14 @@ pub(super) trait Build {
     }
 }
 
-/// All layers of a target to list in the run's record that /sys does not show.
+/// Returns all layers of a target to list in the run's record that /sys does not show.
 #[must_use]
 pub fn recorded(target: &TargetSpec, built: &Built) -> Vec<Layer> {
     let layers = target.stack.layers().iter().filter_map(build);
     layers.flat_map(|layer| layer.recorded(built.exported.as_deref())).collect()
 }
 
-/// The implementation that builds a layer. `None` for layers that are not built here: an existing path, networks and guests.
+/// Returns the implementation that builds a layer. `None` for layers that are not built here: an existing path, networks and guests.
 pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
     match layer {
         PlannedLayer::Device(spec) => Some(spec),
@@ -112,7 +112,7 @@ pub(super) struct LayerSite<'a> {
 }
 
 impl LayerSite<'_> {
-    /// The length in bytes that this layer must have for the layers above it.
+    /// Returns the length in bytes that this layer must have for the layers above it.
     pub(super) fn size(&self) -> Bytes {
         size_on(self.above, self.builder.space)
     }
@@ -137,8 +137,8 @@ impl LayerSite<'_> {
         )))
     }
 
-    /// Path for the socket of this layer's export: next to the image, or in iotax's directory if the image is a device, is the user's or is
-    /// in a volatile directory.
+    /// Returns the path for the socket of this layer's export. The socket is next to the image; if the image is a
+    /// device, belongs to the user or is in a volatile directory, it is in iotax's directory.
     pub(super) fn socket<L: LayerSpec>(
         &mut self,
         node: &BlockNode,
@@ -150,7 +150,7 @@ impl LayerSite<'_> {
             NodeBase::Client(client) => client.directory.as_deref(),
             NodeBase::Image { .. } => None,
         };
-        // What lies in a volatile directory is what survives, and that is no socket.
+        // A volatile directory holds data that survives a power cut, so a socket does not belong there.
         if let Some(directory) = beside.filter(|_| self.volatile.is_none()) {
             return Ok(directory.join(name));
         }
@@ -158,7 +158,7 @@ impl LayerSite<'_> {
         Ok(folder.join(name))
     }
 
-    /// Name for the files and devices of this layer: the target's name, with a number if the target has another layer of this kind below.
+    /// Returns the name for the files and devices of this layer: the target's name, with a number if the target has another layer of this kind below.
     pub(super) fn name<L: LayerSpec>(&self) -> String {
         match self.below.iter().filter_map(L::of).count() {
             0 => self.target.name.clone(),

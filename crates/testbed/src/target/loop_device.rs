@@ -59,7 +59,7 @@ pub(super) fn build(below: RawFile, spec: &LoopSpec, undo_log: &mut UndoLog) -> 
         ))
         .into());
     }
-    // Until here its inode could not be reused; its filesystem may have to be unmounted while this process still runs.
+    // The open handle kept the inode from being reused. Close it now: the filesystem may have to be unmounted while this process still runs.
     drop(held);
     let disk = device::disk_of(&File::open(&node).map_err(BuildError::file(&node))?);
     let identity = Some(Identity::Disk(disk.map_err(BuildError::file(&node))?));

@@ -36,7 +36,7 @@ impl Build for LuksSpec {
         let name = format!("iotax-{}-{}", at.builder.tag, at.name::<Self>());
         let uuid = new_uuid().map_err(BuildError::file(device))?;
         if taken.is_users {
-            // Anywhere else it goes with what it is on.
+            // On any other device, the header disappears with the device.
             let disk = RecordedDisk::of(device).map(Box::new);
             at.undo_log.record(Effect::Luks(LuksHeader {
                 device: device.clone(),
@@ -92,8 +92,8 @@ impl Arguments for LuksSpec {
     }
 }
 
-/// Arguments for a cryptsetup command with the key file. Disables cryptsetup's own locking: no other process uses the device, and the lock
-/// would leave a directory in /run.
+/// Returns the arguments for a cryptsetup command with the key file. Disables cryptsetup's own locking: no other
+/// process uses the device, and the lock would leave a directory in /run.
 fn with_key(command: &str, key: &Path) -> Vec<String> {
     let key = key.to_string_lossy();
     [command, "--batch-mode", "--disable-locks", "--key-file", &key].map(str::to_owned).to_vec()

@@ -82,9 +82,9 @@ pub struct Built {
     pub shared: bool,
     /// Identity that an agent must find at the path, so that no other file or device is measured; `None` if nobody else can replace the file.
     pub identity: Option<Identity>,
-    /// Open handle to a file at a path that the user chose, so that its inode number is not reused.
+    /// Open handle to a file at a path that the user chose, so that its inode number is not reused; `None` for other storage.
     pub held: Option<File>,
-    /// The exclusive claim of the device, held as long as the target exists.
+    /// The exclusive claim of the device, held as long as the target exists; `None` if no device is claimed.
     pub claim: Option<Arc<DeviceClaim>>,
     /// The undo log's entry of the file or image; `None` if it existed before the run.
     pub entry: Option<UndoEntry>,
@@ -94,7 +94,7 @@ pub struct Built {
     pub origin: Option<origin::Origin>,
     /// Warnings about settings that did not take effect.
     pub warnings: Vec<Warning>,
-    /// The image that daemons started by iotax export at `path`.
+    /// The image that daemons started by iotax export at `path`; `None` without an export.
     pub exported: Option<Box<ExportedImage>>,
     /// The daemons that export a directory below the target.
     pub servers: Vec<StorageDaemon>,
@@ -132,7 +132,7 @@ impl Built {
         }
     }
 
-    /// Path and format of the file or device that holds the data on this machine; for an export, those of the exported image. `None` if a
+    /// Returns the path and format of the file or device that holds the data on this machine; for an export, those of the exported image. `None` if a
     /// server outside of iotax holds the data.
     #[must_use]
     pub fn stored(&self) -> Option<(&Path, Format)> {
@@ -142,12 +142,12 @@ impl Built {
         }
     }
 
-    /// The daemons that serve the target.
+    /// Returns the daemons that serve the target.
     pub fn daemons(&self) -> impl Iterator<Item = &StorageDaemon> {
         self.exported.iter().flat_map(|image| &image.daemons).chain(&self.servers)
     }
 
-    /// Files and devices on this machine whose page cache may hold the target's data.
+    /// Returns the files and devices on this machine whose page cache may hold the target's data.
     #[must_use]
     pub fn cached(&self) -> Vec<PathBuf> {
         let image = self.exported.iter().filter_map(|image| image.stored.clone()).map(|(path, _)| path);

@@ -41,7 +41,7 @@ impl Shows for NbdSocket {
     }
 
     fn command(&self, export: &Export, node: &BlockNode) -> Result<Command, BuildError> {
-        // Its directory is the server's.
+        // The name is relative to the server's directory.
         let name = self.socket.file_name().unwrap_or_default();
         if self.spec.server == NbdServer::StorageDaemon {
             let address = json!({ "addr": { "type": "unix", "path": name.to_string_lossy() } });
@@ -62,7 +62,7 @@ impl Shows for NbdSocket {
             let filters = filters(&self.spec);
             command.args(filters.iter().map(|(filter, _)| format!("--filter={filter}")));
             if self.spec.error_rate.is_some() {
-                // It logs each error, and its log is kept in memory.
+                // nbdkit logs each error, and its log is kept in memory.
                 command.arg("--log=null");
             }
             command.arg("file").arg(path).args(filters.into_iter().flat_map(|(_, parameters)| parameters));
@@ -72,25 +72,26 @@ impl Shows for NbdSocket {
             command.args(["--persistent", "--shared=0", "--discard=unmap"]);
             command.args([format!("--cache={cache}"), format!("--aio={aio}")]);
             command.args(["--export-name", &export.marker, "--format", format.word()]);
-            // It wants an absolute path.
+            // qemu-nbd requires an absolute path.
             command.arg("--socket").arg(Path::new("/proc/self/cwd").join(name)).arg(path);
         }
         Ok(command)
     }
 }
 
-/// nbdkit's filters with their parameters, from the client's side down: a read that fails takes the time of any other.
+/// Returns nbdkit's filters with their parameters, from the client's side down. The filter for errors is the lowest,
+/// so that a failing read is delayed like any other.
 fn filters(spec: &NbdSpec) -> Vec<(&'static str, Vec<String>)> {
     // nbdkit counts bits.
     let rate = spec.rate.map(|Bytes(bytes)| ("rate", vec![format!("rate={}", bytes * 8)]));
     let delay = spec.delay.map(|Nanos(ns)| ns / 1_000_000);
     let delay = delay.map(|ms| ("delay", vec![format!("rdelay={ms}ms"), format!("wdelay={ms}ms")]));
-    // Not writes: the target could not be filled.
+    // Only reads fail: otherwise the target could not be filled.
     let errors = spec.error_rate.map(|rate| ("error", vec![format!("error-pread-rate={}", rate.fraction())]));
     [rate, delay, errors].into_iter().flatten().collect()
 }
 
-/// The program and package of an NBD server.
+/// Returns the program and package of an NBD server.
 const fn program(server: NbdServer) -> Program {
     match server {
         NbdServer::StorageDaemon => DAEMON,
@@ -130,10 +131,10 @@ impl Build for NbdSpec {
         let file = at.target.file().cloned().unwrap_or_default();
         let (size, claim, identity) = (below.size, below.claim, below.identity);
         let export = Export { marker: marker.clone(), drive, file, form, node: below.node };
-        // Undone first: a daemon that is starting still makes the files above.
+        // Recorded last, so that it is undone first: a daemon that is starting may still create the files above.
         at.undo_log.record(Effect::Daemon { marker: marker.clone() })?;
         export.start_for(at)?;
-        // An address takes 107 bytes.
+        // A socket address holds at most 107 bytes.
         let name = socket.file_name().map(PathBuf::from).unwrap_or_default();
         let client = ClientNode {
             node: node::client(&NbdAddress::Unix(name), &marker),

@@ -63,12 +63,12 @@ impl Build for NbdExportSpec {
     }
 }
 
-/// The export as a QEMU block node.
+/// Returns the export as a QEMU block node.
 fn node_of(spec: &NbdExportSpec) -> Value {
     json!({ "driver": "raw", "file": node::client(&spec.server, &spec.export) })
 }
 
-/// Length of the export in bytes.
+/// Returns the length of the export in bytes.
 fn length(spec: &NbdExportSpec) -> Result<Bytes, Refusal> {
     let length = image::length_of_export(&node_of(spec), &spec.to_string());
     length.map_err(|error| Refusal::environment(error.to_string()))

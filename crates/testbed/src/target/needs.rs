@@ -35,7 +35,7 @@ pub struct Room {
 }
 
 impl Needs {
-    /// Bytes needed in all directories together.
+    /// Returns the bytes needed in all directories together.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.space.values().sum()

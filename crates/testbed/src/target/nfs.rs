@@ -105,7 +105,7 @@ impl Build for NfsSpec {
         for program in [GANESHA, RPCBIND, RPCINFO, MOUNT, IP, netns::NSENTER] {
             program.find().map_err(|error| Refusal::environment(error.to_string()))?;
         }
-        // Without a server in it nobody is asked.
+        // The node names no server, so no connection is made.
         export::has_client(&json!({ "driver": "nfs", "node-name": "none" }), "NFS client")
     }
 
@@ -119,7 +119,7 @@ impl Build for NfsSpec {
         let marker = format!("iotax-{}-{}-nfs", at.builder.tag, at.name::<Self>());
         let namespace = Namespace::make(marker.clone(), at.undo_log)?;
         at.undo_log.record(Effect::Daemon { marker: marker.clone() })?;
-        // The client opens the file with these; the server has no such choice.
+        // These are the client's settings; the server has no such options.
         let drive = Drive { cache: CacheMode::Writeback, aio: Aio::Threads, discard: Discard::Unmap };
         let path = Path::new(SHARED).join(name);
         let form = Box::new(NfsServer {

@@ -13,7 +13,7 @@ use crate::guest::image::{self, DevicePart, KEY, SECRET};
 #[derive(Debug, Clone)]
 pub(super) struct BlockNode {
     pub(super) base: NodeBase,
-    /// The user's image, if `base` is an overlay on it.
+    /// The user's image below `base`, if `base` is an overlay on it; `None` otherwise.
     pub(super) over: Option<(PathBuf, Format)>,
     /// The filters on `base`, from the bottom up.
     pub(super) filters: Vec<FilterSpec>,
@@ -42,7 +42,7 @@ pub(super) struct ClientNode {
     pub(super) read_only: bool,
 }
 
-/// The options of QEMU's NBD driver for an export.
+/// Returns the options of QEMU's NBD driver for an export.
 pub(super) fn client(address: &NbdAddress, export: &str) -> Value {
     let server = match address {
         NbdAddress::Tcp(host, port) => json!({ "type": "inet", "host": host, "port": port.to_string() }),
@@ -64,17 +64,17 @@ pub(super) struct NodeArguments {
 }
 
 impl BlockNode {
-    /// A node for an image in a whole file, opened for writing, without filters.
+    /// Returns a node for an image in a whole file, opened for writing, without filters.
     pub(super) const fn image(path: PathBuf, format: Format) -> Self {
         Self::on(NodeBase::Image { path, format, part: None, read_only: false })
     }
 
-    /// A node on `base` without filters.
+    /// Returns a node on `base` without filters.
     pub(super) const fn on(base: NodeBase) -> Self {
         Self { base, over: None, filters: Vec::new() }
     }
 
-    /// Path and format of the local image; `None` if a server holds the data.
+    /// Returns the path and format of the local image; `None` if a server holds the data.
     pub(super) fn stored(&self) -> Option<(&Path, Format)> {
         match &self.base {
             NodeBase::Image { path, format, .. } => Some((path, *format)),
@@ -82,7 +82,7 @@ impl BlockNode {
         }
     }
 
-    /// Path of the file of the network namespace in which the daemon must run; `None` for this process's namespace.
+    /// Returns the path of the file of the network namespace in which the daemon must run; `None` for this process's namespace.
     pub(super) fn namespace(&self) -> Option<&Path> {
         match &self.base {
             NodeBase::Image { .. } => None,
@@ -98,7 +98,7 @@ impl BlockNode {
         }
     }
 
-    /// Names of the node's files that QEMU opens with threads instead of the I/O backend `aio`.
+    /// Returns the names of the node's files that QEMU opens with threads instead of the I/O backend `aio`.
     pub(super) fn with_threads(&self, aio: Aio) -> Result<Vec<String>, BuildError> {
         let Some((path, format)) = self.stored() else { return Ok(Vec::new()) };
         let chain = image::chain(path, format)?;

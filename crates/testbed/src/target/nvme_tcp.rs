@@ -43,7 +43,7 @@ impl Build for NvmeTcpSpec {
         let port = free_port().ok_or_else(|| {
             Refusal::environment(format!("nvme_tcp: {TARGET} has every number of a port; remove one"))
         })?;
-        // The kernel takes no port 0 for any that is free.
+        // The kernel does not accept port 0 to choose a free port.
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
         let target = NvmeTarget { nqn: name()?, host: name()?, port, address: free.map_err(in_target)? };
         at.undo_log.record(Effect::NvmeTarget(target.clone()))?;

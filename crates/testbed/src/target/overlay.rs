@@ -49,7 +49,7 @@ impl Build for OverlaySpec {
         let point = fs::canonicalize(&scratch).map_err(BuildError::file(&scratch))?.join(&source);
         at.undo_log.make_directory(&point)?;
         at.undo_log.record(Effect::Mount(Mounted { point: point.clone(), source: source.clone() }))?;
-        // A call of this process: nothing goes on mounting after a kill.
+        // A system call instead of mount(8): after a kill, no other process goes on to mount.
         mount(source.as_str(), &point, "overlay", MountFlags::empty(), &*options(&root, self.volatile))
             .map_err(|errno| {
                 Refusal::environment(format!(
@@ -62,8 +62,8 @@ impl Build for OverlaySpec {
     }
 }
 
-/// Mount options for an overlay over the directories `lower`, `upper` and `work` below `root`. Colons, commas and backslashes in paths are
-/// escaped with a backslash.
+/// Returns the mount options for an overlay over the directories `lower`, `upper` and `work` below `root`. Colons,
+/// commas and backslashes in paths are escaped with a backslash.
 fn options(root: &Path, volatile: bool) -> CString {
     let escaped = |part: &str| {
         let path = root.join(part).into_os_string();

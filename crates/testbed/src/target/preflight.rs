@@ -22,7 +22,7 @@ use crate::network;
 use crate::refusal::Refusal;
 use crate::settings::KernelSettings;
 
-/// Bytes of a filesystem of `total` bytes that must stay free: 10% up to 10 GiB, 1 GiB up to 20 GiB, 5% above.
+/// Returns the bytes of a filesystem of `total` bytes that must stay free: 10% up to 10 GiB, 1 GiB up to 20 GiB, 5% above.
 fn reserve(total: u64) -> u64 {
     (total / 20).max((total / 10).min(1 << 30))
 }
@@ -198,7 +198,7 @@ pub fn check_space(dir: &Path, space: FilesystemSpace, need: u64) -> Result<(), 
     )))
 }
 
-/// Directory in which a new file is to be created. Rejects /dev, where a typing error would create a file in memory.
+/// Returns the directory in which a new file is to be created. Rejects /dev, where a typing error would create a file in memory.
 fn directory_of(path: &Path) -> Result<PathBuf, Refusal> {
     let absolute =
         std::path::absolute(path).map_err(|error| Refusal::input(format!("{}: {error}", path.display())))?;
@@ -242,7 +242,7 @@ pub(super) fn check_created(plan: &Plan, work: &[&Workload]) -> Result<(), Refus
     }
 }
 
-/// Length of an existing file or block device in bytes. Rejects directories and other kinds of files.
+/// Returns the length of an existing file or block device in bytes. Rejects directories and other kinds of files.
 fn length_of(path: &Path) -> Result<Bytes, Refusal> {
     let metadata = fs::metadata(path).map_err(|error| unusable(path, &error))?;
     if metadata.is_dir() {

@@ -32,7 +32,7 @@ pub struct RawFile {
 }
 
 impl RawFile {
-    /// The identity that an agent must find at the path.
+    /// Returns the identity that an agent must find at the path.
     #[must_use]
     pub const fn identity(&self) -> Identity {
         Identity::File { device: self.device, inode: self.inode }

@@ -94,13 +94,13 @@ impl Shows for CephDaemon {
 
     fn is_there(&self) -> io::Result<bool> {
         let (question, state) = self.ready;
-        // Before it serves it may refuse the connection or the question.
+        // A daemon that does not serve yet may refuse the connection or the command.
         Ok(ask(&self.socket, question).is_ok_and(|answer| answer["state"] == state))
     }
 }
 
 impl Cluster {
-    /// Arguments by which a program finds this cluster.
+    /// Returns the arguments by which a program finds this cluster.
     fn arguments(&self) -> [&str; 4] {
         ["--cluster", &self.marker, "-c", CONF]
     }
@@ -131,7 +131,7 @@ impl Cluster {
 
     /// Starts a daemon of the cluster and waits until it serves requests.
     fn start(&self, daemon: CephDaemon, node: &BlockNode, at: &mut LayerSite<'_>) -> Result<(), BuildError> {
-        // It opens the file past the page cache itself; the rest is for layers above.
+        // The OSD opens the file with direct I/O; the other settings are for layers above.
         let drive = Drive { cache: CacheMode::None, aio: Aio::Native, discard: Discard::Unmap };
         let (marker, node) = (self.marker.clone(), node.clone());
         let form = Box::new(daemon);
@@ -145,11 +145,11 @@ impl Cluster {
     }
 }
 
-/// Content of ceph.conf: the settings that isolate the cluster, and those of the plan. `id` is the cluster's UUID. All other settings have
-/// Ceph's defaults.
+/// Returns the content of ceph.conf: the settings that isolate the cluster, and those of the plan. `id` is the
+/// cluster's UUID. All other settings have Ceph's defaults.
 fn settings(spec: &RbdSpec, id: &str, key: &str) -> String {
     let address = Ipv4Addr::LOCALHOST;
-    // Ceph takes a file for a disk that turns, and asks the kernel about a device.
+    // Ceph takes a file for a rotating disk; for a device it asks the kernel.
     let (media, shards, threads) = match spec.media {
         OsdMedia::Ssd => ("ssd", 8, 2),
         OsdMedia::Hdd => ("hdd", 5, 1),
@@ -194,7 +194,7 @@ bluestore_default_buffered_read = {buffered}
     )
 }
 
-/// Content of the keyring, with the same key for the monitor, the OSD and the client.
+/// Returns the content of the keyring, with the same key for the monitor, the OSD and the client.
 fn keyring(key: &str) -> String {
     let entry = |name: &str, mon: &str, osd: &str| {
         format!("[{name}]\n\tkey = {key}\n\tcaps mon = \"allow {mon}\"\n\tcaps osd = \"allow {osd}\"\n")
@@ -234,7 +234,7 @@ impl Build for RbdSpec {
             let clusters = at.target.guest().map_or(1, |guest| u64::from(guest.count));
             *needs.space.entry(dir.to_owned()).or_default() += clusters * Self::STORE.0;
         }
-        // A file of settings that is not there leads to no cluster.
+        // A missing configuration file leads to no cluster.
         let nowhere = json!({
             "driver": "rbd", "node-name": "none", "pool": POOL, "image": IMAGE, "conf": "/proc/none",
         });
@@ -250,7 +250,7 @@ impl Build for RbdSpec {
         let namespace = Namespace::make(marker.clone(), at.undo_log)?.path();
         let directory = at.socket::<Self>(&below.node, "rbd")?;
         at.undo_log.make_tree(&directory)?;
-        // Undone first: its daemons still make files there.
+        // Recorded last, so that it is undone first: the daemons may still create files there.
         at.undo_log.record(Effect::Daemon { marker: marker.clone() })?;
         let cluster = Cluster { directory, namespace, marker };
         cluster.lay_out(self, file)?;
@@ -268,7 +268,7 @@ impl Build for RbdSpec {
         let (size, object) = (format!("{}B", size.0), format!("{}B", self.object_size.0));
         cluster.run(at.undo_log, RBD, &["create", IMAGE, "--size", &size, "--object-size", &object])?;
 
-        // QEMU divides a list of paths at blanks and commas, and a path may have these: it is relative to the file's directory.
+        // QEMU splits the value into several paths at blanks and commas, which a path may contain. So the path is relative to the file's directory.
         let name = Path::new(cluster.directory.file_name().unwrap_or_default()).join(CONF);
         let client = ClientNode {
             node: json!({

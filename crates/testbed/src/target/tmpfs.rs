@@ -54,7 +54,7 @@ impl Build for TmpfsSpec {
         at.undo_log.record(Effect::Mount(Mounted { point: point.clone(), source: source.clone() }))?;
         let size = at.size().0 + at.builder.space.files.0 + SPARE;
         let options = CString::new(format!("size={size},mode=700")).unwrap_or_default();
-        // A call of this process: nothing goes on mounting after a kill.
+        // A system call instead of mount(8): after a kill, no other process goes on to mount.
         mount(source.as_str(), &point, "tmpfs", MountFlags::empty(), &*options)
             .map_err(|errno| Refusal::environment(format!("tmpfs: {}", std::io::Error::from(errno))))?;
         Ok(Ground::Directory(point))

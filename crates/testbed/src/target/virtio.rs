@@ -89,7 +89,7 @@ impl Build for VirtioSpec {
         for path in [socket.clone(), export::monitor_path(&socket)] {
             at.undo_log.record(Effect::File { path, identity: None })?;
         }
-        // One is for flushes.
+        // One queue more than workers, for flushes.
         let queues = self.queues.unwrap_or(u16::try_from(at.builder.workers + 1).unwrap_or(u16::MAX));
         let iothread = self.has_iothread(!at.builder.operations.is_empty());
         let takes_filters = at.builder.operations.contains(&Operation::BackupFleecing);
@@ -97,7 +97,7 @@ impl Build for VirtioSpec {
         let drive = Drive { cache: self.cache, aio: self.aio, discard: Discard::Unmap };
         let file = at.target.file().cloned().unwrap_or_default();
         let writable = !below.node.is_read_only();
-        // Undone first: a daemon that is starting still makes the files above.
+        // Recorded last, so that it is undone first: a daemon that is starting may still create the files above.
         at.undo_log.record(Effect::Daemon { marker: marker.clone() })?;
         let shown = Export { marker, drive, file, form, node: below.node }.start_for(at)?;
         let found = shown.metadata().map_err(BuildError::file(&socket))?;

@@ -77,7 +77,7 @@ impl Build for VolatileSpec {
         };
         let point = scratch.join(&name).with_added_extension("mount");
         at.undo_log.make_directory(&point)?;
-        // No daemon's marker is a part of it: they are undone while this process still serves.
+        // The marker contains no daemon's marker: the daemons are killed while this process still serves them.
         let marker = format!("iotax-{}volatile-{name}", at.builder.tag);
         let mount = FuseExport { marker: marker.clone(), point: point.clone() };
         at.undo_log.record(Effect::FuseExport(mount))?;
@@ -111,7 +111,7 @@ fn serve(
     command.stdin(undo_log.lock().stdio().map_err(in_point)?).stdout(OwnedFd::from(theirs));
     command.stderr(said.try_clone().map_err(in_point)?).process_group(0);
     let process = command.spawn().map_err(in_point)?;
-    // It has the socket too, which would seem to be served without a process.
+    // The command holds the socket too, which would then seem to be served without a process.
     drop(command);
     let mut line = String::new();
     BufReader::new(&control).read_line(&mut line).map_err(in_point)?;
@@ -119,7 +119,7 @@ fn serve(
         return Ok((control, process));
     }
     let mut reason = String::new();
-    // What it does not say is not known.
+    // After an error, the messages are unknown.
     let _ = said.rewind().and_then(|()| said.read_to_string(&mut reason));
     Err(Refusal::environment(format!("volatile: {}", reason.trim())).into())
 }
@@ -131,10 +131,10 @@ impl Volatile {
 
     /// Kills the serving process, and removes the mount and everything that was built on it. Returns the directory that survives.
     pub fn remove(mut self, undo_log: &mut UndoLog) -> Result<Survivor, BuildError> {
-        // Its files are in the survivor, which is removed with its contents.
+        // The files at the mount point are stored in the survivor, which is removed with its contents.
         undo_log.commit_below(&self.point)?;
         let failures = undo_log.undo_after(self.survivor.entry);
-        // Killed by now.
+        // Undoing has killed the process.
         let _ = self.process.wait();
         match failures.into_iter().next() {
             None => Ok(self.survivor),

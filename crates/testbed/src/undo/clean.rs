@@ -32,7 +32,7 @@ impl Cleaned {
     }
 }
 
-/// Path of the directory of undo logs without symbolic links; `None` if it is missing. Fails if another user may change it.
+/// Returns the path of the directory of undo logs without symbolic links; `None` if it is missing. Fails if another user may change it.
 pub(super) fn believed(dir: &Path) -> Result<Option<PathBuf>, UndoLogError> {
     own_file::existing(dir).map_err(failed(NOT_BELIEVED, dir))
 }
@@ -98,7 +98,7 @@ fn clean_log(
     let mut undo_log = match UndoLog::adopt(path, patience) {
         Ok(Some(undo_log)) => undo_log,
         Ok(None) => return Ok(None),
-        // Its process has just ended, with everything undone.
+        // The process has just ended and undone everything.
         Err(error) if error.source.kind() == io::ErrorKind::NotFound => return Ok(Some(cleaned)),
         Err(error) => return Err(error),
     };
@@ -119,7 +119,7 @@ fn clean_log(
     Ok(Some(cleaned))
 }
 
-/// The state directory of fleet members, if this effect created it next to the directory of undo logs; `None` otherwise. Logs elsewhere
+/// Returns the state directory of fleet members, if this effect created it next to the directory of undo logs; `None` otherwise. Logs elsewhere
 /// are not trusted, because other users may have written them.
 fn members_place(dir: &Path, effect: &Effect) -> Option<PathBuf> {
     match effect {
@@ -131,7 +131,7 @@ fn members_place(dir: &Path, effect: &Effect) -> Option<PathBuf> {
     }
 }
 
-/// The directory of undo logs of a process whose XDG_STATE_HOME is `state`.
+/// Returns the directory of undo logs of a process whose XDG_STATE_HOME is `state`.
 fn undo_dir(state: &Path) -> PathBuf {
     state.join("iotax").join("undo")
 }
@@ -157,8 +157,8 @@ pub struct Leftover {
 }
 
 impl Leftover {
-    /// Reason why a file or directory cannot be removed now; `None` if none is known, and for other effects. Accesses the filesystem, which
-    /// may take long.
+    /// Returns the reason why a file or directory cannot be removed now; `None` if none is known, and for other
+    /// effects. Accesses the filesystem, which may take long.
     #[must_use]
     pub fn hindrance(&self) -> Option<String> {
         if self.is_covered {
@@ -183,9 +183,9 @@ pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
     let mut left = Vec::new();
     let Some(dir) = &believed(dir)? else { return Ok(left) };
     for path in log_files(dir, NAMED)? {
-        // See `unreadable`.
+        // `unreadable` reports the logs that cannot be read.
         if let Ok(log) = open(&path)
-            // Shared, so that two who look do not take each other for the log's process.
+            // A shared lock, so that two readers do not take each other for the log's process.
             && log.try_lock_shared().is_ok()
             && let Ok(record) = Record::read(&log, &path)
         {
@@ -218,7 +218,7 @@ pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
     Ok(left)
 }
 
-/// One error for each unreadable undo log in a directory; its effects cannot be undone. Does not wait for locks.
+/// Returns one error for each unreadable undo log in a directory; its effects cannot be undone. Does not wait for locks.
 pub fn unreadable(dir: &Path) -> Result<Vec<UndoLogError>, UndoLogError> {
     let Some(dir) = &believed(dir)? else { return Ok(Vec::new()) };
     let look = |path: PathBuf| open(&path).and_then(|log| Record::read(&log, &path)).err();

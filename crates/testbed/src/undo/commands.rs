@@ -27,7 +27,7 @@ pub(super) fn kill(marker: &str) -> io::Result<Vec<u32>> {
     Ok(killed)
 }
 
-/// Ids of processes with the marker in their environment. Finds neither zombies, which have no environment, nor other users' processes.
+/// Returns the ids of processes with the marker in their environment. Finds neither zombies, which have no environment, nor other users' processes.
 fn marked(proc: &Path, marker: &str) -> io::Result<BTreeSet<i32>> {
     let variable = format!("{EVENT_OF}={marker}");
     let is_marked = |pid: &i32| {

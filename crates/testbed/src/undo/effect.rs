@@ -124,7 +124,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// Path of a file or directory effect; `None` for other effects.
+    /// Returns the path of a file or directory effect; `None` for other effects.
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
             Self::Directory { path, .. } | Self::Tree { path, .. } | Self::File { path, .. } => Some(path),
@@ -140,7 +140,7 @@ impl Effect {
         path != point && path.starts_with(point)
     }
 
-    /// Identity of a file or directory; `None` if it is not recorded, and for other effects.
+    /// Returns the identity of a file or directory; `None` if it is not recorded, and for other effects.
     pub(super) fn identity(&self) -> Option<FileId> {
         match self {
             Self::Directory { identity, .. } | Self::File { identity, .. } => *identity,
@@ -280,7 +280,7 @@ fn kill_marked(marker: &str) -> io::Result<Vec<u32>> {
     Ok(pids)
 }
 
-/// Process ids of QEMU and other servers whose arguments contain the marker. Finds no zombies, which have no arguments.
+/// Returns the process ids of QEMU and other servers whose arguments contain the marker. Finds no zombies, which have no arguments.
 fn guests_marked(proc: &Path, marker: &str) -> io::Result<Vec<u32>> {
     let marked = fs::read_dir(proc)?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
@@ -289,7 +289,7 @@ fn guests_marked(proc: &Path, marker: &str) -> io::Result<Vec<u32>> {
             let mut arguments = line.split(|byte| *byte == 0);
             let program = arguments.next().unwrap_or_default();
             let program = String::from_utf8_lossy(program);
-            // Before ip(8), nsenter(1) or a shell has executed it in a network namespace, it is one of their arguments.
+            // Until ip(8), nsenter(1) or a shell has executed the program in a network namespace, its name is one of their arguments.
             let line = String::from_utf8_lossy(&line);
             let becomes = ["/ip", "/nsenter", "/sh"].iter().any(|end| program.ends_with(end))
                 && ["qemu", "/ganesha.nfsd", "/smbd", "/ceph-"].iter().any(|name| line.contains(name));

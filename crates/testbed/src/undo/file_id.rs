@@ -21,7 +21,7 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// The identity of the file with this metadata.
+    /// Returns the identity of the file with this metadata.
     #[must_use]
     pub fn of(metadata: &fs::Metadata) -> Self {
         let born = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());

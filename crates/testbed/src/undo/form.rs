@@ -262,7 +262,7 @@ mod tests {
             let checked = effect.check_form(Path::new("/"));
             assert_eq!(checked.is_ok(), is_fine, "{line}: {checked:?}");
         }
-        // What cannot be typed as a target is not even read.
+        // A machine that cannot be typed as a target is not even parsed.
         for to in ["ssh://-oProxyCommand=x", "docker://--privileged", "sh://x"] {
             assert!(serde_json::from_str::<Effect>(&agent("iotax-0123456789abcdef", to)).is_err(), "{to}");
         }

@@ -17,7 +17,7 @@ const NEVER: &str = "kill@1000000";
 /// Path of a kernel setting, below the test's directory.
 const SETTING: &str = "sys/class/block/sda/queue/nr_requests";
 
-/// The root below which the undo log finds /sys and /proc: the test's directory in a started test program, otherwise `/`.
+/// Returns the root below which the undo log finds /sys and /proc: the test's directory in a started test program, otherwise `/`.
 pub(super) fn root() -> PathBuf {
     std::env::var_os(PLACE).map_or_else(|| "/".into(), PathBuf::from)
 }
@@ -39,7 +39,7 @@ fn stand_in_for_a_run() {
     file.write_all(b"ours").expect("written");
     undo_log.make_tree(&tree).expect("made");
     fs::write(tree.join("socket"), "ours").expect("written");
-    // Some go before the end, and are made anew.
+    // Some entries are undone before the end, and created again.
     undo_log.undo(image).expect("undone");
     undo_log.undo(dir_entry).expect("undone");
     undo_log.make_directory(&dir).expect("made");

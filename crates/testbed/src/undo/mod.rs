@@ -80,11 +80,11 @@ pub struct UndoEntry(u64);
 #[derive(Debug)]
 struct PendingEffect {
     effect: Effect,
-    /// For a file or directory: identity of its parent directory.
+    /// Identity of the parent directory of a file or directory; `None` for other effects.
     within: Option<ParentDirectory>,
     /// The parent directory, kept open by the process that recorded the effect; `None` in other processes.
     directory: Option<File>,
-    /// The file or directory itself, kept open if this process created it through the undo log.
+    /// The file or directory itself, kept open if this process created it through the undo log; `None` otherwise.
     own: Option<File>,
     /// True if the log shows that the removal had begun.
     removing: bool,
@@ -95,7 +95,7 @@ impl PendingEffect {
         Self { effect, within, directory, own: None, removing: false }
     }
 
-    /// The file or directory of this effect, with the identity of its parent directory; `None` for other effects.
+    /// Returns the file or directory of this effect, with the identity of its parent directory; `None` for other effects.
     fn made(&self) -> Option<(CreatedFile<'_>, &ParentDirectory)> {
         let Self { effect, own, removing, .. } = self;
         let made = CreatedFile { effect, path: effect.path()?, own: own.as_ref(), removing: *removing };
@@ -126,8 +126,8 @@ fn goes_along(effect: &Effect, all: &BTreeMap<u64, PendingEffect>) -> bool {
     effect.path().is_some_and(|path| all.values().any(|other| other.effect.holds(path)))
 }
 
-/// Returns whether the effect's path is on the mount of a share whose server has ended. What it holds is removed with the exported directory, and
-/// every look at it would wait in vain.
+/// Returns whether the effect's path is on the mount of a share whose server has ended. The content is removed with
+/// the exported directory, and every access through the mount would block.
 fn is_lost_share(effect: &Effect, all: &BTreeMap<u64, PendingEffect>) -> bool {
     effect.path().is_some_and(|path| {
         all.values().any(|other| {
@@ -153,7 +153,7 @@ pub struct UndoLog {
     lock: ProcessLock,
     /// Length of the log in bytes, without an incomplete last line.
     length: u64,
-    /// Number of the effect whose removal has begun: the log then ends with an incomplete line.
+    /// Number of the effect whose removal has begun, in which case the log ends with an incomplete line; `None` if no removal has begun.
     begun: Option<u64>,
     standing: BTreeMap<u64, PendingEffect>,
     next: u64,
@@ -184,7 +184,7 @@ impl UndoLog {
         let Some(file) = abandoned(path, patience)? else { return Ok(None) };
         let Record { standing, next, length, begun } = Record::read(&file, path)?;
         if begun.is_none() {
-            // Cuts off an incomplete line, so that the next one starts on its own.
+            // Cuts off an incomplete line, so that the next one starts on a new line.
             file.set_len(length).map_err(failed("cannot write", path))?;
         }
         let effects: Vec<&Effect> = standing.values().map(|standing| &standing.effect).collect();
@@ -260,7 +260,7 @@ impl UndoLog {
         Ok(UndoEntry(id))
     }
 
-    /// The lock to pass to processes of this run. Until they have exited, no other iotax undoes anything of this run.
+    /// Returns the lock to pass to processes of this run. Until they have exited, no other iotax undoes anything of this run.
     #[must_use]
     pub const fn lock(&self) -> &ProcessLock {
         &self.lock
@@ -275,7 +275,7 @@ impl UndoLog {
         self.lock.run(program, arguments)
     }
 
-    /// Path for a Unix socket through which other processes reach this one. It is removed together with the log.
+    /// Returns the path for a Unix socket through which other processes reach this one. It is removed together with the log.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.path.with_extension(SOCKET)
@@ -314,8 +314,8 @@ impl UndoLog {
             other => other.map(drop),
         };
         match removed {
-            // The process that served a FUSE mount or an SMB share has ended or stands still, or its power was cut, or a disk was lost and its
-            // filesystem takes no writes any more; the mount goes next.
+            // The process behind a FUSE mount or an SMB share has ended or hangs, or its power was cut, or a disk was
+            // lost and its filesystem accepts no writes. The mount is removed next.
             Err(error) if goes_along && is_lost(&error) => Ok(()),
             other => other,
         }
@@ -333,7 +333,7 @@ impl UndoLog {
         let (mut undone, mut failures) = (Vec::new(), Vec::new());
         let mut standing: Vec<(u64, Effect)> =
             self.standing.iter().rev().map(|(id, standing)| (*id, standing.effect.clone())).collect();
-        // Writing any other line drops a begun one, and with it the proof that its removal was under way: that entry goes first.
+        // The entry with a begun line comes first: writing any other line drops the begun one, and with it the proof that the removal had begun.
         standing.sort_by_key(|(id, _)| self.begun != Some(*id));
         for (id, effect) in standing {
             match self.undo(UndoEntry(id)) {
@@ -375,7 +375,7 @@ impl UndoLog {
         let standing = self.standing.get(&entry.0).map(|standing| &standing.effect);
         let Some(Effect::File { path, identity: None }) = standing else { return Ok(entry) };
         let path = path.clone();
-        // Of what the tool did not make there is nothing to know.
+        // If the tool created nothing, there is no identity to record.
         let Ok(made) = fs::symlink_metadata(&path) else { return Ok(entry) };
         let known = self.record(Effect::File { path, identity: Some(FileId::of(&made)) })?;
         self.commit(entry)?;
@@ -424,7 +424,7 @@ impl UndoLog {
         }
     }
 
-    /// A temporary name next to a path, unique to this log. It is short, so that it is valid even if the name has the maximum length.
+    /// Returns a temporary name next to a path, unique to this log. It is short, so that it is valid even if the name has the maximum length.
     fn scratch(&self, path: &Path) -> PathBuf {
         let tag = self.path.file_stem().unwrap_or_default().to_string_lossy();
         path.with_file_name(format!("{SCRATCH}{tag}-{}", self.next))
@@ -511,7 +511,7 @@ impl Drop for UndoLog {
     }
 }
 
-/// File name extensions: of an undo log that is still being created, of a complete one, and of the process lock next to it.
+/// File name extension of an undo log that is still being created. The next ones are for a complete log, and for the process lock next to it.
 const NEW: &str = "new";
 const NAMED: &str = "jsonl";
 const LOCK: &str = "lock";
@@ -531,7 +531,7 @@ impl Patience {
 
 /// Creates the directory of undo logs if it is missing, and checks that no other user can change it. Returns its path without symbolic links.
 fn own_directory(dir: &Path) -> Result<PathBuf, UndoLogError> {
-    // Before anything is made below it.
+    // Check before anything is created below.
     let there = dir.ancestors().find(|place| place.exists()).unwrap_or(dir);
     own_file::check_way(there).map_err(failed(NOT_BELIEVED, dir))?;
     let mut builder = fs::DirBuilder::new();
@@ -539,12 +539,12 @@ fn own_directory(dir: &Path) -> Result<PathBuf, UndoLogError> {
     own_file::directory(dir).map_err(failed(NOT_BELIEVED, dir))
 }
 
-/// Creates and locks an undo log under a temporary name, by which `clean` knows that it records no effects yet.
+/// Creates and locks an undo log under a temporary name, which tells `clean` that the log records no effects yet.
 fn begin(new: &Path) -> io::Result<File> {
     loop {
         let file = own_file::open(OpenOptions::new().create(true).append(true).mode(0o600), new)?;
         file.lock()?;
-        // `clean` may have removed it, as one that a killed process left, before this process locked it.
+        // `clean` may have removed the file as that of a killed process, before this process locked it.
         if new.try_exists()? {
             return Ok(file);
         }
@@ -570,7 +570,7 @@ fn abandoned(path: &Path, patience: Patience) -> Result<Option<File>, UndoLogErr
     }
 }
 
-/// The root below which /sys and /proc are.
+/// Returns the root below which /sys and /proc are.
 #[cfg(not(test))]
 fn root() -> PathBuf {
     "/".into()

@@ -159,7 +159,7 @@ fn another_name_that_keeps_the_data_is_told() {
     assert!(leftovers(&state).expect("readable").is_empty());
 }
 
-/// A process was killed after it removed a file, and before it recorded the removal as complete.
+/// Covers a process that was killed after it removed a file, and before it recorded the removal as complete.
 #[test]
 fn what_was_being_removed_and_is_not_there_is_gone() {
     for removed in [true, false] {

@@ -93,7 +93,7 @@ pub(super) fn open(directory: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(directory)
 }
 
-/// Metadata of a path; `None` if nothing exists there.
+/// Returns the metadata of a path; `None` if nothing exists there.
 fn standing(path: &Path) -> io::Result<Option<fs::Metadata>> {
     match fs::symlink_metadata(path) {
         Ok(metadata) => Ok(Some(metadata)),
@@ -135,7 +135,7 @@ impl CreatedFile<'_> {
         )))
     }
 
-    /// Metadata of the file to remove; `None` if it is gone. Fails if it may exist elsewhere, or if it was replaced.
+    /// Returns the metadata of the file to remove; `None` if it is gone. Fails if it may exist elsewhere, or if it was replaced.
     pub(super) fn look(&self, directory: &File) -> io::Result<Option<fs::Metadata>> {
         let there = standing(&self.at(directory))?;
         let Some(identity) = self.effect.identity() else { return Ok(there) };
@@ -170,12 +170,12 @@ impl CreatedFile<'_> {
         )))
     }
 
-    /// Path of the file below the open parent directory, which is valid even if that was renamed.
+    /// Returns the path of the file below the open parent directory, which is valid even if that was renamed.
     fn at(&self, directory: &File) -> PathBuf {
         through(directory).join(self.path.file_name().unwrap_or_default())
     }
 
-    /// Number of hard links to the file that iotax did not create.
+    /// Returns the number of hard links to the file that iotax did not create.
     fn other_names(&self, directory: &File, there: &fs::Metadata) -> io::Result<u64> {
         if there.is_dir() || there.nlink() < 2 || self.path.file_name().is_some_and(is_scratch) {
             return Ok(0);
@@ -186,12 +186,12 @@ impl CreatedFile<'_> {
     }
 }
 
-/// A path in /proc to an open file or directory, valid even if it was renamed.
+/// Returns a path in /proc to an open file or directory, valid even if it was renamed.
 fn through(open: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()))
 }
 
-/// Names under which a directory contains the file with this identity.
+/// Returns the names under which a directory contains the file with this identity.
 fn names(directory: &File, identity: FileId) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(through(directory))? {
@@ -205,7 +205,7 @@ fn names(directory: &File, identity: FileId) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// The shell command that finds all names of an inode on the directory's filesystem, for an error message.
+/// Returns the shell command that finds all names of an inode on the directory's filesystem, for an error message.
 fn search(directory: &File, inode: u64) -> String {
     let place = fs::read_link(through(directory)).unwrap_or_else(|_| "/".into());
     let point = mount::of(Path::new("/"), &place).map_or(place, |mount| mount.point);

@@ -13,7 +13,7 @@ pub(super) struct Record {
     pub(super) next: u64,
     /// Length in bytes, without an incomplete last line.
     pub(super) length: u64,
-    /// Number of the effect whose removal had begun, from an incomplete last line.
+    /// Number of the effect whose removal had begun, from an incomplete last line; `None` without such a line.
     pub(super) begun: Option<u64>,
 }
 

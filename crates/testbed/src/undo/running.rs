@@ -32,7 +32,7 @@ impl UndoLog {
         let write = || {
             let mut options = OpenOptions::new();
             let options = options.create(true).truncate(true).write(true).mode(0o600);
-            // Whoever reads half of it looks again.
+            // A reader that sees half of the file reads it again.
             own_file::open(options, &path)?.write_all(&serde_json::to_vec(run)?)
         };
         write().map_err(failed("cannot write", &path))
@@ -44,7 +44,7 @@ impl UndoLog {
 pub fn running(dir: &Path) -> Vec<RunningRun> {
     let files = believed(dir).ok().flatten().and_then(|dir| log_files(&dir, RUNNING).ok());
     let lives = |path: &Path| {
-        // Shared, so that two who look do not take each other for the log's process.
+        // A shared lock, so that two readers do not take each other for the log's process.
         open(&path.with_extension(NAMED))
             .is_ok_and(|log| matches!(log.try_lock_shared(), Err(TryLockError::WouldBlock)))
     };

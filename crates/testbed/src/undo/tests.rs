@@ -296,7 +296,7 @@ fn a_log_that_was_only_begun_goes() {
     assert_eq!(fs::read_dir(&state).expect("state").count(), 0);
 }
 
-/// The undo log of a process that was killed while its tool still works; the tool applies the recorded effect only now.
+/// Simulates a process that was killed while its tool still works: the tool applies the recorded effect only now. Returns the tool's process.
 fn killed_at_work(state: &Path, work: &Path, script: &str) -> std::process::Child {
     let mut undo_log = UndoLog::create(state, "killed").expect("undo log");
     let dir = work.join("iotax-d");

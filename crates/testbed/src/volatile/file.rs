@@ -115,7 +115,7 @@ impl VolatileFile {
         Ok(contents)
     }
 
-    /// End offset in bytes of the last unflushed write; 0 if there is none.
+    /// Returns the end offset in bytes of the last unflushed write; 0 if there is none.
     pub(super) fn pending_end(&self) -> u64 {
         self.lock().pending.end()
     }
@@ -140,7 +140,7 @@ impl VolatileFile {
         let size = length.saturating_sub(offset).min(size.into());
         let size = usize::try_from(size).unwrap_or(0);
         let mut read = read_up_to(&contents.below, offset, size)?;
-        // What lies behind its end is in memory, or zero.
+        // Bytes beyond the end of the file on disk are in memory, or zero.
         read.resize(size, 0);
         contents.pending.lay_over(offset, &mut read);
         Ok(read)
@@ -150,7 +150,7 @@ impl VolatileFile {
         let mut contents = self.lock_with(power)?;
         let age = power.writes.fetch_add(1, Ordering::Relaxed);
         let end = offset + data.len() as u64;
-        // Where the order is kept, no write takes the place of an older one.
+        // If the order is kept, a write must not replace an older unflushed one.
         while !power.faults.reorder && contents.pending.overlaps(offset, end) {
             contents.evict(power)?;
         }
@@ -195,7 +195,7 @@ impl VolatileFile {
     ) -> io::Result<()> {
         self.lock_with(power)?.change(power, |below, pending| {
             if !(mode - FallocateFlags::KEEP_SIZE).is_empty() {
-                // The length that they gave to the file stays.
+                // Keep the length that the unflushed writes gave to the file.
                 let length_below = below.metadata()?.len();
                 below.set_len(length_below.max(pending.end()))?;
                 pending.forget(offset, offset.saturating_add(length));

@@ -99,7 +99,7 @@ impl VolatileFs {
     }
 }
 
-/// Attributes of a file, whose length includes unflushed writes.
+/// Returns the attributes of a file, whose length includes unflushed writes.
 fn attributes(inode: &Inode) -> io::Result<FileAttr> {
     let stat = inode.stat()?;
     let pending_end = inode.used().map_or(0, super::file::VolatileFile::pending_end);
@@ -149,7 +149,7 @@ macro_rules! answer {
 
 impl Filesystem for VolatileFs {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What an older kernel has not is not needed.
+        // The feature is optional: an older kernel may lack it.
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         let _ = config.set_max_write(LONGEST_WRITE);
         Ok(())

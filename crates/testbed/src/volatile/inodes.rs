@@ -37,7 +37,7 @@ impl Inode {
         Self { place, file: OnceLock::new() }
     }
 
-    /// A path in /proc to the file or directory, valid even if it is renamed.
+    /// Returns a path in /proc to the file or directory, valid even if it is renamed.
     pub(super) fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.place.as_raw_fd()))
     }
@@ -51,12 +51,12 @@ impl Inode {
         if let Some(file) = self.file.get() {
             return Ok(file);
         }
-        // Of two that open it at the same time the first counts.
+        // If two threads open the file at the same time, the first handle is kept.
         let below = File::options().read(true).write(true).open(self.path())?;
         Ok(self.file.get_or_init(|| VolatileFile::new(below)))
     }
 
-    /// The regular file, if it has been opened by [`Self::file`]; `None` otherwise.
+    /// Returns the regular file, if it has been opened by [`Self::file`]; `None` otherwise.
     pub(super) fn used(&self) -> Option<&VolatileFile> {
         self.file.get()
     }
@@ -107,7 +107,7 @@ impl Inodes {
         all.remove(&number);
     }
 
-    /// All files and directories in the table, sorted by inode number.
+    /// Returns all files and directories in the table, sorted by inode number.
     pub(super) fn all(&self) -> Vec<Arc<Inode>> {
         let all = self.lock();
         let mut numbers: Vec<&u64> = all.keys().collect();

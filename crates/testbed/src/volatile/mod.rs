@@ -42,7 +42,7 @@ pub struct Faults {
     pub reorder: bool,
     /// True if a cut may tear a write at a sector boundary.
     pub tear: bool,
-    /// N, to acknowledge every Nth flush without performing it; `None` to perform all flushes.
+    /// Interval N, in flushes: every Nth flush is acknowledged without being performed. `None` to perform all flushes.
     pub drop_flush: Option<u32>,
 }
 
@@ -61,13 +61,13 @@ pub struct Places {
 /// The directory cannot be mounted.
 pub fn serve(places: &Places, faults: Faults) -> io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
-    // Each file that the kernel knows is open here.
+    // This process keeps each file open that the kernel refers to.
     setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit })?;
     let control = UnixStream::from(rustix::stdio::stdout().try_clone_to_owned()?);
     let root =
         rustix::fs::open(&places.below, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let filesystem = VolatileFs::new(root, file::Power::new(faults));
-    // fusermount3 takes neither in a name.
+    // fusermount3 accepts neither character in a name.
     let below = places.below.to_str().filter(|path| !path.contains([',', '\\'])).unwrap_or_default();
     let source = format!("{VOLATILE_SOURCE}{below}");
     let mut config = Config::default();

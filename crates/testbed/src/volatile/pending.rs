@@ -45,12 +45,12 @@ pub(super) struct Fates {
 pub(super) type Down<'a> = &'a mut dyn FnMut(u64, &[u8]) -> io::Result<()>;
 
 impl Pending {
-    /// Total bytes of all unflushed writes.
+    /// Returns the total bytes of all unflushed writes.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// End offset in bytes of the last unflushed write; 0 if there is none.
+    /// Returns the end offset in bytes of the last unflushed write; 0 if there is none.
     pub(super) fn end(&self) -> u64 {
         self.writes.last_key_value().map_or(0, |(start, write)| start + write.data.len() as u64)
     }
@@ -164,7 +164,7 @@ impl Pending {
     }
 }
 
-/// Start and end of the part of a torn write that survives: its first or its last sectors. `None` if the write is within a single sector.
+/// Returns the start and end of the part of a torn write that survives: its first or its last sectors. `None` if the write is within a single sector.
 fn torn(offset: u64, length: u64, random: &mut impl Rng) -> Option<(u64, u64)> {
     let end = offset + length;
     let first = offset / SECTOR + 1;
@@ -186,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    /// A file in memory, and the function that writes to it.
+    /// Returns a file in memory, and the function that writes to it.
     fn down(file: &mut Vec<u8>) -> impl FnMut(u64, &[u8]) -> io::Result<()> {
         |offset, data| {
             let end = at(offset) + data.len();
@@ -230,7 +230,7 @@ mod tests {
         }
     }
 
-    /// The blocks of 4096 bytes after a cut of a hundred writes, and the fates of these.
+    /// Returns a file of 100 blocks of 4096 bytes after a cut of 100 writes, and the fates of the writes.
     fn cut(draw: Draw, seed: u64) -> (Vec<u8>, Fates) {
         let (mut pending, mut file) = (Pending::default(), vec![0; 100 * 4096]);
         for block in 0..100 {

@@ -21,7 +21,7 @@ pub(super) struct Cgroups {
 impl Cgroups {
     pub(super) fn new(root: &Path) -> Self {
         let mounted = root.join("sys/fs/cgroup");
-        // Where both versions are mounted, version 2 is below.
+        // On a machine with both cgroup versions, version 2 is mounted below.
         let unified = mounted.join("unified");
         let top = if unified.is_dir() { unified } else { mounted };
         Self { top, groups: Vec::new() }
@@ -41,13 +41,13 @@ impl Cgroups {
                     .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
                     .map(|entry| entry.path()),
             );
-            // The top has the whole machine, which is no group.
+            // The root covers the whole machine and is not a group.
             if directory != self.top && directory.join("io.stat").exists() {
                 found.push(format!("/{}", directory.strip_prefix(&self.top).unwrap_or(&directory).display()));
             }
         }
         found.sort();
-        // A group's counters include those of the groups in it. Only groups without any have processes.
+        // A group's counters include those of its child groups, and only groups without children have processes.
         let leaves: Vec<String> =
             found.iter().filter(|path| !found.iter().any(|other| is_within(other, path))).cloned().collect();
         let mut known = std::mem::take(&mut self.groups);

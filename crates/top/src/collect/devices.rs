@@ -30,7 +30,7 @@ impl Devices {
         }
     }
 
-    /// The number of devices.
+    /// Returns the number of devices whose size is not 0.
     pub(super) fn count(&self) -> usize {
         self.order.len()
     }
@@ -145,7 +145,7 @@ fn in_stack_order(devices: Vec<Device>) -> Vec<Device> {
         open.extend(next.into_iter().rev());
         ordered.push(device);
     }
-    // What stands on itself by way of others.
+    // Devices that form a cycle.
     ordered.extend(above.into_values().flatten());
     ordered
 }

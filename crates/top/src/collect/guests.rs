@@ -115,7 +115,7 @@ impl Command {
     }
 }
 
-/// Returns the file in the value of a -drive or -blockdev option.
+/// Returns the file in the value of a -drive or -blockdev option; `None` if the value has none.
 fn file_of(value: &str) -> Option<String> {
     if value.starts_with('{') {
         return filename(&serde_json::from_str(value).ok()?);
@@ -130,7 +130,7 @@ fn file_of(value: &str) -> Option<String> {
     })
 }
 
-/// Returns the first `filename` in a JSON value, at any depth.
+/// Returns the first `filename` in a JSON value, at any depth; `None` if there is none.
 pub(super) fn filename(value: &Value) -> Option<String> {
     let object = value.as_object()?;
     let own = object.get("filename").and_then(Value::as_str).map(str::to_owned);

@@ -1,5 +1,5 @@
-//! Reads /proc/PID/io of processes through files that stay open. An open file belongs to one process: it cannot be read after its end, even
-//! if the PID is reused.
+//! Reads /proc/PID/io of processes through files that stay open. An open file belongs to one process: reads fail once
+//! that process has ended, even if its PID is reused.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -68,7 +68,7 @@ impl Processes {
         let Some(file) = &known.file else { return Some(known) };
         let io = read(file).ok()?;
         if io != known.process.io {
-            // It may have become another program since.
+            // The process may have executed another program since.
             (known.process.name, known.process.cgroup) = self.names(pid)?;
             (known.process.io, known.process.children_faults) = self.counters(pid, file)?;
         }
@@ -80,7 +80,7 @@ impl Processes {
         let stat = self.directory(pid).join("stat");
         let faults = || children_faults(&fs::read_to_string(&stat).ok()?);
         let (mut io, mut before) = (ProcessIo::default(), faults()?);
-        // A child may be waited for in between.
+        // The parent may wait for a child between the two reads.
         for _ in 0..TRIES {
             io = read(file).ok()?;
             let after = faults()?;
@@ -115,7 +115,7 @@ impl Processes {
         let directory = self.directory(pid);
         let name = fs::read(directory.join("comm")).ok()?;
         let mut name = String::from_utf8_lossy(&name).trim_end().to_owned();
-        // What was started from /proc/self/exe, as iotax's agents are, has the link's name.
+        // A program started through /proc/self/exe, such as iotax's agent, has the name `exe`.
         if name == "exe"
             && let Ok(program) = fs::read_link(directory.join("exe"))
             && let Some(program) = program.file_name()
@@ -136,7 +136,7 @@ fn read(file: &File) -> io::Result<ProcessIo> {
 }
 
 fn children_faults(stat: &str) -> Option<u64> {
-    // A name may hold anything, a parenthesis too.
+    // A process name may contain parentheses.
     stat.rsplit_once(')')?.1.split_whitespace().nth(CHILDREN_FAULTS)?.parse().ok()
 }
 

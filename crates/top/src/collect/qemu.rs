@@ -112,7 +112,7 @@ fn disks(stats: &Value, nodes: &Value) -> Vec<QemuDisk> {
     entries.filter_map(disk).collect()
 }
 
-/// Returns the file of an inserted medium; QEMU names some files as `json:{...}`.
+/// Returns the file of an inserted medium; `None` if QEMU names none. QEMU names some files as `json:{...}`.
 fn file(inserted: &Value) -> Option<String> {
     let image = inserted.get("image").and_then(|image| image.get("filename")).and_then(Value::as_str);
     let file = image.or_else(|| inserted.get("file").and_then(Value::as_str))?;

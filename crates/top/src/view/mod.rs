@@ -41,7 +41,7 @@ pub enum Feed<'a> {
     },
 }
 
-/// Shows frames until `q` is pressed or `stop` is set. The terminal is restored, also after a panic.
+/// Shows frames until `q` is pressed or `stop` is set. Restores the terminal, even after a panic.
 pub fn run(feed: Feed<'_>, host: &str, stop: &Interrupt) -> io::Result<()> {
     let mut terminal = ratatui::try_init()?;
     let shown = match feed {
@@ -52,8 +52,8 @@ pub fn run(feed: Feed<'_>, host: &str, stop: &Interrupt) -> io::Result<()> {
     shown
 }
 
-/// Returns the time of the next reading: one interval after the last due time, so that delays do not add up; after a missed interval, one
-/// interval from now.
+/// Returns the time of the next reading: `due` plus one interval, so that delays do not add up. If that has passed,
+/// one interval from `now`.
 #[must_use]
 pub fn next_reading(due: Instant, interval: Duration, now: Instant) -> Instant {
     let next = due + interval;
@@ -137,7 +137,7 @@ fn is_there(patience: Duration) -> io::Result<bool> {
     let stdin = io::stdin();
     let mut terminal = [PollFd::new(&stdin, PollFlags::IN)];
     match poll(&mut terminal, Timespec::try_from(patience).ok().as_ref()) {
-        // A signal, such as that of a resize.
+        // A signal interrupted the wait, such as SIGWINCH after a resize.
         Err(Errno::INTR) => Ok(true),
         Err(error) => Err(error.into()),
         Ok(_) => Ok(!terminal[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)),

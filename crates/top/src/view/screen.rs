@@ -256,7 +256,7 @@ impl Lines<'_, '_> {
         }
         let place = Rect { y: self.area.y + self.next, height: 1, ..self.area };
         let width = usize::from(self.area.width);
-        // To the end of the line, so that what is reversed is a bar.
+        // Pad to the full width, so that reverse video shows as a bar.
         let padded = format!("{:<width$}", wrap::cut(text, width));
         self.terminal.render_widget(Line::styled(padded, how), place);
         self.next += 1;

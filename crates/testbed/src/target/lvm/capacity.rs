@@ -143,7 +143,7 @@ pub fn possible() -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Number of extents that all targets on one device or volume group need together.
+/// Returns the number of extents that all targets on one device or volume group need together.
 fn demand(specs: &[&TargetSpec], sharing: &Sharing, space: RequiredSpace, extent: u64) -> u64 {
     let take = |spec: &&TargetSpec| VolumeAllocation::of(spec, space, extent).extents(extent);
     let shared = specs.iter().find(|spec| sharing.shares(spec)).map_or(0, take);

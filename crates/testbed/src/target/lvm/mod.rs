@@ -106,7 +106,7 @@ impl Volumes {
         Self { tag: tag.to_owned(), space: plan.space(), sharing, groups: BTreeMap::new() }
     }
 
-    /// The volume group or device that a target uses, if it uses LVM or shares a device with a target that does; `None` otherwise.
+    /// Returns the volume group or device that a target uses, if it uses LVM or shares a device with a target that does; `None` otherwise.
     #[must_use]
     pub fn location(&self, spec: &TargetSpec) -> Option<VolumeLocation> {
         self.sharing.location(spec)
@@ -211,7 +211,7 @@ fn new_group(
     let claim = device::claim(device, permission)?;
     let pin = claim.pin();
     undo_log.record(Effect::Overwritten(OverwrittenDevice::new(claim.block.path.clone())))?;
-    // LVM needs an exclusive claim of its own.
+    // LVM must claim the device exclusively itself.
     drop(claim);
     let physical = Physical::new(device.to_owned(), tag, number);
     let name = format!("iotax-{tag}{}", if number == 0 { String::new() } else { format!("-{number}") });
@@ -237,7 +237,7 @@ fn users_group(name: &str) -> Result<OpenGroup, BuildError> {
     Ok(OpenGroup { group, name, extent, pin: None, shared: None, volumes: 0 })
 }
 
-/// Byte offset of a contiguous volume on its device.
+/// Returns the byte offset of a contiguous volume on its device.
 fn offset_of(device: &Path, group: &str, name: &str) -> Result<Bytes, BuildError> {
     let selection = format!("vg_name={group} && lv_name={name}");
     let fields = "pe_start,pvseg_start,vg_extent_size";

@@ -20,7 +20,7 @@ pub enum VolumeLocation {
 /// Decides which targets share a logical volume.
 #[derive(Debug)]
 pub(super) struct Sharing {
-    /// Resolves device names to the kernel's nodes.
+    /// The user's permission to overwrite devices, which also resolves their names to the kernel's nodes.
     permission: Permission,
     /// Kernel nodes of the devices on which a volume group is created.
     devices: BTreeSet<PathBuf>,
@@ -38,7 +38,7 @@ impl Sharing {
         }
     }
 
-    /// The volume group or device that a target uses, if it uses LVM or shares a device with a target that does; `None` otherwise.
+    /// Returns the volume group or device that a target uses, if it uses LVM or shares a device with a target that does; `None` otherwise.
     pub(super) fn location(&self, spec: &TargetSpec) -> Option<VolumeLocation> {
         if let Some(group) = spec.lvm().and_then(|lvm| lvm.vg.as_ref()) {
             return Some(VolumeLocation::Group(group.clone()));

@@ -69,9 +69,9 @@ impl Build for ShareSpec {
         let (point, source) = (beside(POINT), source(self.protocol, &namespace.name));
         at.undo_log.make_directory(&point)?;
         at.undo_log.record(Effect::Mount(Mounted { point: point.clone(), source: source.clone() }))?;
-        // They have no zero byte.
+        // The options contain no zero byte.
         let options = CString::new(options).unwrap_or_default();
-        // A call of this process: nothing goes on mounting after a kill.
+        // A system call instead of mount(8): after a kill, no other process goes on to mount.
         let mounted = netns::within(&namespace.path(), || {
             let kind = client(self.protocol);
             mount(&*source, &point, kind, MountFlags::empty(), &*options).map_err(Into::into)

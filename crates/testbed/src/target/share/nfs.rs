@@ -28,25 +28,25 @@ const MOUNT: Program = Program { name: "mount", package: "mount" };
 const PORT: u16 = 2049;
 /// Threads of the server: the default of rpc.nfsd(8).
 const SERVERS: u32 = 8;
-/// Seconds in which a client may reclaim what it held before a restart of the server: the shortest that the kernel accepts. No file can be
-/// opened before they are over.
+/// The server's grace period in seconds, in which clients may reclaim state from before a restart: the shortest that
+/// the kernel accepts. No file can be opened until the period ends.
 const GRACE: u64 = 10;
 /// Maximum time for the server to end its grace period.
 const PATIENCE: Duration = Duration::from_mins(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// Tenths of a second after which a request on a lost connection is repeated; it fails after the second wait of this length.
+/// Timeout of a request on a lost connection, in tenths of a second. The client repeats the request once, and fails it after a second timeout.
 const TIMEOUT: u32 = 50;
-/// Time, in seconds since 1970, until which the kernel keeps what it was told of exports: the latest that all kernels accept.
+/// Expiry time of entries in the kernel's export caches, in seconds since 1970: the latest that all kernels accept.
 const NEVER: i32 = i32::MAX;
 /// Options of an export, as in the kernel's `NFSEXP_*`: no subtree check, and a number for the filesystem in place of its UUID.
 const FLAGS: u32 = 0x0400 | 0x2000;
 /// The option `async` of an export.
 const ASYNC: u32 = 0x0010;
-/// User and group for requests without one: nobody.
+/// User and group id for requests without one: nobody.
 const NOBODY: u32 = 65534;
 
-/// Shell script that has the server listen. ip(8) runs it in a separate mount namespace: the kernel tells rpcbind of a server through a socket
-/// in /run, whatever its network namespace is, and the machine's rpcbind must not hear of this one.
+/// Shell script that makes the server listen. ip(8) runs it in a separate mount namespace that hides /run: through a
+/// socket in /run, the kernel would register the server with the machine's rpcbind, whatever the network namespace.
 const LISTEN: &str = r#"
 set -e
 exec 3>"$1"
@@ -80,8 +80,8 @@ pub(super) fn serve(
     Ok(options(share.nconnect))
 }
 
-/// Mount options of the client. A request waits for a lost connection for twice the timeout, and then fails; while the connection stands it
-/// waits for as long as the server takes.
+/// Returns the client's mount options. On a lost connection, a request fails after twice the timeout. On an intact
+/// connection, it waits for as long as the server takes.
 fn options(nconnect: u8) -> String {
     let ip = Ipv4Addr::LOCALHOST;
     format!(
@@ -89,12 +89,12 @@ fn options(nconnect: u8) -> String {
     )
 }
 
-/// An NFS server of the kernel, in a network namespace of its own.
+/// The kernel's NFS server in a separate network namespace.
 struct Server<'a> {
     namespace: &'a Namespace,
-    /// The directory that it exports.
+    /// The exported directory.
     served: &'a Path,
-    /// Mount point of its control filesystem.
+    /// Mount point of the server's control filesystem.
     point: PathBuf,
 }
 
@@ -107,9 +107,9 @@ impl Server<'_> {
         mounted.map_err(BuildError::file(&self.point))
     }
 
-    /// Tells the kernel who may mount, and what: in place of rpc.mountd(8), which would answer when the kernel asks.
+    /// Tells the kernel which client may mount which directory, by filling its export caches. Usually rpc.mountd(8) does that when the kernel asks.
     fn export(&self, flags: u32) -> Result<(), BuildError> {
-        // What is escaped so needs no further quotes.
+        // A path in hexadecimal needs no quotes.
         let mut path = "\\x".to_owned();
         for byte in self.served.as_os_str().as_bytes() {
             let _ = write!(path, "{byte:02x}");
@@ -119,7 +119,7 @@ impl Server<'_> {
             for (cache, line) in [
                 ("auth.unix.ip", format!("nfsd {} {NEVER} {client}\n", Ipv4Addr::LOCALHOST)),
                 ("nfsd.export", format!("{client} {path} {NEVER} {flags} {NOBODY} {NOBODY} 0\n")),
-                // The export with number 0 is the root of what NFS 4 shows.
+                // The export with number 0 is the root of NFS 4's directory tree.
                 ("nfsd.fh", format!("{client} 1 \\x00000000 {NEVER} {path}\n")),
             ] {
                 fs::write(format!("/proc/thread-self/net/rpc/{cache}/channel"), line)?;
@@ -135,7 +135,7 @@ impl Server<'_> {
         })
     }
 
-    /// Starts the server's threads, and waits until it lets clients open files.
+    /// Starts the server's threads, and waits until its grace period has ended.
     fn start(&self, undo_log: &UndoLog) -> Result<(), BuildError> {
         self.set("nfsv4gracetime", &GRACE.to_string())?;
         self.set("versions", "-2 -3 -4.0 -4.1 +4 +4.2")?;
@@ -144,7 +144,7 @@ impl Server<'_> {
         let port = self.point.join("portlist").into_os_string();
         undo_log.run(IP, words.into_iter().chain([port, mount, PORT.to_string().into()]))?;
         self.set(THREADS, &SERVERS.to_string())?;
-        // Nobody has anything to reclaim. Newer kernels end the period early only where a daemon keeps a list of clients.
+        // No client has state to reclaim. Newer kernels end the period early only if a daemon keeps a list of clients.
         let _ = self.set("v4_end_grace", "Y");
         self.await_grace(undo_log)
     }
@@ -169,7 +169,7 @@ impl Server<'_> {
     /// Writes a value to one of the control files.
     fn set(&self, name: &str, value: &str) -> Result<(), BuildError> {
         let path = self.point.join(name);
-        // Some of them want the end of the line.
+        // Some of these files require the newline.
         fs::write(&path, format!("{value}\n")).map_err(BuildError::file(&path))
     }
 }

@@ -23,14 +23,14 @@ const SMBD: Program = Program { name: "smbd", package: "samba" };
 const SMBPASSWD: Program = Program { name: "smbpasswd", package: "samba-common-bin" };
 /// The tool that mounts the exported directory where only the server sees it.
 const MOUNT: Program = Program { name: "mount", package: "mount" };
-/// Environment variable with the password, which only root reads.
+/// Environment variable with the password, which only root can read.
 const PASSWORD: &str = "IOTAX_SMB_PASSWORD";
-/// Interval in seconds of the client's echo requests. A server that answers nothing for three of them has lost the connection, and requests
-/// fail.
+/// Interval of the client's echo requests in seconds. If the server answers none of three, the connection counts as
+/// lost, and requests fail.
 const ECHO_INTERVAL: u32 = 10;
 
-/// Shell script that starts the server. ip(8) runs it in a separate mount namespace: the server's files are on a /run of its own, which ends
-/// with it.
+/// Shell script that starts the server. ip(8) runs it in a separate mount namespace, in which the server's files are
+/// on a private /run that disappears with the server.
 const START: &str = r#"
 set -e
 "$1" -t tmpfs -o mode=755 tmpfs /run
@@ -70,8 +70,8 @@ pub(super) fn serve(
     Ok(options(share, &password))
 }
 
-/// Content of smb.conf: the settings that isolate the server, and those of the plan. All other settings have Samba's defaults. The client opens
-/// several channels only to an interface that announces RSS, as most network cards do.
+/// Returns the content of smb.conf: the settings that isolate the server, and those of the plan. All other settings have Samba's defaults. The
+/// client opens several channels only to an interface that announces RSS, as most network cards do.
 fn settings(share: &ShareSpec, name: &str) -> String {
     let (address, sync) = (Ipv4Addr::LOCALHOST, if share.sync { "yes" } else { "no" });
     format!(
@@ -102,9 +102,9 @@ strict sync = {sync}
     )
 }
 
-/// Mount options of the client. A request on a lost connection fails after 10 s, which is how long the client tries to connect again. Locks stay
-/// on this machine (`nobrl`): at the server they are mandatory, and QEMU's would keep itself from writing. Nothing is cached (`cache=none`): the
-/// kernel would wait without end to write a page back to a server that is gone.
+/// Returns the client's mount options. A request on a lost connection fails after 10 s, the time for which the client tries to reconnect. Locks
+/// stay on this machine (`nobrl`): Samba's locks are mandatory, so QEMU's lock would block QEMU's own writes. Nothing is cached (`cache=none`): the
+/// kernel would wait forever to write a page back to a server that is gone.
 fn options(share: &ShareSpec, password: &str) -> String {
     let ShareSpec { max_channels, seal, .. } = share;
     let address = Ipv4Addr::LOCALHOST;
