@@ -34,7 +34,7 @@ impl Passed {
         (self.ios > 0).then(|| self.bytes as f64 / self.ios as f64)
     }
 
-    /// Fills in the ratios of this layer's I/Os and bytes to the I/Os and bytes of the layer `above`.
+    /// Computes this layer's ratios to the layer `above`, for I/Os and bytes.
     fn against(self, above: Self) -> Self {
         let ratio = |mine: u64, theirs: u64| (theirs > 0).then(|| mine as f64 / theirs as f64);
         Self { ios_ratio: ratio(self.ios, above.ios), bytes_ratio: ratio(self.bytes, above.bytes), ..self }
@@ -168,7 +168,7 @@ pub(crate) fn levels_of_disks<'a>(
             _ => kinds.push((layer.kind, vec![disk])),
         }
     }
-    // A partition counts what its device counts; two of the same name would be one.
+    // A partition's I/O is counted by its device too; partitions of one name on several devices would merge.
     let device = kinds.iter().any(|(kind, _)| *kind == LayerKind::Device);
     kinds.retain(|(kind, _)| !(device && *kind == LayerKind::Partition));
     kinds.into_iter().rev().map(|(_, disks)| disks).collect()

@@ -40,7 +40,7 @@ impl<'a> CellMeans<'a> {
 
 fn fitted<'a>(run: &'a Run, workload: &str, metric: Metric) -> HashMap<&'a str, f64> {
     let of_workload: Vec<&Measurement> = run.measured().filter(|m| m.workload == workload).collect();
-    // Late replays are left out, as in comparisons; of a target without others they are all that is known.
+    // Late replays are left out, as in comparisons, unless the target has no other replays.
     let is_punctual = |m: &&&Measurement| !is_late(m);
     let has_others = |target: &str| of_workload.iter().filter(is_punctual).any(|m| m.target == target);
     let of_workload = of_workload.iter().filter(|m| is_punctual(m) || !has_others(&m.target));

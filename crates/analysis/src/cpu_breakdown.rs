@@ -107,7 +107,7 @@ impl Role {
             Self::Other => {
                 let named = Self::ALL.into_iter().filter(|role| *role != Self::Other);
                 let named: u64 = named.filter_map(|role| role.ns(m, spec)).sum();
-                // The host's account is in ticks, the threads' is not: a little less than nothing is not known.
+                // The host's CPU time is counted in ticks, the threads' is not. A negative difference is therefore unknown.
                 host.cpu?.busy_ns().checked_sub(named)
             }
         }
@@ -158,7 +158,7 @@ impl CpuByRole {
         };
         let roles = in_proportion(by_role(per_io), Metric::CPU_PER_IO);
         let gibs = in_proportion(by_role(per_gib), Metric::CPU_PER_GIB);
-        // Less than two are no division.
+        // A breakdown needs at least two roles.
         if roles.len().max(gibs.len()) < 2 {
             return None;
         }

@@ -47,7 +47,7 @@ impl<'a> CrashVerdict<'a> {
         let cuts = &target.cuts;
         let count = |is: &dyn Fn(&PowerCut) -> bool| cuts.iter().filter(|cut| is(cut)).count() as u64;
         let sum = |of: &dyn Fn(&PowerCut) -> u64| cuts.iter().map(of).sum::<u64>();
-        // Of a stack that cannot be opened the writes are not known.
+        // The number of writes is unknown if the stack cannot be opened.
         let timed = cuts.iter().filter(|cut| cut.writes > 0 || cut.unusable.is_none());
         let timed = timed.filter_map(|cut| Some((cut.writes as f64, cut.seconds?)));
         let (writes, seconds) =
@@ -156,7 +156,7 @@ mod tests {
             let breaks = mode != PostgresqlMode::Unsynced;
             assert_eq!(CrashVerdict::of(&database).breaks_promise(), breaks, "{mode}");
         }
-        // An image's tables are QEMU's to repair; what was flushed is checked by itself.
+        // QEMU can repair an image's tables; flushed data is checked separately.
         assert!(!CrashVerdict::of(&target(vec![damaged])).breaks_promise());
     }
 

@@ -24,7 +24,7 @@ use crate::stats::{ALPHA, Estimate};
 pub enum Kept {
     /// The whole interval lies on the good side of the limit.
     Yes,
-    /// The whole interval lies beyond the limit, or significantly more I/Os than allowed took longer than it.
+    /// The whole interval lies beyond the limit, or significantly more I/Os than allowed took longer than the limit.
     No,
     /// The limit lies within the interval, there is no interval, or the load's own CPU was the limit.
     Undecided,
@@ -53,7 +53,7 @@ pub enum NoFigure {
     NotMeasured,
 }
 
-/// One demand of the plan and the answer to whether one target meets it.
+/// A demand of the plan, and whether one target meets it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DemandOnTarget<'a> {
     /// The demand as the plan states it.
@@ -75,7 +75,8 @@ pub struct DemandOnTarget<'a> {
 }
 
 impl DemandOnTarget<'_> {
-    /// Headroom: limit / figure, or figure / limit if more is better. Below 1 the demand is missed; `None` without a figure.
+    /// Returns the headroom: limit / figure, or figure / limit if more is better. Below 1 the demand is missed; `None`
+    /// without a figure.
     #[must_use]
     pub fn room(&self) -> Option<f64> {
         let over = self.limit / self.figure?;
@@ -162,7 +163,7 @@ fn limit(keep: Keep) -> (f64, bool) {
         Keep::Latency { slo: Slo::Percentile { most, .. } | Slo::Mean { most }, .. } => {
             (most.0 as f64, false)
         }
-        // No demand has it.
+        // No demand uses this condition.
         Keep::Latency { slo: Slo::NoErrors, .. } => (0.0, false),
         Keep::Iops(least) | Keep::Sustained { least, .. } => (least as f64, true),
     }
@@ -190,8 +191,8 @@ fn figures(keep: Keep, measured: &[&Measurement]) -> Result<Vec<f64>, NoFigure> 
     measured.iter().map(of_round).collect()
 }
 
-/// Tests whether significantly more I/Os exceed the limit than the percentile allows, if the rounds have too few I/Os for the percentile; `None` if
-/// not.
+/// Tests over all rounds together whether significantly more I/Os exceed the limit than the percentile allows. `None`
+/// if not, or if the demand is not on a percentile.
 fn beyond(keep: Keep, measured: &[&Measurement]) -> Option<NoFigure> {
     let Keep::Latency { of: which, slo: Slo::Percentile { percent, most } } = keep else { return None };
     let (mut longer, mut of) = (0, 0);

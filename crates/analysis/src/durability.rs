@@ -150,7 +150,7 @@ impl<'a> DurableWrites<'a> {
     }
 }
 
-/// Number of writes in a commit, or between two `sync_file_range` calls; 1 for a method without such calls.
+/// Returns the number of writes in a commit, or between two `sync_file_range` calls; 1 for a method without such calls.
 fn commit_writes(workload: &Workload) -> f64 {
     workload.writes_per_commit().or(workload.flush_call().map(|(_, writes)| writes)).unwrap_or(1) as f64
 }

@@ -9,7 +9,7 @@ use iotax_model::Run;
 /// Maximum number of edges into a target; more would repeat the same comparison.
 const MOST_INCOMING: usize = 2;
 
-/// Kinds of the parts of a guest, and of a virtio device without a guest.
+/// Kind of the part that describes a guest; [`VIRTIO`] is that of a virtio device without a guest.
 const GUEST: &str = "guest";
 const VIRTIO: &str = "virtio";
 
@@ -27,15 +27,15 @@ pub struct Edge {
 /// The one layer or setting in which two targets differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Change {
-    /// An additional layer: the number of layers below it, and its kind.
+    /// An additional layer of this kind; `height` is the number of layers below it.
     Layer { height: usize, kind: String },
-    /// A guest on the disk that a virtio device without a guest shows otherwise: the number of layers below it.
+    /// A guest in place of a virtio device without a guest, on the same disk; `height` is the number of layers below it.
     Guest { height: usize },
     /// A different value of one layer's setting.
     Setting { kind: String, key: String },
 }
 
-/// A possible edge, from which [`edges`] selects.
+/// A possible edge; [`edges`] selects from these.
 struct Candidate {
     from: usize,
     to: usize,
@@ -71,7 +71,7 @@ pub fn edges(targets: &[TargetSpec]) -> Vec<Edge> {
         let set = |kind: &str| {
             into.iter().any(|c| matches!(&c.change, Change::Setting { kind: of, .. } if of == kind))
         };
-        // What a guest adds to QEMU's block layer and virtio is told apart from these where it can be.
+        // An edge that adds the guest alone replaces one that adds it together with QEMU's block layer and virtio.
         let has_guest_alone = into.iter().any(|c| matches!(c.change, Change::Guest { .. }));
         let repeats = |kind: &str| set(kind) || (has_guest_alone && kind == GUEST);
         let mut kept: Vec<&Candidate> = into
@@ -143,7 +143,7 @@ fn guest_alone(from: &[Part], to: &[Part]) -> Option<usize> {
     let (device, guest) = (find(from, VIRTIO)?, find(to, GUEST)?);
     let (of_device, of_guest) = (&from[device], &to[guest]);
     let is_same_bus = of_guest.value("bus").is_some_and(|bus| bus == Bus::VirtioBlk.word());
-    // A guest's plan counts I/O threads.
+    // For a guest the setting is a number of I/O threads, for a virtio device it is true or false.
     let set = |(key, value): (&String, &String)| {
         let value = match value.as_str() {
             "true" => "1",

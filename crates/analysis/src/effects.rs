@@ -1,9 +1,9 @@
 //! Effects of the machine over a run: differences between rounds, and drift.
 //!
-//! For each workload, least squares splits the logarithm of the mean latency (of streams: the time per byte) into a part of the
-//! target, a part of the round and a residual (additive two-factor model: Scheffé, The Analysis of Variance, 1959, chapter 4).
-//! The drift is the least-squares line through the rounds' parts in run order; its interval has the rounds as its sample, since
-//! measurements of one round share what happened then.
+//! For each workload, least squares splits the logarithm of the mean latency (of streams: the time per byte) into a
+//! target effect, a round effect and a residual (additive two-factor model: Scheffé, The Analysis of Variance, 1959,
+//! chapter 4). The drift is the least-squares line through the round effects in run order. Measurements of one round
+//! are not independent, so the sample for the drift's interval is the rounds.
 
 use iotax_model::record::Measurement;
 use schemars::JsonSchema;
@@ -18,7 +18,7 @@ use iotax_model::Run;
 /// Maximum number of iterations of the fit; it usually ends earlier, once no effect changes.
 const SWEEPS: usize = 200;
 
-/// Changes of one workload's mean latency during the run that all targets share. A share of 0.05 is 5% slower.
+/// Changes of one workload's mean latency during the run that all targets share. All changes are relative: 0.05 is 5% slower.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Effects {
     /// The workload's name.
@@ -27,14 +27,14 @@ pub struct Effects {
     pub metric: Metric,
     /// Number of rounds in the fit.
     pub rounds: u32,
-    /// Standard deviation of the round effects, as a logarithm, which is close to a share.
+    /// Standard deviation of the round effects on the natural logarithm of the metric: 0.05 is about 5%.
     pub spread: f64,
     /// The round that deviates most from the mean of the rounds.
     pub furthest: u32,
     /// Relative deviation of that round from the mean of the rounds: 0.05 is 5% slower.
     pub furthest_by: f64,
-    /// Standard deviation of the residual, as a logarithm; absent for a single target or too few measurements, because the fit then leaves no
-    /// residual.
+    /// Standard deviation of the residuals of the natural logarithm of the metric; absent for a single target or too
+    /// few measurements, because the fit then leaves no residual.
     pub rest: Option<f64>,
     /// P-value of the F test of the round effects against the residual: the probability that chance alone gives such differences. Absent if `rest`
     /// is absent or 0.
@@ -156,7 +156,7 @@ impl<'a, T> Grid<'a, T> {
                 break;
             }
         }
-        // Only differences between rounds mean anything.
+        // Only differences between round effects matter, so their middle is set to 0.
         let level = middle(&parts.rounds).unwrap_or_default();
         parts.rounds.iter_mut().for_each(|part| *part -= level);
         parts.targets.iter_mut().for_each(|part| *part += level);
@@ -260,7 +260,7 @@ fn drift(grid: &Grid<'_, &Measurement>, parts: &[f64]) -> Option<Drift> {
     (along > 0.0 && change.is_finite()).then(|| Drift { change: change.exp_m1(), interval, p })
 }
 
-/// The arithmetic mean; `None` for an empty slice.
+/// Returns the arithmetic mean; `None` for an empty slice.
 pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }

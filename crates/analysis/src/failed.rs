@@ -33,13 +33,13 @@ impl Failed {
         Self { ios, of: ios + done }
     }
 
-    /// Number of failed I/Os of one measurement without failed flushes, because a schedule contains no flushes.
+    /// Returns the number of failed I/Os of one measurement, without flushes, because a schedule contains no flushes.
     pub(super) fn due(m: &Measurement) -> u64 {
         let errors = m.outcome.errors.iter().filter(|error| error.direction != SYNC);
         errors.map(ErrorCount::in_window).sum()
     }
 
-    /// Share of the I/Os that failed, 0 to 1; 0 without I/O.
+    /// Returns the share of the I/Os that failed, 0 to 1; 0 without I/O.
     #[must_use]
     pub fn share(self) -> f64 {
         if self.of == 0 { 0.0 } else { self.ios as f64 / self.of as f64 }
@@ -67,14 +67,14 @@ pub struct Failure {
 /// Finds failed measurements, by workload and target. Empty for a watch, where failed I/Os are a result.
 pub(super) fn failures<'a>(run: &Run, findings: &'a [Finding]) -> HashMap<(&'a str, &'a str), Failure> {
     let mut failures: HashMap<_, Failure> = HashMap::new();
-    // Failed I/Os are what a watch tells of.
+    // In a watch, failed I/Os are a result.
     if run.plan.watch().is_some() {
         return failures;
     }
     let mut known = Vec::new();
     for warning in findings.iter().filter(|finding| is_failure(finding)).map(|finding| &finding.warning) {
         let Some(place @ (target, workload, round)) = place_of(warning) else { continue };
-        // One measurement may have failed in several ways.
+        // A measurement with several findings counts once.
         if known.contains(&place) || is_outweighed(run, target, workload, round) {
             continue;
         }

@@ -47,7 +47,7 @@ pub struct Contender {
 }
 
 impl Contender {
-    /// A percentile of the pooled service times in nanoseconds; `None` if fewer than ten values lie beyond it.
+    /// Returns a percentile of the pooled service times in nanoseconds; `None` if fewer than ten values lie beyond it.
     #[must_use]
     pub fn percentile(&self, q: f64) -> Option<f64> {
         percentile(&self.latency, q)
@@ -98,17 +98,19 @@ pub struct CombinedThroughput {
     pub fairness: Option<Fairness>,
 }
 
-/// Jain's fairness index (R. Jain, D. Chiu, W. Hawe, A Quantitative Measure of Fairness and Discrimination for Resource Allocation in Shared
-/// Computer Systems, DEC-TR-301, 1984): the square of the sum over n times the sum of squares. `None` if all values are 0.
+/// Computes Jain's fairness index: the square of the sum over n times the sum of squares. `None` if all values are 0.
+/// See R. Jain, D. Chiu, W. Hawe, A Quantitative Measure of Fairness and Discrimination for Resource Allocation in
+/// Shared Computer Systems, DEC-TR-301, 1984.
 #[must_use]
 pub fn jain(got: &[f64]) -> Option<f64> {
     let sum: f64 = got.iter().sum();
     let squares: f64 = got.iter().map(|x| x * x).sum();
-    // Rounding may carry it a hair above its end.
+    // Rounding errors may push the index slightly above 1.
     (squares > 0.0).then(|| (sum * sum / (got.len() as f64 * squares)).min(1.0))
 }
 
-/// Jain's index of one measurement's guests, by I/Os per second, or by bytes for streams; `None` for fewer than two guests.
+/// Computes Jain's index of one measurement's guests, by I/Os per second, or by bytes for streams; `None` for fewer
+/// than two guests.
 #[must_use]
 pub fn fairness(measurement: &Measurement) -> Option<f64> {
     if measurement.shares.len() < 2 {

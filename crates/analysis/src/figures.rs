@@ -9,12 +9,14 @@ use crate::percentile::percentile;
 use crate::stats::median;
 use iotax_model::Run;
 
-/// I/Os per second over the window by the agent's clock, reads and writes together; `None` for an import, or if the window has no length.
+/// Returns the I/Os per second over the window by the agent's clock, reads and writes together; `None` for an import,
+/// or if the window has no length.
 pub(crate) fn iops(measurement: &Measurement) -> Option<f64> {
     rate(measurement, measurement.outcome.tallies.ios())
 }
 
-/// Bytes per second over the window by the agent's clock, reads and writes together; `None` for an import, or if the window has no length.
+/// Returns the bytes per second over the window by the agent's clock, reads and writes together; `None` for an import,
+/// or if the window has no length.
 pub(crate) fn bytes_per_s(measurement: &Measurement) -> Option<f64> {
     rate(measurement, measurement.outcome.tallies.bytes())
 }
@@ -24,12 +26,12 @@ fn rate(measurement: &Measurement, count: u64) -> Option<f64> {
     measurement.stated.is_none().then(|| per_second(measurement, count))?
 }
 
-/// Mean service time in nanoseconds, all directions together; absent without I/O.
+/// Returns the mean service time in nanoseconds, all directions together; `None` without I/O.
 pub(crate) fn latency_mean(measurement: &Measurement) -> Option<f64> {
     measurement.outcome.tallies.latency().mean()
 }
 
-/// A quantile of the service time in nanoseconds; `None` if fewer than ten I/Os lie beyond it.
+/// Returns a quantile of the service time in nanoseconds; `None` if fewer than ten I/Os lie beyond it.
 pub(crate) fn latency_quantile(measurement: &Measurement, q: f64) -> Option<f64> {
     percentile(&measurement.outcome.tallies.latency(), q)
 }
@@ -41,18 +43,18 @@ pub(crate) fn whole_intervals(measurement: &Measurement) -> Vec<&Sample> {
     measurement.samples.iter().filter(|sample| sample.duration_ns as f64 >= least).collect()
 }
 
-/// Failed I/Os; absent for an import, whose source may not state them.
+/// Returns the number of failed I/Os; `None` for an import, whose source may not state it.
 pub(crate) fn errors(measurement: &Measurement) -> Option<f64> {
     let failed = || measurement.outcome.errors.iter().map(|error| error.count).sum::<u64>();
     measurement.stated.is_none().then(|| failed() as f64)
 }
 
-/// Start of the window in milliseconds since 1970-01-01 UTC; absent if the source of an import does not state it.
+/// Returns the start of the window in milliseconds since 1970-01-01 UTC; `None` if the source of an import does not state it.
 pub fn began(measurement: &Measurement) -> Option<u64> {
     Some(measurement.started_at_ms).filter(|ms| *ms > 0 || measurement.stated.is_none())
 }
 
-/// The length of the window in nanoseconds; `None` under the same conditions as [`began`].
+/// Returns the length of the window in nanoseconds; `None` if the source of an import does not state it.
 pub fn lasted(measurement: &Measurement) -> Option<u64> {
     Some(measurement.outcome.duration_ns).filter(|ns| *ns > 0 || measurement.stated.is_none())
 }
@@ -63,37 +65,39 @@ pub(crate) fn per_second(measurement: &Measurement, count: u64) -> Option<f64> {
     (ns > 0).then(|| count as f64 / (ns as f64 / 1e9))
 }
 
-/// CPU nanoseconds of the target's machine per I/O; see [`cpu_ns`].
+/// Returns the CPU nanoseconds of the target's machine per I/O; see [`cpu_ns`].
 pub(crate) fn cpu_per_io(measurement: &Measurement) -> Option<f64> {
     per_io(measurement, cpu_ns(measurement)?)
 }
 
-/// CPU nanoseconds of the target's machine per GiB that streams carried; `None` for other work.
+/// Returns the CPU nanoseconds of the target's machine per GiB that streams carried; `None` for other work.
 pub(crate) fn cpu_per_gib(measurement: &Measurement) -> Option<f64> {
     per_gib(measurement, cpu_ns(measurement)?)
 }
 
-/// CPU nanoseconds of the target's machine over the window: those of the participating processes and of interrupts, or all busy time if the
-/// processes are unknown. `None` if not observed, or if 0, which only means less than a tick of the kernel's accounting.
+/// Returns the CPU nanoseconds of the target's machine over the window: those of the participating processes and of
+/// interrupts, or all busy time if the processes are unknown. `None` if not observed, or if 0, which means less than
+/// one tick of the kernel's accounting.
 fn cpu_ns(measurement: &Measurement) -> Option<u64> {
     let machine = measurement.machine()?;
     let threads = threads_ns(machine).zip(interrupts_ns(machine)).map(|(threads, irqs)| threads + irqs);
     threads.or_else(|| Some(machine.cpu?.busy_ns())).filter(|ns| *ns > 0)
 }
 
-/// CPU nanoseconds of the programs that take part and of kernel threads; `None` if either is unknown.
+/// Returns the CPU nanoseconds of the participating programs and of kernel threads; `None` if either is unknown.
 fn threads_ns(machine: &HostActivity) -> Option<u64> {
     Some(machine.programs_ns? + machine.kernel_ns?)
 }
 
-/// CPU nanoseconds of interrupts that no thread is charged for; `None` if the participating processes are unknown. Some kernels also charge
-/// interrupts to the interrupted thread; the sum never exceeds all busy time.
+/// Returns the CPU nanoseconds of interrupts that no thread is charged for; `None` if the participating processes are
+/// unknown. Some kernels also charge interrupts to the interrupted thread, so the result is limited to the rest of the
+/// busy time.
 pub(crate) fn interrupts_ns(machine: &HostActivity) -> Option<u64> {
     let cpu = machine.cpu?;
     Some(cpu.irq_ns.min(cpu.busy_ns().saturating_sub(threads_ns(machine)?)))
 }
 
-/// CPU nanoseconds of the load generator's process per I/O; absent without I/O.
+/// Returns the CPU nanoseconds of the load generator's process per I/O; `None` without I/O.
 pub(crate) fn engine_cpu_per_io(measurement: &Measurement) -> Option<f64> {
     // The CPU time of other tools was not observed.
     measurement.stated.is_none().then(|| per_io(measurement, measurement.outcome.cpu.total_ns()))?
@@ -104,7 +108,7 @@ pub(super) fn per_io(measurement: &Measurement, ns: u64) -> Option<f64> {
     (ios > 0).then(|| ns as f64 / ios as f64)
 }
 
-/// CPU nanoseconds per GiB of streams; `None` without bytes.
+/// Returns the CPU nanoseconds per GiB of streams; `None` without bytes.
 pub(super) fn per_gib(measurement: &Measurement, ns: u64) -> Option<f64> {
     let bytes = measurement.outcome.tallies.bytes();
     (is_stream(measurement) && bytes > 0).then(|| ns as f64 / (bytes as f64 / GIB))
@@ -119,7 +123,7 @@ pub fn is_stream(measurement: &Measurement) -> bool {
     carried.is_some_and(|carried| carried.probes.is_none() && !carried.flows.is_empty())
 }
 
-/// The amount of work that a measurement's rate counts: I/Os, or bytes of streams.
+/// Returns the amount of work that a measurement's rate counts: I/Os, or bytes of streams.
 pub fn done(measurement: &Measurement, tallies: &Tallies) -> u64 {
     if is_stream(measurement) { tallies.bytes() } else { tallies.ios() }
 }
@@ -147,7 +151,7 @@ pub fn bottom_disks<'a>(
     bottom_of(run, target, &activity.disks)
 }
 
-/// Like [`bottom_disks`], for any map from device names to activity.
+/// Works like [`bottom_disks`], for any map from device names to activity.
 pub fn bottom_of<'a>(
     run: &'a Run,
     target: &'a str,

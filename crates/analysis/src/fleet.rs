@@ -143,16 +143,17 @@ pub struct SharedGroup {
 /// windows count instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StartSkew {
-    /// The 99th percentile, over the first I/Os of all members and rounds, of the distance from the first I/O of the round.
+    /// 99th percentile of the delay from the first I/O of the round to a member's first I/O, over all members and
+    /// rounds, in nanoseconds.
     pub p99_ns: u64,
-    /// The longest distance from the first I/O of a round to the first I/O of a member.
+    /// The longest delay from the first I/O of a round to a member's first I/O, in nanoseconds.
     pub longest_ns: u64,
-    /// Error bound of both distances, from the round trips by which the clocks were compared.
+    /// Error bound of both delays in nanoseconds, from the round trips by which the clocks were compared.
     pub uncertainty_ns: u64,
 }
 
 impl SharedGroup {
-    /// A percentile of all I/Os in nanoseconds; absent if fewer than ten lie beyond it.
+    /// Returns a percentile of all I/Os in nanoseconds; `None` if fewer than ten lie beyond it.
     #[must_use]
     pub fn percentile(&self, q: f64) -> Option<f64> {
         percentile(&self.latency, q)
@@ -288,7 +289,7 @@ impl SharedCell {
             if (&one.workload, &one.target) != (&cell.0, &cell.1) {
                 continue;
             }
-            // Whoever measured neither this step nor the one before it was gone already.
+            // A member that measured neither this step nor the one before had already left.
             let was_there = |own: &BTreeMap<u32, &Measurement>| {
                 own.contains_key(step)
                     || at.checked_sub(1).is_none_or(|before| own.contains_key(&steps[before]))
@@ -406,7 +407,7 @@ impl StartSkew {
             .collect();
         distances.sort_unstable();
         let place = (distances.len() * 99).div_ceil(100).saturating_sub(1);
-        // A distance is that of two clocks from the coordinator's.
+        // A delay compares two members' clocks, so their error bounds add up.
         let uncertainty_ns = rounds
             .iter()
             .map(|round| {

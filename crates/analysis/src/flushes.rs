@@ -12,7 +12,7 @@ use iotax_model::workload::{SyncMode, Workload};
 
 use crate::amplification::{levels_of_disks, names_of};
 
-/// Name of the level that stands for QEMU's block layer.
+/// Name of QEMU's block layer among the levels.
 const QEMU: &str = "QEMU";
 /// Suffix that marks a disk as the guest's in layer names: `vda in the guest`.
 const IN_GUEST: &str = " in the guest";
@@ -120,7 +120,7 @@ impl FlushAccount {
             .into_iter()
             .map(|seen| FlushLevel { flushes: counted(&seen, is_durable_write), name: seen.name })
             .collect();
-        // A guest sends none to a disk that says it needs none: QEMU then flushes after each write.
+        // A guest sends no flushes to a disk without a volatile cache; QEMU then flushes after each write.
         if let [guest, qemu, ..] = levels.as_mut_slice()
             && guest.flushes == FlushCount::NoVolatileCache
             && qemu.name == QEMU
@@ -134,11 +134,13 @@ impl FlushAccount {
 }
 
 impl FlushAccount {
-    /// Returns whether another account of the same target has the same outcome at the same layers; only then the two may be added.
+    /// Returns whether another account of the same target has the same outcome at the same layers. If not, the two
+    /// cannot be added.
     #[must_use]
     pub fn ends_as(&self, other: &Self) -> bool {
         let by = |account: &Self| match &account.fate {
-            // To the nearest whole number for each: a journal's own are not summed with those of a method that has none.
+            // Compares completed flushes per requested flush, rounded: a journal adds flushes to some methods
+            // and not to others.
             FlushFate::Kept(flushes) => {
                 FlushFate::Kept((2 * flushes + account.asked) / (2 * account.asked).max(1))
             }

@@ -22,7 +22,7 @@ pub enum Grade {
     Clean,
     /// Has warnings, but the figures can be used.
     Remarks,
-    /// The measurement was not of what the plan asks for: no verdict may rest on it.
+    /// The measurement does not show what the plan asks for: no verdict may rest on it.
     Unusable,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn grades(run: &Run, findings: &[Finding], others: &[Warning]) -> Vec
         let known = said.entry(about).or_insert(grade);
         *known = grade.max(*known);
     }
-    // A remark concerns what it names, and all of what it leaves open.
+    // A warning applies to every measurement that matches the target, workload and round that it names.
     let grade = |m: &Measurement| {
         let mut worst = Grade::Clean;
         for target in [None, Some(m.target.as_str())] {

@@ -1,9 +1,9 @@
 //! Judges a run: derives comparisons, breakdowns and warnings from its records.
 //!
-//! Every target is compared with the plan's baseline on every workload by every [`Metric`], which gives the total cost, and along the
-//! [edges](mod@crate::edges) between targets, which gives the cost of each layer. Each family of metrics goes through Holm's procedure. The
-//! steps along the edges form families of their own. A step that starts at the baseline reuses the comparison with the baseline, so that no
-//! pair gets two verdicts.
+//! Every target is compared with the plan's baseline on every workload by every [`Metric`], which gives the total cost,
+//! and along the [edges](mod@crate::edges) between targets, which gives the cost of each layer. Each family of metrics
+//! goes through Holm's procedure. The steps along the edges form their own families. A step that starts at the baseline
+//! reuses the comparison with the baseline, so that no pair gets two verdicts.
 
 use std::collections::HashSet;
 
@@ -132,7 +132,7 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
         if run.plan.is_together() { Default::default() } else { looks::whole_and_broken(run) };
     let findings = checks::of_measurements(run);
     let means = CellMeans::of(run, figures);
-    // The repetitions of an import are in the order of its files: those of one target were not measured beside those of another.
+    // An import's repetitions are numbered in the order of its files, so two targets have no round in common.
     let (comparisons, steps, standing) = match run.source {
         Some(_) => (vec![], vec![], None),
         None => compare(run, figures, &means, &edges, &findings),
@@ -146,7 +146,7 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
     Judgement {
         figures: figures.to_vec(),
         cells: cells(run, figures, &means, &of_measured_rounds(run, findings)),
-        // The order of files is not that of a run's rounds.
+        // The order of an import's files is not an order of rounds.
         effects: run
             .plan
             .workloads
@@ -234,7 +234,7 @@ fn compare(
         let list = if case.pair.is_step { &mut steps } else { &mut comparisons };
         list.push(comparison);
     }
-    // A step that leaves the baseline is the comparison with it.
+    // A step that starts at the baseline reuses the comparison with the baseline.
     let leaves = |c: &&Comparison| edges.iter().any(|edge| edge.to == c.target && edge.from == c.baseline);
     steps.extend(comparisons.iter().filter(leaves).cloned());
     let workload = |c: &Comparison| plan.workloads.iter().position(|w| w.name == c.workload);

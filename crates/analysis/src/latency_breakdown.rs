@@ -145,7 +145,7 @@ impl LatencyBreakdown {
         }
         let measurements: Vec<&Measurement> =
             measurements.iter().copied().filter(|m| m.outcome.tallies.ios() > 0).collect();
-        // A place that was not seen in every round would be compared over other rounds.
+        // A layer that was not observed in every round would be compared over different rounds.
         let over_rounds = |figure: &dyn Fn(&Measurement) -> Option<f64>| {
             let all: Option<Vec<f64>> = measurements.iter().map(|m| figure(m)).collect();
             median(&all?)

@@ -1,9 +1,10 @@
-//! Detects rate limits in front of a storage: rates that do not depend on the block size and hardly vary, unlike those of any device.
+//! Detects rate limits in front of a storage device: rates that do not depend on the block size and hardly vary, unlike
+//! those of any device.
 //!
-//! A limit on I/Os (QEMU's throttle groups, blkio of control groups, cloud disks) shows as equal IOPS at two small block sizes. A limit
-//! on bytes shows as equal throughput at two large ones. A device's own rate depends on the size, or varies, or differs between reads and
-//! writes. If only one direction has a constant rate, rates alone cannot tell a limit from the device, nor can they if the load generator's CPU
-//! was the limit.
+//! A limit on I/Os (QEMU's throttle groups, blkio of control groups, cloud disks) shows as equal IOPS at two small
+//! block sizes. A limit on bytes shows as equal throughput at two large ones. A device's own rate depends on the size,
+//! or varies, or differs between reads and writes. If only one direction has a constant rate, or if the load
+//! generator's CPU was the limit, rates alone cannot tell a rate limit from the device's own rate.
 
 use iotax_model::Run;
 use iotax_model::plan::RateUnit;
@@ -44,7 +45,7 @@ impl LimitScope {
     }
 }
 
-/// A rate that stays the same whatever the block size.
+/// A rate that does not depend on the block size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RateLimit {
     /// The limited unit: I/Os or bytes.
@@ -53,7 +54,7 @@ pub struct RateLimit {
     pub scope: LimitScope,
     /// The limit per second: geometric mean over sizes and rounds.
     pub rate: f64,
-    /// The largest deviation of a round from the mean rate of its direction, as a logarithm, which is close to a share.
+    /// The largest deviation of a round from the mean rate of its direction, as a natural logarithm: 0.05 is about 5%.
     pub spread: f64,
     /// The two block sizes at which the rates are equal.
     pub sizes: [Bytes; 2],
@@ -120,7 +121,7 @@ pub struct RateCourse<'a> {
 struct Direction {
     sizes: [Bytes; 2],
     rates: [f64; 2],
-    /// The largest deviation of a round from the mean rate of all rounds and both sizes, as a logarithm.
+    /// The largest deviation of a round from the mean rate of all rounds and both sizes, as a natural logarithm.
     spread: f64,
     is_held: bool,
     is_generator_bound: bool,
@@ -175,7 +176,7 @@ pub fn limits<'a>(run: &'a Run) -> Vec<LimitsOnTarget<'a>> {
             let all = cells.get(&(workload.name.as_str(), target)).into_iter().flatten();
             all.filter_map(move |m| Some((workload, m.round, Levels::of(m, RateUnit::Ios)?, *m)))
         });
-        // Of equal ones the first.
+        // The first of equally long bursts wins.
         let length = |levels: &Levels| levels.burst.map_or(0.0, |burst| burst.seconds);
         let course =
             course.reduce(|known, next| if length(&next.2) > length(&known.2) { next } else { known });
@@ -231,7 +232,7 @@ fn direction(
     is_write: bool,
     measured: &impl Fn(&Workload, RateUnit) -> Option<Measured>,
 ) -> Option<Direction> {
-    // A burst that was promised is measured after a pause, so that it says nothing of the rate.
+    // A workload with a start delay measures a promised burst after a pause, not the sustained rate.
     let pure = workloads.iter().filter(|one| one.startdelay.is_none());
     let pure = pure.filter(|one| one.rw.writes() == is_write && one.rw.reads() != is_write);
     let [first, second] = at_sizes(pure, unit)?;
@@ -241,7 +242,7 @@ fn direction(
     let is_generator_bound = measured.iter().any(|one| one.is_generator_bound);
     let mean = geometric_mean(&rates);
     let spread = all().map(|one| (one.sustained / mean).ln().abs()).fold(0.0, f64::max);
-    // What disturbs one of them leaves the limit to be seen in the others.
+    // The median keeps a single disturbed measurement from hiding the limit.
     let scatter = median(&all().map(|one| one.scatter).collect::<Vec<_>>())?;
     let is_held = spread <= SAME && scatter <= HELD && !is_generator_bound;
     let burst = longest(all().filter_map(|one| one.burst));

@@ -36,7 +36,7 @@ use iotax_model::{Run, RunState};
 /// A comparison is abandoned if none of the last 3 rounds, and none since the previous look, measured both of its targets.
 const PATIENCE: u32 = 3;
 
-/// Metrics that must be decided before a run ends; one per workload.
+/// Metrics that decide when a run ends: one of them for each workload.
 const DECIDING: [Metric; 3] = [Metric::IOPS, Metric::LATENCY_MEAN, Metric::BYTES_PER_S];
 
 /// Significance levels of a group-sequential design, each computed once.
@@ -88,7 +88,7 @@ impl Replay<'_> {
             let since = before.min(rounds.saturating_sub(PATIENCE));
             let needed: HashSet<Cell> = open
                 .iter()
-                // More rounds do not mend one that cannot be used.
+                // More rounds cannot help an unusable comparison.
                 .filter(|case| !case.is_spoilt(rounds) && case.has_any(since, rounds))
                 .flat_map(|case| case.cells())
                 .collect();
@@ -125,7 +125,7 @@ impl Replay<'_> {
         for family in families(self.cases) {
             let members = (0..self.cases.len()).filter(|i| self.cases[*i].family() == family);
             let members: Vec<usize> = members.collect();
-            // Variances are shared with those that were decided before too, so that the calm ones do not leave the others to themselves.
+            // Decided comparisons still contribute their variances, otherwise only the noisy ones would remain.
             let usable = members.iter().copied().filter(|i| self.cases[*i].withheld(rounds).is_none());
             let (usable, mut samples): (Vec<usize>, Vec<_>) = usable
                 .filter_map(|i| Some((i, (self.cases[i].metric, self.cases[i].sample(rounds)?))))
@@ -176,7 +176,8 @@ impl Replay<'_> {
         Metric::headline(&self.plan.workloads[workload])
     }
 
-    /// Number of (pair of targets, workload) combinations whose comparison by the workload's headline metric is not decided yet.
+    /// Counts the (pair of targets, workload) combinations whose comparison by the workload's headline metric is not
+    /// decided yet.
     fn open_pairs(&self, latest: &[Option<LookDecision>]) -> usize {
         let is_decided = |workload: usize, pair: &Pair, metric: Metric| {
             let mut known = self.cases.iter().zip(latest);
@@ -213,12 +214,12 @@ pub(super) fn failed(run: &Run) -> HashSet<(Cell, u32)> {
 /// Splits the edges between a plan's targets into edges with both ends on the same devices, and edges with ends on different devices. Leaves out
 /// edges to the baseline.
 pub(super) fn whole_and_broken(run: &Run) -> (Vec<Edge>, Vec<Edge>) {
-    // The step to the baseline is a comparison with it, the other way round.
+    // A step to the baseline is the inverse of the comparison with the baseline.
     let steps = edges(&run.plan.targets).into_iter().filter(|edge| edge.to != run.plan.baseline);
     steps.partition(|edge| super::edges::other_devices(run, edge).is_none())
 }
 
-/// The state of a run that adds rounds, while it runs, from which follows what is measured in the next rounds.
+/// The state of an unfinished run that adds rounds. It determines the cells to measure in the next rounds.
 #[derive(Debug)]
 pub struct SequentialState {
     /// The run without its measurements, to save memory.
@@ -230,7 +231,7 @@ pub struct SequentialState {
 }
 
 impl SequentialState {
-    /// Starts the state of a run whose targets are known; `None` if its plan does not add rounds.
+    /// Creates the state of a run whose target records are known; `None` if its plan does not add rounds.
     #[must_use]
     pub fn new(run: &Run) -> Option<Self> {
         let until = run.plan.until_decided()?;

@@ -144,8 +144,9 @@ pub enum OverRounds {
 
 /// Families of metrics whose comparisons share one application of Holm's procedure.
 ///
-/// In a closed loop, I/Os per second, bytes per second and mean latency express the same result in three units, so each forms a family of
-/// its own. Percentiles and CPU time are further results. They share a family, because a reader may pick the one that looks worst.
+/// In a closed loop, I/Os per second, bytes per second and mean latency express the same result in three units, so each
+/// forms its own family. Percentiles and CPU time are further results. They share a family, because a reader may pick
+/// the one that looks worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
     /// A family of this metric alone.
@@ -169,7 +170,7 @@ impl Metric {
             Kind::Block | Kind::Files(_) | Kind::Foreign => true,
             // The rate of datagrams of a length set by the path adds nothing to bytes per second.
             Kind::Streams(net) => net.test == NetTest::Udp && net.length.is_some(),
-            // In a closed loop it restates the mean latency.
+            // In a closed loop the rate restates the mean latency.
             Kind::RoundTrips(_) => false,
         }),
     });
@@ -228,7 +229,7 @@ impl Metric {
         compares: Some(|workload| match workload.kind() {
             Kind::Block | Kind::Files(_) | Kind::Foreign => true,
             Kind::Streams(net) => net.test != NetTest::Udp || net.length.is_some(),
-            // The CPU time of round trips under load is the load's.
+            // Under load, the CPU time includes that of the load.
             Kind::RoundTrips(net) => !net.loaded,
         }),
     });
@@ -452,7 +453,7 @@ impl Metric {
         self.0.compares.is_some_and(|compares| compares(workload))
     }
 
-    /// Returns the family of the metric's comparisons.
+    /// Returns the family in which the metric's comparisons are corrected together.
     pub(crate) fn family(self) -> Family {
         let is_answer = [Self::IOPS, Self::BYTES_PER_S, Self::LATENCY_MEAN].contains(&self);
         if is_answer { Family::Of(self) } else { Family::Further }

@@ -68,13 +68,13 @@ impl StreamTotals {
         word(self.upload)
     }
 
-    /// The share of datagrams lost, 0 to 1; `None` if unknown.
+    /// Returns the share of datagrams lost, 0 to 1; `None` if unknown.
     #[must_use]
     pub fn loss(&self) -> Option<f64> {
         share(self.lost?, self.lost? + self.received?)
     }
 
-    /// Share of segments that were retransmitted, 0 to 1; `None` if unknown.
+    /// Returns the share of segments that were retransmitted, 0 to 1; `None` if unknown.
     #[must_use]
     pub fn retransmit_share(&self) -> Option<f64> {
         share(self.retransmits?, self.sent?)
@@ -192,7 +192,7 @@ fn way(upload: bool, measurements: &[&Measurement]) -> Option<StreamTotals> {
     })
 }
 
-/// Jain's index of one measurement's streams of one direction, by bytes received; `None` for fewer than two streams.
+/// Computes Jain's index of one measurement's streams of one direction, by bytes received; `None` for fewer than two streams.
 #[must_use]
 pub fn evenness(m: &Measurement, upload: bool) -> Option<f64> {
     let got: Option<Vec<f64>> = flows(m, upload).map(|flow| Some(flow.received_bytes? as f64)).collect();

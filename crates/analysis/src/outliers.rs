@@ -31,12 +31,13 @@ fn of_workload(run: &Run, workload: &str) -> Vec<Warning> {
     if grid.rounds.len() < FEWEST_ROUNDS {
         return vec![];
     }
-    // With two targets a median is a mean, and half of what is wrong with one would be blamed on the other.
+    // With two targets the median is the mean, so half of one target's error would be attributed to the other.
     let by_rounds = grid.targets.len() > 2;
     let parts = grid.parts(median, by_rounds);
     let rest = if grid.targets.len() == 2 { without_shared(&grid, &parts.rest) } else { parts.rest.clone() };
-    // A fit by medians passes through points: this many residuals are 0 by construction and say nothing about the usual size
-    // (Maronna, Martin and Yohai, Robust Statistics, 2006, section 4.4). With two targets they still hold the rounds' parts.
+    // A fit by medians passes through points: this many residuals are 0 by construction and say nothing about
+    // the usual size (Maronna, Martin and Yohai, Robust Statistics, 2006, section 4.4). With two targets the
+    // residuals still contain the round effects.
     let fitted = if by_rounds { grid.targets.len() + grid.rounds.len() - 1 } else { grid.targets.len() };
     let mut sizes: Vec<f64> = parts.rest.iter().map(|rest| rest.abs()).collect();
     sizes.sort_by(f64::total_cmp);
@@ -81,8 +82,8 @@ fn in_words(m: &Measurement, rest: f64) -> (String, String, f64) {
     (format!("mean latency was {}", human::time(mean)), human::time(mean / rest.exp()), rest.exp_m1())
 }
 
-/// For grids of two targets: removes from each residual the part that the other target shares in the same round, which is the smaller of the two
-/// residuals if both have the same sign.
+/// Removes from each residual the part that the other target shares in the same round: the smaller of the two residuals
+/// if both have the same sign. Only for grids of two targets.
 fn without_shared(grid: &Grid<'_, &Measurement>, rest: &[f64]) -> Vec<f64> {
     let pairs = || grid.cells.iter().zip(rest);
     pairs()

@@ -58,7 +58,7 @@ impl Percentile {
     }
 }
 
-/// Number of I/Os that a percentile needs: ten beyond it.
+/// Returns the number of I/Os that the quantile `q` needs, so that ten lie beyond it.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,
@@ -66,7 +66,7 @@ impl Percentile {
     reason = "far below 2^53 for any percentile with a name"
 )]
 pub fn needed(q: f64) -> u64 {
-    // A hair below ten is ten: 1 - 0.9999 is not exact.
+    // The small difference makes up for rounding: 1 - 0.9999 is not exact.
     ((BEYOND - 1e-6) / (1.0 - q)).ceil() as u64
 }
 
@@ -81,7 +81,7 @@ pub fn name(q: f64) -> String {
 fn of_ios(latency: &Histogram, q: f64) -> Option<Interval> {
     let (low, high) = ranks(latency.count(), q, ALPHA)?;
     let (min, max) = (latency.min()? as f64, latency.max()? as f64);
-    // In the middle between two ranks rounding cannot hit the wrong one.
+    // A position halfway between two ranks is safe from rounding.
     let at = |rank: u64| latency.quantile((rank as f64 - 0.5) / latency.count() as f64);
     Some(Interval {
         low: (at(low)? * (1.0 - RELATIVE_ERROR)).max(min),
@@ -115,7 +115,7 @@ mod tests {
         }
     }
 
-    /// 1 us, 2 us, ... `n` us.
+    /// Returns a histogram of 1 us, 2 us, ... `n` us.
     fn rising(n: u64) -> Histogram {
         let mut latency = Histogram::new();
         (1..=n).for_each(|us| latency.add(us * 1000));

@@ -13,7 +13,7 @@ use crate::stats::{ALPHA, Estimate};
 
 /// A figure by which a target and its baseline can be compared.
 pub(crate) trait ComparedFigure: Copy + Eq + Hash {
-    /// Bound on the systematic error of a log ratio of two values, which averaging over rounds does not reduce.
+    /// Returns a bound on the systematic error of a log ratio of two values, which averaging over rounds does not reduce.
     fn coarseness(self) -> f64;
 
     /// Returns whether a larger value is better.

@@ -207,7 +207,7 @@ pub(super) struct PendingComparison {
     pub(super) late: Vec<(u32, String)>,
 }
 
-/// Lists the families that the comparisons belong to, each once.
+/// Lists the families of the comparisons, each once. The flag is true for steps between layers.
 pub(super) fn families(cases: &[PendingComparison]) -> Vec<(Family, bool)> {
     let mut families = Vec::new();
     for family in cases.iter().map(PendingComparison::family) {
@@ -307,7 +307,7 @@ impl PendingComparison {
             [self.pair.target, self.pair.baseline].map(|at| plan.targets[at].name.as_str());
         let mean = |name| means.get(workload, name, self.metric);
         let shown = mean(target).zip(mean(baseline)).map(|(ours, theirs)| (ours / theirs, theirs));
-        // A percentile is compared round by round: that of all rounds together is another one.
+        // Percentiles are compared round by round; the percentile of all rounds pooled is a different figure.
         let of_rounds = || {
             let pairs = self.pairs(u32::MAX);
             let theirs = pairs.iter().map(|(_, theirs)| theirs.ln()).sum::<f64>();

@@ -33,7 +33,8 @@ fn paths(target: &TargetSpec, network: &NetworkSpec) -> Vec<Part> {
     parts
 }
 
-/// Lists the parts of a target from the bottom up. The location is a part too, because targets on different disks differ by more than one layer.
+/// Lists the parts of a target from the bottom up. The location is a part too: targets on different disks then differ
+/// by more than one layer.
 pub(super) fn parts(target: &TargetSpec) -> Vec<Part> {
     if let Some(network) = target.network() {
         return paths(target, network);

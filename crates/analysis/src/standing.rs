@@ -4,7 +4,7 @@ use iotax_model::Cell;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Reason for which no more rounds are added.
+/// Reason why no more rounds are added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stopped {
@@ -51,7 +51,7 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Number of rounds at the last interim test; 0 before the first.
+    /// Returns the number of rounds at the last interim test; 0 before the first.
     #[must_use]
     pub fn rounds(&self) -> u32 {
         self.taken.checked_sub(1).map_or(0, |look| self.looks[look])

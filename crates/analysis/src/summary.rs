@@ -81,7 +81,8 @@ fn over_rounds(metric: Metric, latency: &Histogram, measurements: &[&Measurement
     stated.or_else(ours)
 }
 
-/// Relative scatter of positive values: `exp(sd) - 1` for the standard deviation of their logarithms. `None` for fewer than two values.
+/// Returns the relative scatter of positive values: `exp(sd) - 1` for the standard deviation of their logarithms.
+/// `None` for fewer than two values.
 #[must_use]
 pub fn scatter(values: &[f64]) -> Option<f64> {
     let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();

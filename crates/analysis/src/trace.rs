@@ -167,7 +167,7 @@ impl Profiler {
         while self.recent.front().is_some_and(|first| at_ns - first.min(&at_ns) >= PEAK_NS) {
             self.recent.pop_front();
         }
-        // A span of more I/Os than this is counted as so many.
+        // The window counts at most this many I/Os.
         if self.recent.len() > 1 << 20 {
             self.recent.pop_front();
         }

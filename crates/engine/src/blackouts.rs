@@ -71,8 +71,8 @@ impl BlackoutRecorder {
         way.failed = way.failed.min(due);
     }
 
-    /// Ends the recording: adds the gaps still open at `now`, without an end, and returns each class's gaps in order of time. `first_due` has
-    /// the meaning of [`Self::completed`].
+    /// Ends the recording: adds the gaps still open at `now`, without an end, and returns each class's gaps in order of
+    /// time. `first_due` is the same as in [`Self::completed`].
     #[must_use]
     pub fn finish(mut self, first_due: [Option<u64>; 3], now: u64) -> Spans {
         for (way, due) in self.ways.iter_mut().zip(first_due) {

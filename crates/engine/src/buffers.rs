@@ -56,7 +56,7 @@ impl Buffers {
         Self::within(Memory::Thp, count, slot_bytes)
     }
 
-    /// Like [`Self::new`], with the kind of memory that `memory` names. Fails if that is reserved huge pages and too few are left.
+    /// Allocates like [`Self::new`], from the given kind of memory. Fails if that is reserved huge pages and too few are left.
     pub fn within(memory: Memory, count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>)> {
         let bytes = slot_bytes.checked_mul(count as usize).ok_or(io::ErrorKind::OutOfMemory)?;
         let slots = (0..count).map(Slot).collect();
@@ -70,7 +70,8 @@ impl Buffers {
         Ok((Self { memory, slot_bytes, mapping: (begin, mapped) }, slots))
     }
 
-    /// Like [`Self::new`], in a memory file (memfd), which is returned too so that another process can map the same buffers.
+    /// Allocates like [`Self::new`], in a memory file (memfd). Also returns the file, so that another process can map
+    /// the same buffers.
     pub(crate) fn shared(count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>, OwnedFd)> {
         let bytes = slot_bytes.checked_mul(count as usize).ok_or(io::ErrorKind::OutOfMemory)?;
         let file = memfd_create("buffers", MemfdFlags::CLOEXEC)?;
@@ -84,7 +85,7 @@ impl Buffers {
         Ok((Self { memory: begin, slot_bytes, mapping: (begin, bytes) }, slots, file))
     }
 
-    /// Address and length in bytes of the mapping.
+    /// Returns the address and the length in bytes of the mapping.
     pub(crate) fn mapped(&self) -> (usize, usize) {
         (self.mapping.0.as_ptr().expose_provenance(), self.mapping.1)
     }
@@ -123,7 +124,7 @@ const RESERVED: MapFlags = MapFlags::HUGETLB.union(MapFlags::HUGE_2MB);
 
 /// Maps `bytes` of zeroed memory with these flags.
 fn whole(bytes: usize, flags: MapFlags) -> io::Result<Mapping> {
-    // SAFETY: a fresh mapping of nothing, at an address of the kernel's choice, affects no other memory.
+    // SAFETY: a fresh anonymous mapping, at an address of the kernel's choice, affects no other memory.
     let begin = unsafe { mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags) }?;
     let begin = NonNull::new(begin.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
     Ok((begin, begin, bytes))
@@ -133,7 +134,7 @@ fn whole(bytes: usize, flags: MapFlags) -> io::Result<Mapping> {
 fn advised(bytes: usize) -> io::Result<Mapping> {
     let (begin, _, mapped) = whole(bytes.saturating_add(HUGE), MapFlags::PRIVATE)?;
     let misaligned = begin.addr().get() % HUGE;
-    // SAFETY: less than the huge page by which the mapping is longer than the buffers.
+    // SAFETY: the offset is less than the huge page by which the mapping is longer than the buffers.
     let memory = unsafe { begin.add((HUGE - misaligned) % HUGE) };
     // SAFETY: the buffers' part of the mapping; its content stays as it is.
     let _ = unsafe { madvise(memory.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
@@ -181,7 +182,7 @@ mod tests {
         }
     }
 
-    /// A mapping's line of /proc/self/smaps with this key.
+    /// Returns the value of `key` for this mapping, from /proc/self/smaps.
     fn told(buffers: &Buffers, key: &str) -> Option<String> {
         let all = std::fs::read_to_string("/proc/self/smaps").ok()?;
         let begin = format!("{:x}-", buffers.mapping.0.addr());

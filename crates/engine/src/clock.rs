@@ -15,7 +15,7 @@ const CALIBRATION_NS: u64 = 20_000_000;
 /// Relative difference between the two clocks above which [`Check::end`] reports it. The kernel may slew the system clock by up to 500 ppm.
 const DISAGREEMENT: f64 = 0.001;
 
-/// Returns the nanoseconds of the monotonic clock.
+/// Returns the time on the monotonic clock, in nanoseconds.
 #[inline]
 pub fn now() -> u64 {
     match COUNTER.get() {
@@ -68,7 +68,7 @@ impl Counter {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "nanoseconds since boot fit")]
     fn now(&self) -> u64 {
-        // Another CPU's counter may lag by less than it takes to get there.
+        // Another CPU's counter may lag a little, so the difference could be negative.
         let ticked = tsc::read().saturating_sub(self.ticks);
         self.nanos + ((u128::from(ticked) * u128::from(self.rate)) >> 32) as u64
     }
@@ -132,7 +132,7 @@ mod tsc {
 
     #[inline]
     pub(super) fn read() -> u64 {
-        // SAFETY: every x86-64 CPU has it, and Linux lets programs use it.
+        // SAFETY: every x86-64 CPU has the instruction, and Linux lets programs use it.
         unsafe { _rdtsc() }
     }
 
@@ -244,7 +244,7 @@ mod tests {
         let Some(counter) = Counter::calibrated() else {
             iotax_testkit::skip!("the time stamp counter is not to be trusted here");
         };
-        // A thread that loses its CPU between the two readings sees a difference that is none.
+        // A thread that loses its CPU between the two readings sees a false difference.
         let apart = || (0..100).map(|_| counter.now().abs_diff(system())).min().expect("readings");
         assert!(apart() < 2_000, "{} ns", apart());
         std::thread::sleep(Duration::from_millis(300));

@@ -94,8 +94,8 @@ impl Collector {
     ) -> Option<Sample> {
         let interval = self.given;
         let is_last = interval + 1 == self.window.intervals();
-        // Workers that ended early have also passed intervals that will never be, or not in full, if all have: then their final
-        // reports decide.
+        // Workers that ended early have passed all intervals. If all of them have, the remaining intervals do
+        // not exist, or not in full. The final reports then decide.
         let intervals = self.window.intervals();
         let ended_early = now < self.window.end && self.reached.iter().all(|reached| *reached >= intervals);
         let is_past = now >= self.window.end_of(interval);
@@ -202,11 +202,11 @@ mod tests {
         assert_eq!(collector.deadline(), 1_500_000_000);
         assert_eq!(collector.next_sample(1_499_999_999, false, None), None);
         assert_eq!(collector.next_sample(1_500_000_000, false, None).as_ref().map(ios), Some((1000, 5)));
-        // It comes back in the third interval with what it had done in the first.
+        // The worker comes back in the third interval and reports its reads of the first.
         reads(&mut collector, 1, 0, 2, 3);
         reads(&mut collector, 0, 1, 2, 6);
         assert_eq!(collector.next_sample(2_000_000_000, false, None).as_ref().map(ios), Some((2000, 9)));
-        // And is stuck for good: the last sample is given when nothing more can come.
+        // Then it is stuck for good: the last sample is only returned once no more reports can come.
         reads(&mut collector, 0, 2, 3, 1);
         assert_eq!(collector.next_sample(9_000_000_000, false, None), None);
         assert_eq!(collector.next_sample(9_000_000_000, true, None).as_ref().map(ios), Some((3000, 1)));

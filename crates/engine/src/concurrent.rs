@@ -1,7 +1,7 @@
 //! Several jobs at the same time on one target.
 //!
-//! Each job has workers and a collector for itself, as if it ran alone. All jobs share one window start; a job with a start delay or an early
-//! end is idle for the rest of the window. This module merges the jobs' intervals and outcomes.
+//! Each job has its own workers and collector, as if it ran alone. All jobs share one window start; a job with a start
+//! delay or an early end is idle for the rest of the window. This module merges the jobs' intervals and outcomes.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -55,12 +55,12 @@ pub(crate) fn run(
         }
     };
     events(Event::Over);
-    // Not before all have ended: a flush would be noise to the others.
+    // Only after all jobs have ended, because a flush would disturb the others.
     prepared.into_iter().zip(&mut outcomes).for_each(|(part, outcome)| part.conclude(outcome));
     Ok(put_together(&job.workload, &windows, outcomes))
 }
 
-/// Splits a job into its concurrent jobs. Each gets another seed, so that equal jobs draw different offsets.
+/// Splits a job into its concurrent jobs. Each gets a different seed, so that equal jobs draw different offsets.
 fn split(job: &Job) -> Vec<Job> {
     (0_u64..)
         .zip(job.workload.jobs())
@@ -110,7 +110,7 @@ fn perform(
                     outcome
                 };
                 threads::spawn_scoped(scope, "job", work).inspect_err(|_| {
-                    // The others' results are of no use without this one's.
+                    // The other jobs' results are useless without this one's.
                     all.iter().for_each(|common| common.stop());
                     let _ = ended.send((number, None));
                 })

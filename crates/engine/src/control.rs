@@ -105,7 +105,7 @@ mod tests {
         control.await_start();
         assert!(clock::system() >= asked_ns && control.take_started_ns() >= Some(asked_ns));
         assert_eq!(control.take_started_ns(), None, "once");
-        // Now the moment is over.
+        // Now the start time has passed.
         let now = clock::now();
         assert!(control.start() >= now && control.take_started_ns() > Some(asked_ns));
         control.end();

@@ -38,7 +38,7 @@ impl FlowShare {
     pub(crate) fn is_ahead(&self) -> Option<u64> {
         let all = self.flow.ios.load(Ordering::Relaxed);
         let weights = self.flow.weights.load(Ordering::Relaxed);
-        // Wider than 64 bits: both factors are counts.
+        // In 128 bits, because the products of two counts may exceed 64 bits.
         let is_ahead = u128::from(self.ios) * u128::from(weights) > u128::from(all) * u128::from(self.weight);
         is_ahead.then_some(self.pause_ns)
     }

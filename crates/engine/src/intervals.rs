@@ -70,7 +70,7 @@ impl IntervalRecorder {
         if let Some(number) = self.interval {
             let empty = match self.spare.try_recv() {
                 Ok(spare) => spare,
-                // The collector is behind: rather some more memory than a wait.
+                // The collector is behind: allocating memory is better than waiting.
                 Err(TryRecvError::Empty) => self.latencies.empty_alike(),
                 Err(TryRecvError::Disconnected) => return IntervalState::Over,
             };
@@ -142,7 +142,7 @@ mod tests {
         count(&mut recorder, 3);
         assert_eq!((recorder.turn(1060, None), recorder.boundary), (IntervalState::GoOn, 1150));
         count(&mut recorder, 5);
-        // An I/O took so long that an interval passed without any.
+        // An I/O took so long that no I/O completed in one interval.
         assert_eq!((recorder.turn(1270, Some(9)), recorder.boundary), (IntervalState::GoOn, 1350));
         count(&mut recorder, 2);
         assert_eq!(recorder.turn(1350, None), IntervalState::Over);

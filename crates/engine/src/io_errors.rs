@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use iotax_model::record::ErrorCount;
 use rustix::io::Errno;
 
-/// The cause of a failed I/O: an errno, a transfer of fewer bytes than asked for, or one of 0 bytes, as at the end of a truncated file.
+/// The cause of a failed I/O: an errno, a transfer of fewer bytes than requested, or one of 0 bytes, as at the end of a
+/// truncated file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ErrorKind {
     Errno(i32),

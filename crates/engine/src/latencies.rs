@@ -72,7 +72,7 @@ impl Latencies {
     /// Allocates histograms for the kinds of I/O that a workload does.
     pub fn new(workload: &Workload) -> Self {
         let open_loop = workload.is_open_loop();
-        // Workers count while they are measured: nothing may be allocated then.
+        // Workers count during the measurement, so nothing may be allocated then.
         let room = Histogram::with_all_room;
         let counts = || Counts { bytes: 0, service: room(), response: open_loop.then(room) };
         let meta = matches!(workload.kind(), Kind::Files(test) if test.is_on_files());

@@ -51,10 +51,10 @@ fn lay_out_area(
     file_length: u64,
 ) -> io::Result<Option<CutFile>> {
     fallocate(file, PUNCH, start, length)?;
-    // Only at the end of the file can an area end before it begins.
+    // Only an area at the end of the file can be cut off.
     let is_last = start + length >= file_length;
     let is_cut = is_last && matches!(layout, FileLayout::KeepSize | FileLayout::Empty);
-    // Also one that a workload cuts.
+    // Also restores a file that only the load cuts.
     let cut = if is_last { Some(CutFile { file: file.try_clone()?, length: file_length }) } else { None };
     if is_cut {
         file.set_len(start)?;
@@ -66,12 +66,12 @@ fn lay_out_area(
     };
     if let Some(flags) = flags {
         match fallocate(file, flags, start, length) {
-            // As in fio, a filesystem without it allocates when it is written to.
+            // As in fio, a filesystem without fallocate(2) allocates on write.
             Ok(()) | Err(Errno::OPNOTSUPP) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    // So that the journal's work on this is not measured.
+    // So that the journal's work for this is not measured.
     file.sync_all()?;
     Ok(cut)
 }

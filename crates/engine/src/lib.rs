@@ -81,11 +81,11 @@ pub fn measure(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<
     measure_under(&Control::new(), job, path, events)
 }
 
-/// Like [`measure`], but starts at the time set in `control`. Plain reads and writes of a single job can also be ended early through
-/// `control` once the window has begun; the outcome then covers the time until the end.
+/// Runs a measurement like [`measure`], but starts at the time set in `control`. Plain reads and writes of a single job
+/// can also be ended early through `control` once the window has begun; the outcome then covers the time until the end.
 ///
 /// # Errors
-/// As [`measure`].
+/// The errors of [`measure`].
 pub fn measure_under(
     control: &Control,
     job: &Job,
@@ -109,11 +109,11 @@ pub fn measure_under(
     run::run(job, &target, control, None, events)
 }
 
-/// Like [`measure_under`], but replays a trace: at the recorded times, unless the workload sets another pace. The replay ends when all its I/Os
-/// are complete, at the latest at the end of the window.
+/// Replays a trace like [`measure_under`]: at the recorded times, unless the workload sets another pace. The replay
+/// ends when all its I/Os are complete, at the latest at the end of the window.
 ///
 /// # Errors
-/// As [`measure`], and a trace that cannot be read to its end.
+/// The errors of [`measure`], and a trace that cannot be read to its end.
 pub fn replay_under(
     control: &Control,
     job: &Job,

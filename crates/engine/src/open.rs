@@ -21,7 +21,7 @@ use crate::{identity, queue};
 /// The `f_type` by which statfs(2) identifies tmpfs.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// The way in which a target is opened: for reading or writing, direct or buffered, with which durability.
+/// The way to open a target: for reading or writing, direct or buffered, and how writes become durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Access {
     pub(crate) write: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Access {
     pub(crate) shared: bool,
     /// The file or device that the path must lead to; `None` to accept any.
     pub(crate) identity: Option<Identity>,
-    /// Entries of each queue of a virtio device; `None` for the most.
+    /// Entries of each queue of a virtio device; `None` for the maximum.
     pub(crate) queue_size: Option<u16>,
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     let needed =
         if workload.is_random() || workload.offset_increment.is_some() { 1 } else { workload.numjobs };
     let bs = workload.max_bs();
-    // Random places are multiples of the shortest length; a remainder at the end is not used.
+    // Random offsets are multiples of the shortest length; a remainder at the end is not used.
     let usable = job.size.0 - job.size.0 % workload.min_bs().0;
     if usable / bs.0 < u64::from(needed) {
         return Err(refuse(OpenRefusal::TooSmall { size: job.size, bs, needed }));
@@ -204,7 +204,7 @@ pub(crate) fn directly_if_possible(path: &Path, access: Access) -> Result<Target
     .map_err(at_path(path))
 }
 
-/// The kinds of paths that can be measured: file, device, directory or socket.
+/// The kinds of paths that can be measured: file, device or socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     File,
@@ -244,7 +244,7 @@ fn refusal_of_open(error: io::Error, access: Access, is_device: bool) -> OpenRef
     }
 }
 
-/// Returns whether the file is on tmpfs. Newer kernels accept O_DIRECT there, but the data is copied from memory all the same.
+/// Returns whether the file is on tmpfs. Newer kernels accept O_DIRECT there, but still copy the data from memory.
 fn is_tmpfs(file: &File) -> bool {
     fstatfs(file).is_ok_and(|fs| fs.f_type == TMPFS_MAGIC)
 }

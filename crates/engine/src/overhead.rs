@@ -34,7 +34,7 @@ pub fn overhead_ns() -> u64 {
     };
     let workload = keys.complete(&WorkloadKeys::default());
     let job = Job::new(workload, Bytes(1 << 30), 1, Nanos::from_millis(10));
-    // The null backend has no use for it, but a worker has a file.
+    // A worker needs a file, although the null backend does not use it.
     let file = File::open("/dev/null").expect("every system has it");
     let before = clock::thread_cpu();
     let (finish, _, reported) = alone::<Null>(&job, file).expect("the null backend needs one page of memory");

@@ -57,13 +57,13 @@ impl Pace {
                 *left -= 1;
                 if *left == 0 {
                     *left = *every;
-                    // Until the last of them is done.
+                    // The pause begins when the last of these I/Os has completed.
                     *due = u64::MAX;
                 }
                 now
             }
             Self::Open(schedule) => schedule.take(now, bytes),
-            // The worker takes those with the due time of the next.
+            // The worker calls `Recorded::take` for replays instead.
             Self::Recorded(recorded) => recorded.due(),
         }
     }
@@ -134,7 +134,7 @@ impl Schedule {
             full_until: 0,
             kept: Pacing::default(),
         };
-        // Jobs that all began at one moment would come in bursts.
+        // Jobs that all started at the same time would issue their I/Os in bursts.
         let first = match schedule.poisson {
             None => schedule.step(bs) * f64::from(job) / f64::from(workload.numjobs),
             Some(_) => schedule.gap_after(bs),
@@ -143,7 +143,7 @@ impl Schedule {
         Some(schedule)
     }
 
-    /// Mean nanoseconds from an I/O of `bytes` bytes to the next.
+    /// Returns the mean nanoseconds from an I/O of `bytes` bytes to the next.
     fn step(&self, bytes: u32) -> f64 {
         if self.by_bytes { self.gap * f64::from(bytes) } else { self.gap }
     }
@@ -159,7 +159,7 @@ impl Schedule {
 
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a gap is not negative")]
     fn advance(&mut self, gap: f64) {
-        // A sum in floating point would drift by its rounding.
+        // A floating-point sum would accumulate rounding errors.
         let gap = self.rest + gap;
         let whole = gap as u64;
         self.due += whole;
@@ -243,8 +243,8 @@ mod tests {
         assert_eq!([100, 900, 1].map(|length| bytes.take(0, length)), [0, SECOND / 10, SECOND]);
     }
 
-    /// The Kolmogorov-Smirnov statistic of the gaps against the exponential distribution. Its critical value for many
-    /// values is 1.63 / sqrt(n) at a level of 1%.
+    /// Compares the gaps with the exponential distribution by the Kolmogorov-Smirnov statistic. Its critical value for
+    /// many values is 1.63 / sqrt(n) at a level of 1%.
     #[test]
     fn gaps_at_random_are_exponential() {
         const N: u32 = 100_000;
@@ -280,7 +280,7 @@ mod tests {
             late.take(SECOND / 2, 4096);
         }
         assert_eq!(late.kept, Pacing::default());
-        // Every slot was taken until 1.55 s: those due at 1.0 to 1.5 s waited; the next did not.
+        // Every slot was in use until 1.55 s: I/Os due at 1.0 to 1.5 s waited; the next one did not.
         late.full_until = 1_550_000_000;
         for _ in 0..7 {
             late.take(1_600_000_000, 4096);
@@ -307,7 +307,7 @@ mod tests {
             pace.all_done(done);
             due.push(pace.due());
         }
-        // From the moment when the last of them was done.
+        // A pause counts from the completion of the last I/O before it.
         assert_eq!(due, [0, 530, 530, 1100]);
         assert_eq!(pace.finish(SECOND, false), None);
     }

@@ -23,8 +23,8 @@ use crate::open::Target;
 const STRETCH: u64 = 1 << 20;
 /// Maximum number of sampled ranges.
 const STRETCHES: u64 = 1024;
-/// The longer the load, the more ranges are sampled: one for this much load time. Sampling a range takes the kernel some 10 us on a host and 60
-/// us in an emulated guest, so that sampling before and after takes at most 3% of the load's time.
+/// Load time per sampled range, up to [`STRETCHES`] ranges. Sampling a range takes the kernel about 10 us on a host and
+/// 60 us in an emulated guest, so sampling before and after the load takes at most 3% of its time.
 const STRETCH_EVERY: Nanos = Nanos::from_millis(5);
 
 /// The sampled ranges of an area, and how many of their bytes were cached at one moment.
@@ -233,7 +233,7 @@ mod tests {
     fn dropped_pages_are_gone() {
         let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
         std::fs::write(file.path(), vec![1; 1 << 20]).expect("written");
-        // A page that another test's dropping holds at the moment stays.
+        // A page stays if another test's cache drop holds it at that time.
         let seen = (0..TRIES).map(|_| {
             drop_pages(file.as_file()).expect("dropped");
             rustix::io::preadv2(

@@ -87,7 +87,7 @@ fn set_memory_policy(policy: &MemoryPolicy) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The I/O priority class "best effort", which fio takes for a `prio` without `prioclass`.
+/// The I/O priority class "best effort", fio's default for a `prio` without `prioclass`.
 const BEST_EFFORT: u16 = 2;
 
 fn set_io_priority(class: u16, level: u16) -> io::Result<()> {
@@ -108,7 +108,7 @@ mod tests {
         let mut own = WorkloadKeys::default();
         keys.iter().for_each(|(key, text)| own.set(key, text).expect(text));
         let workload = own.complete(&WorkloadKeys::default());
-        // A thread of its own: nothing of it outlives the test.
+        // A separate thread, so that its settings do not outlive the test.
         std::thread::spawn(move || {
             place(&workload, number)?;
             let status = std::fs::read_to_string("/proc/thread-self/status").expect("status");

@@ -26,7 +26,7 @@ use crate::verify::{Mark, write_stamps};
 const CHUNK: u32 = 1 << 20;
 /// Number of writes kept in flight.
 const DEPTH: u32 = 8;
-/// Direct writes are multiples of this many bytes, the largest common logical block size.
+/// Alignment of direct writes in bytes: the largest common logical block size.
 const DIRECT_UNIT: u64 = 4096;
 /// Minimum time between two progress reports.
 const PROGRESS_EVERY: Nanos = Nanos::from_millis(200);
@@ -45,7 +45,7 @@ pub fn fill(
     progress: &mut dyn FnMut(Bytes),
 ) -> Result<(), EngineError> {
     let ByteRange { offset, size, shared, identity, .. } = *area;
-    // Directly, so that the page cache is not filled with what was written.
+    // Direct I/O keeps the written data out of the page cache.
     let target = open::directly_if_possible(
         path,
         Access { write: true, direct: true, sync: SyncMode::None, shared, identity, queue_size: None },
@@ -82,7 +82,7 @@ impl Filling {
 
     /// Fills `buffer`, a whole number of sectors, with the content for the write `io`.
     fn put(&self, io: Io, buffer: &mut [u8]) {
-        // The remainder that direct I/O leaves comes after the last chunk.
+        // The remainder that direct I/O cannot write has the number after the last chunk's.
         self.source.put(io.offset.div_ceil(CHUNK.into()), buffer);
         if self.verify != Verify::None {
             write_stamps(buffer, &io, self.mark, self.verify);
@@ -192,7 +192,7 @@ mod tests {
     use std::collections::HashSet;
     use std::os::unix::fs::MetadataExt;
 
-    /// The first `size` bytes of whatever it is applied to.
+    /// Returns the range of the first `size` bytes of a target.
     fn area(size: Bytes) -> ByteRange {
         ByteRange { path: None, offset: Bytes(0), size, shared: false, identity: None }
     }

@@ -50,7 +50,7 @@ impl Priority {
         let (policy, param) = scheduling()?;
         let is_plain = [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].contains(&policy);
         let above_all_plain = libc::sched_param { sched_priority: 1 };
-        // Threads that the kernel makes for this one's I/O would keep the policy.
+        // Without the flag, threads that the kernel creates for this thread's I/O would inherit the policy.
         let raised = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
         (is_plain && schedule(raised, above_all_plain)).then_some(Self { policy, param, stays: PhantomData })
     }
@@ -58,7 +58,7 @@ impl Priority {
 
 impl Drop for Priority {
     fn drop(&mut self) {
-        // The kernel always permits less, though only the privileged may take the flag back.
+        // Lowering the priority is always permitted, but only a privileged thread may clear the flag.
         let _ = schedule(self.policy, self.param)
             || schedule(self.policy | libc::SCHED_RESET_ON_FORK, self.param);
     }
@@ -102,7 +102,7 @@ mod tests {
             assert!(clock::system() >= at_ns);
             assert_eq!(policy(), before);
         }
-        // A thread of another plain policy gets that one again.
+        // A thread with another plain policy gets its policy back.
         std::thread::spawn(|| {
             assert!(schedule(libc::SCHED_BATCH, libc::sched_param { sched_priority: 0 }));
             drop(Priority::raise());
@@ -132,7 +132,7 @@ mod tests {
         use rustix::process::{Resource, Rlimit, setrlimit};
         use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-        // Capabilities are each thread's own; the limit only binds those without them.
+        // Capabilities are per thread, and the limit only applies to threads without them.
         std::thread::spawn(|| {
             let limit = |most| Rlimit { current: Some(most), maximum: Some(most) };
             let may = setrlimit(Resource::Rtprio, limit(1)).is_ok();

@@ -17,7 +17,7 @@ pub(crate) fn attribute(file: &File, name: &str) -> Option<u64> {
 
 fn read(sys: &Path, device: u64, name: &str) -> Option<u64> {
     let dir = sys.join(format!("dev/block/{}:{}", major(device), minor(device)));
-    // A partition has no queue of its own.
+    // A partition has no queue directory; its disk has one.
     let text = [dir.join("queue"), dir.join("../queue")]
         .iter()
         .find_map(|queue| std::fs::read_to_string(queue.join(name)).ok())?;

@@ -33,7 +33,7 @@ pub enum Purpose {
     Files,
     /// The files and directories of a generated tree.
     Tree,
-    /// The choice of the I/Os that get another priority than their thread's (`cmdprio`).
+    /// The choice of the I/Os whose priority differs from their thread's (`cmdprio`).
     Priorities,
 }
 
@@ -95,7 +95,7 @@ pub(crate) const fn nth(seed: u64, number: u64) -> u64 {
     scramble(seed.wrapping_add(number.wrapping_mul(STEP)))
 }
 
-/// SplitMix64's finalizer: a bijection of 64 bits in which every input bit moves about half of the output.
+/// Applies SplitMix64's finalizer: a bijection of 64 bits in which every input bit changes about half of the output bits.
 const fn scramble(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

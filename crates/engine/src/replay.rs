@@ -237,7 +237,7 @@ impl Room {
         let ends_within = offset.checked_add(length).is_some_and(|end| end <= self.size);
         let within = if ends_within { offset } else { offset % self.size };
         let aligned = within - within % self.unit;
-        // An end beyond that of the area is moved back to it.
+        // An I/O that would end beyond the area is moved back to end with it.
         let place = aligned.min(self.size - rounded);
         Planned {
             io: Some(Io { direction, offset: self.start + place, length: length_done }),
@@ -317,7 +317,7 @@ mod tests {
     }
 
     proptest! {
-        /// A tampered trace writes nowhere but in the area.
+        /// Even a tampered trace writes only within the area.
         #[test]
         fn nothing_is_placed_outside_of_the_area(
             offset in any::<u64>(),

@@ -42,7 +42,7 @@ impl IoKind {
         matches!(self, Self::Sync | Self::DataSync | Self::RangeSync(_))
     }
 
-    /// True for writes, durable or not.
+    /// Returns true for writes, durable or not.
     #[inline]
     pub(crate) const fn is_write(self) -> bool {
         matches!(self, Self::Write | Self::DurableWrite)

@@ -92,7 +92,7 @@ impl<'a> Prepared<'a> {
         if job.workload.rw.writes() && ioengine != IoEngine::Null && workers.is_unharmed(outcome) {
             flush(|| target.sync_data(), outcome);
         }
-        // The file has its length again before it is read back.
+        // Restores the file's length before the file is read back.
         drop(cut);
         if let Some(verification) = verification {
             outcome.notes.extend(verification.note());
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!((outcome.stop, outcome.tallies.ios()), (None, counted));
     }
 
-    /// The scheduling policies of this process's threads: field 41 of proc_pid_stat(5).
+    /// Returns the scheduling policies of this process's threads: field 41 of proc_pid_stat(5).
     fn policies() -> Vec<String> {
         let tasks = std::fs::read_dir("/proc/self/task").expect("procfs");
         let stats = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
@@ -387,7 +387,7 @@ mod tests {
         let [note] = outcome.notes.as_slice() else { panic!("{:?}", outcome.notes) };
         assert!(note.starts_with("1 worker(s) still waited 300ms after the end"), "{note}");
         assert_eq!(outcome.stop, Some(Stop::Unanswered));
-        // Now it may go.
+        // Lets the blocked read return.
         drop(writer);
     }
 
@@ -435,7 +435,7 @@ mod tests {
             return;
         }
         let mut job = job(IoEngine::IoUring, Rw::RandRead);
-        // More than a ring can have; Workload::check, which comes before, would refuse it.
+        // More than a ring holds; Workload::check would refuse it earlier.
         job.workload.iodepth = 1 << 20;
         job.workload.bs = Bytes(512);
         job.workload.numjobs = 3;

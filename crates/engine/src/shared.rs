@@ -66,7 +66,8 @@ impl Heartbeat {
         self.since.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the start time of the worker's current system call; `None` if the worker is not in one.
+    /// Returns the start time of the worker's current system call, as passed to [`Self::enters`]; `None` if the worker
+    /// is not in one.
     pub(crate) fn since(&self) -> Option<u64> {
         Some(self.since.load(Ordering::Relaxed)).filter(|since| *since > 0)
     }

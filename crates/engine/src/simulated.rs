@@ -101,14 +101,13 @@ fn workload(rate_iops: Option<u64>) -> Workload {
 
 #[test]
 fn a_stall_delays_the_io_that_was_due_and_response_times_tell() {
-    // The worker looks again a moment after the device was done: if it loses its CPU in between, one more has come due, and the load
-    // is made once more.
+    // If the worker loses its CPU just after the device is done, one more I/O comes due. The load is then repeated.
     let mut tries = 3;
     let (pacing, tally, delayed) = loop {
         let (finish, tally, log, window) = load(&workload(Some(1000)));
         let pacing = finish.pacing.expect("an open loop");
         assert_eq!((pacing.due, pacing.backlog), (3000, 0), "{pacing:?}");
-        // Those that were due while the device had the one before.
+        // I/Os that came due while the device was doing the previous one.
         let due = |number: usize| window.start + number as u64 * 1_000_000;
         let delayed = (1..log.len()).filter(|number| due(*number) < log[number - 1].1).count() as u64;
         tries -= 1;
@@ -117,11 +116,11 @@ fn a_stall_delays_the_io_that_was_due_and_response_times_tell() {
         }
     };
     assert_eq!(pacing.delayed, delayed);
-    // 1500 in the stall, and as many more as come while 20 times as many are worked off: 1500 / (1 - 0.05). Other work on
-    // this machine adds some, and there is no saying how many.
+    // 1500 in the stall, and as many more as come due while 20 times as many complete: 1500 / (1 - 0.05).
+    // Other work on this machine adds an unknown number.
     assert!(delayed >= 1575, "{delayed}");
     assert!(pacing.longest_delay_ns.abs_diff(STALL_NS) < 100_000_000, "{pacing:?}");
-    // Service time sees one slow I/O, the response time of a thousandth and more holds the stall.
+    // The service times show one slow I/O; the response times of at least one I/O in a thousand include the stall.
     let slow: u64 = tally.latency.bars().filter(|bar| bar.0 > STALL_NS / 2).map(|bar| bar.2).sum();
     assert_eq!(slow, 1);
     assert!(tally.latency.quantile(0.999).expect("counted") < 50e6);
@@ -142,11 +141,11 @@ fn a_closed_loop_does_not_see_what_a_stall_delays() {
 
 #[test]
 fn a_rate_beyond_the_device_leaves_a_backlog() {
-    // 20,000 a second are possible but for the stall.
+    // Without the stall, 20,000 a second are possible.
     let (finish, tally, ..) = load(&workload(Some(25_000)));
     let pacing = finish.pacing.expect("an open loop");
     assert_eq!(pacing.due, 75_000);
-    // All that was due and did not complete within the window is in the backlog, but for the one in flight.
+    // The backlog has all I/Os that were due and did not complete within the window, except the one in flight.
     assert!(pacing.backlog.abs_diff(pacing.due - tally.ios) <= 1, "{pacing:?}, {} done", tally.ios);
     // In 1.5 s at most 30,000 are done.
     assert!(pacing.backlog >= 45_000 && pacing.backlog_ns > 1_500_000_000, "{pacing:?}");

@@ -21,8 +21,8 @@ use crate::workers::{DRAIN, Finish, WorkerReport, Workers};
 /// The stop flag for loads that are never ended early.
 pub static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// Runs the load of a job on workers that are ready. If `end` gets set once the window has begun, the load ends at the next sample at the
-/// latest.
+/// Runs the load of a job on workers that are ready. If `end` is set once the window has begun, the load ends at the
+/// next sample at the latest.
 pub fn carry_out(
     workers: &mut Workers,
     job: &Job,
@@ -106,7 +106,7 @@ fn watch(
             workers.common.stop();
             window = window.cut(now);
             collector.cut(now);
-            // One that sleeps looks up at the end of its interval.
+            // A sleeping worker checks the stop flag at the end of its interval.
             give_up = now + if stalled { job.interval.0 + GRACE.0 } else { DRAIN.0 };
         }
         let marks = [window.begin, window.end, collector.deadline(), give_up];
@@ -132,14 +132,14 @@ fn watch(
     let stop = match (stalled, workers.common.has_failed()) {
         (true, _) => Some(Stop::Stalled),
         (false, true) => Some(Stop::Errors),
-        // A watch is there to see this.
+        // A load that records gaps shows this as a gap.
         (false, false) if workers.at_work > 0 && job.workload.blackout.is_none() => Some(Stop::Unanswered),
         (false, false) => None,
     };
     let first = finishes.iter().filter_map(|finish| finish.began_at).min();
     let first_io_ns = first.map(|first| first.saturating_sub(window.start));
     let duration_ns = window.end - began(window, job, &finishes);
-    // Of a worker that did not return nobody knows when its last I/O completed.
+    // If a worker did not return, the time of its last completion is unknown.
     let all_known = workers.at_work == 0;
     let least = job.workload.blackout.filter(|_| all_known);
     let blackouts = least.and_then(|least| {

@@ -40,7 +40,7 @@ use crate::workers::{Finish, WorkerContext, WorkerReport};
 
 /// Number of consecutive failures after which a worker backs off, so that it does not retry failing I/O in a busy loop.
 const FAILURES_BEFORE_PAUSE: u32 = 64;
-/// Pause of a worker that has backed off, after each further batch of failures.
+/// Length of a worker's pause after each further batch of failures.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Everything that one worker needs to run its load.
@@ -80,7 +80,7 @@ pub(crate) fn run(engine: IoEngine, task: Task) -> Result<Finish, EngineError> {
 pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
     let Task { context, workload, setup, pattern, passes, share, seed, verification, replay } = task;
     let WorkerContext { number, common, heartbeat, start, spare, reports } = context;
-    // Before any memory is taken.
+    // Before any memory is allocated.
     placement::place(&workload, number)?;
     let is_replay = replay.is_some();
     let source =
@@ -102,7 +102,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
         Pace::new(&workload, number, seed, window)
     };
     if pace.is_some() {
-        // The usual slack of 50 us would be lateness.
+        // The default timer slack of 50 us would make I/Os late.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
     }
     let commits = recorder.latencies.has_commits().then(CommitTimer::default);
@@ -450,7 +450,7 @@ mod tests {
         assert_eq!(completed(IoKind::Write, 100, 110), None);
         assert_eq!(completed(IoKind::Write, 120, 130), None);
         assert_eq!(completed(IoKind::DataSync, 130, 2130), Some(2030));
-        // Of a flush whose write was before, as at the begin of a window, nothing is known.
+        // A flush without a write before it, as at the start of a window, has no commit time.
         assert_eq!(completed(IoKind::Sync, 2130, 2140), None);
         assert_eq!(completed(IoKind::Write, 3000, 3010), None);
         assert_eq!(completed(IoKind::Read, 3010, 3020), None);

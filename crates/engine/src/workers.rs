@@ -113,8 +113,9 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts `count` workers and waits until all are ready. `work` creates the work of a worker from its number, from 0; `room` is an empty
-    /// copy of the counts that each worker fills. After `max_errors` failed I/Os in total, all workers stop.
+    /// Starts `count` workers and waits until all are ready. `work` is called with each worker's number, from 0, and
+    /// creates its work. `room` is an empty copy of the counts that each worker fills. After `max_errors` failed I/Os
+    /// in total, all workers stop.
     pub fn spawn(
         count: u32,
         max_errors: Option<u64>,
@@ -163,7 +164,7 @@ impl Workers {
     ) -> Result<(), EngineError> {
         let (start, started) = mpsc::channel();
         let (spare, spares) = mpsc::channel();
-        // One in the worker's hands and one on the way suffice while the collector keeps up.
+        // One in use and one on its way back suffice while the collector keeps up.
         let _ = spare.send(room.empty_alike());
         let heartbeat = Heartbeat::new();
         let context = WorkerContext {
@@ -196,7 +197,7 @@ impl Workers {
 
     pub(crate) fn start(&self, window: Window) {
         for start in &self.starts {
-            // A worker that is gone has said why.
+            // A worker that is gone has already reported the reason.
             let _ = start.send(window);
         }
     }
@@ -206,7 +207,7 @@ impl Workers {
         let report = match self.reports.recv_timeout(wait) {
             Ok(report) => report,
             Err(RecvTimeoutError::Timeout) => return None,
-            // All have finished: only time is left to pass.
+            // All workers have finished, so the rest of the time passes without reports.
             Err(RecvTimeoutError::Disconnected) => {
                 threads::sleep(wait);
                 return None;
@@ -226,7 +227,7 @@ impl Workers {
     /// Sends histograms back to their worker for reuse, emptied.
     pub(crate) fn give_back(&self, worker: u32, mut latencies: Latencies) {
         latencies.clear();
-        // It may have finished.
+        // The worker may have finished.
         let _ = self.spares[worker as usize].send(latencies);
     }
 
@@ -249,7 +250,7 @@ impl Workers {
 /// Raises the process's limit of open files as far as permitted, for `workers` workers. The usual limit of 1024 is meant for programs that use
 /// select(2). If the limit is still too low, opening a file fails with an error.
 fn raise_file_limit(workers: u32) {
-    // A target and a ring for each, and something for everyone else; and other jobs may be there already.
+    // A target and a ring for each worker and some spare, in addition to the files that are already open.
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
     let needed = open + u64::from(workers) * 2 + 64;
     let mut limit = getrlimit(Resource::Nofile);

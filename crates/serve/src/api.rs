@@ -115,7 +115,7 @@ async fn put_notes(
     RunId(id): RunId,
     sent: Result<Json<Map<String, Value>>, JsonRejection>,
 ) -> Result<Response, Problem> {
-    // A list would be read as the fields in their order, and an empty one take all notes away.
+    // Deserialized directly, a list would count as the fields in their order, and an empty list would delete all notes.
     let Json(sent) = sent.map_err(|error| Problem::new(error.status(), error.body_text()))?;
     let sent = serde_json::from_value(Value::Object(sent)).map_err(|error| {
         Problem::bad_request(format!("{error}; accepted: {{\"tags\": [\"...\"], \"text\": \"...\"}}"))

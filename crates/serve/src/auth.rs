@@ -69,7 +69,7 @@ impl Secrets {
     /// Creates a token for the forms of one page.
     pub(crate) fn form_token(&self) -> String {
         let mut nonce = [0; NONCE];
-        // Without random bytes the tokens of pages are alike, and still secret.
+        // Without random bytes all pages have the same form token, which is still secret.
         let _ = random(&mut nonce);
         format!("{}{}", HEXLOWER.encode(&nonce), HEXLOWER.encode(&code(&self.key, "form", &nonce)))
     }

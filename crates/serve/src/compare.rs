@@ -125,7 +125,7 @@ fn several(asked: &Asked, judged: &[Arc<Judged>]) -> Result<(Vec<Account>, Histo
         )));
     }
     let accounts: Vec<Account> = judged.iter().map(|judged| judged.account.clone()).collect();
-    // Plans may have different margins; the widest is the most careful.
+    // Plans may have different margins; the widest is the most conservative.
     let widest = judged.iter().map(|judged| judged.run.plan.margin.share()).fold(0.0, f64::max);
     let history = history(&accounts, asked.margin.unwrap_or(widest));
     Ok((accounts, history))
@@ -133,7 +133,7 @@ fn several(asked: &Asked, judged: &[Arc<Judged>]) -> Result<(Vec<Account>, Histo
 
 pub(crate) async fn page(State(app): State<Shared>, pairs: Pairs) -> Result<Response, Problem> {
     let asked = Asked::read(&pairs)?;
-    // The address to keep names the runs once and in short.
+    // Redirects to a short URL for bookmarks, which names all runs in one parameter.
     if pairs.get("run").is_some() {
         let runs: Vec<String> = asked
             .sides

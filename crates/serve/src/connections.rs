@@ -17,8 +17,9 @@ const ALL: usize = 256;
 /// Maximum number of open connections per peer. All clients of a reverse proxy count as one peer.
 pub(crate) const OF_ONE: usize = 128;
 
-/// The open connections. At the limit, a new connection replaces another: of the peer with the most connections, the one that has waited
-/// longest for its client. So slow clients cannot lock others out. A peer at its own limit replaces one of its own connections.
+/// The open connections. At the limit, a new connection replaces an older one of the peer with the most connections:
+/// the one that has waited longest for its client. So slow clients cannot lock others out. A peer at its own limit
+/// replaces one of its own connections.
 #[derive(Debug, Default)]
 pub(crate) struct Connections(Mutex<Open>);
 
@@ -34,7 +35,7 @@ struct Entry {
     peer: IpAddr,
     /// Number of this connection's requests that are received and being answered.
     busy: usize,
-    /// Time since when the connection has been waiting for its client.
+    /// Time at which the connection began to wait for its client.
     since: Instant,
     socket: OwnedFd,
 }
@@ -84,7 +85,7 @@ impl Open {
             waiting.filter_map(|(number, entry)| Some((rank(entry)?, Reverse(entry.since), *number)));
         let Some((_, _, number)) = ranked.max() else { return false };
         if let Some(entry) = self.by_number.remove(&number) {
-            // Its reads end, and with them its task.
+            // Ends the connection's reads, and so its task.
             let _ = shutdown(&entry.socket, Shutdown::Both);
         }
         true
@@ -116,7 +117,7 @@ impl Drop for Connection {
     }
 }
 
-/// Returns the address that stands for a peer; all loopback addresses are the same peer.
+/// Returns the address that identifies a peer; all loopback addresses are the same peer.
 fn peer_of(peer: IpAddr) -> IpAddr {
     if peer.to_canonical().is_loopback() { Ipv4Addr::LOCALHOST.into() } else { network(peer) }
 }
@@ -128,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    /// Connections of a peer, each with its client's end.
+    /// Opens `count` connections of a peer, each with its client's end.
     fn some(all: &Arc<Connections>, peer: [u8; 4], count: usize) -> Vec<(Arc<Connection>, UnixStream)> {
         let one = |_| {
             let (ours, theirs) = UnixStream::pair().expect("a pair");
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!((late.len(), closed(&first), closed(&second), closed(&quiet)), (1, 1, 0, 0));
         assert_eq!(closed(&first[..1]), 0, "it is being answered");
         drop(busy);
-        // A peer that has all it may have takes its own place.
+        // A peer at its own limit replaces one of its own connections.
         drop(late);
         let more = some(&all, [10, 0, 0, 1], 2);
         assert_eq!((more.len(), closed(&second), closed(&quiet)), (2, 0, 0));

@@ -96,7 +96,7 @@ pub(crate) fn result_document(store: &Store, id: &str) -> Result<Value, Problem>
 
 /// Returns a fleet's result, and the numbers of its runs that cannot be read.
 fn result(store: &Store, id: &str) -> Result<(FleetAnswer, Vec<i64>), Problem> {
-    // An unknown id finds nothing in the store, whatever it holds.
+    // The store replaces NUL characters in the id that it looks for, so the exact id is compared again.
     let filter = Filter { fleet: Some(id.to_owned()), limit: Some(MOST), ..Filter::default() };
     let mut runs = list(store, &filter)?;
     runs.retain(|run| run.fleet.as_ref().is_some_and(|member| member.fleet == id));
@@ -110,7 +110,7 @@ fn result(store: &Store, id: &str) -> Result<(FleetAnswer, Vec<i64>), Problem> {
     for run in &runs {
         match store.load(run.id) {
             Ok(run) => loaded.push(run),
-            // One that is damaged does not hide what the others say.
+            // A damaged run does not hide the others.
             Err(_) => damaged.push(run.id),
         }
     }

@@ -123,7 +123,7 @@ fn render(app: &App, page: &Page) -> String {
     shown(&page)
 }
 
-/// Renders markup and makes invisible characters visible, which can only come from names and texts that others wrote.
+/// Renders markup, and makes invisible characters visible. These can only come from names and texts that users wrote.
 pub(crate) fn shown(markup: &Markup) -> String {
     visible::text(&markup.0).into_owned()
 }

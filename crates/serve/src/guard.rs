@@ -143,7 +143,7 @@ fn without_base(base: &str, uri: &Uri) -> Option<Uri> {
     };
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = Some(rest.parse().ok()?);
-    // A path alone: the authority, where a client names it there, was the base of the check of hosts.
+    // Keeps only the path. The host check has already used the authority, if the client sent one.
     Uri::from_parts(parts).ok()
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn check_host(
     uri: &Uri,
     headers: &HeaderMap,
 ) -> Result<(), Problem> {
-    // What is served elsewhere than on the loopback interface is guarded by a token or certificate, or everybody's.
+    // A server on another interface requires a token or certificate, or is open to everybody.
     if !listen.is_loopback() {
         return Ok(());
     }

@@ -92,7 +92,7 @@ impl Cache {
     /// Returns a run with its judgement, from the cache if the run has not changed since.
     pub(crate) fn get(&self, store: &Store, id: i64) -> Result<Arc<Judged>, Problem> {
         let Some(summary) = summary(store, id)? else {
-            // The store says which runs there are.
+            // The store's error says which runs exist.
             return Err(store
                 .load(id)
                 .err()
@@ -113,7 +113,7 @@ impl Cache {
 pub(crate) fn summary(store: &Store, id: i64) -> Result<Option<RunSummary>, Problem> {
     let Some(before) = id.checked_add(1).filter(|_| id > 0) else { return Ok(None) };
     let filter = Filter { before: Some(before), limit: Some(1), ..Filter::default() };
-    // The newest before the next one, which is another one where this one is not.
+    // The newest run before number `id + 1`. If the store has no run `id`, this is a different run.
     let last = store.latest()?.unwrap_or_default();
     if id > last {
         return Ok(None);

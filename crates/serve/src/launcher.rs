@@ -14,7 +14,7 @@ use crate::config::Launch;
 use crate::problem::Problem;
 use iotax_model::threads;
 
-/// Number of bytes that are kept of a process's output: the last ones.
+/// Number of bytes kept from the end of a process's output.
 const KEPT: usize = 16 << 10;
 /// Interval at which to check whether a process has exited.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -78,7 +78,7 @@ impl Launcher {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
-            // Ctrl-C at the server's terminal is not for it: the server ends it.
+            // Keeps Ctrl-C at the server's terminal from this process; the server stops the process itself.
             .process_group(0)
             .spawn();
         let mut child = spawned.map_err(|error| {
@@ -91,7 +91,7 @@ impl Launcher {
         let of = Arc::clone(&self.last);
         let listening = threads::spawn("launcher", move || {
             if let Some(mut stdin) = stdin {
-                // A process that ends before it reads says why.
+                // A process that exits before it reads its plan reports the reason.
                 let _ = stdin.write_all(plan.as_bytes());
             }
             stderr.into_iter().for_each(|stderr| listen(stderr, &of));
@@ -100,7 +100,7 @@ impl Launcher {
             }
         });
         listening.map(drop).map_err(|error| {
-            // Without a plan it has begun nothing.
+            // Without its plan the process has not started anything.
             if let Some(mut process) = lock(&self.last).take() {
                 let _ = process.child.kill().and_then(|()| process.child.wait());
             }
@@ -152,7 +152,7 @@ fn listen(mut stderr: impl Read, of: &Mutex<Option<Process>>) {
     }
 }
 
-/// Returns whether the process has exited; records its exit status if so.
+/// Returns whether no process is running; records the exit status of one that has exited.
 fn has_ended(of: &Mutex<Option<Process>>) -> bool {
     let mut last = lock(of);
     let Some(process) = last.as_mut() else { return true };

@@ -10,7 +10,7 @@ const BURST: f64 = 10.0;
 /// Maximum number of peers that are tracked; with more, the peer without requests for the longest time is dropped.
 const PEERS: usize = 4096;
 
-/// Returns the address that stands for a peer: the IPv4 address, or the /64 prefix of an IPv6 address.
+/// Returns the address that identifies a peer: the IPv4 address, or the /64 prefix of an IPv6 address.
 pub(crate) fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),

@@ -65,7 +65,7 @@ pub enum ServeError {
     System(#[from] io::Error),
 }
 
-/// Serves until SIGINT or SIGTERM. Calls `listening` with the address once connections are accepted.
+/// Serves until SIGINT, SIGTERM or SIGHUP. Calls `listening` with the address once connections are accepted.
 ///
 /// # Errors
 /// The address or a certificate cannot be used, or other machines could read the store without a token or certificate.
@@ -84,7 +84,7 @@ pub fn serve(config: Config, listening: impl FnOnce(SocketAddr)) -> Result<(), S
     if let Some(launcher) = &app.launcher {
         launcher.stop();
     }
-    // A thread that still reads the store is not waited for.
+    // Waits at most this long for threads that still read the store.
     runtime.shutdown_timeout(FAREWELL);
     Ok(())
 }
@@ -92,12 +92,12 @@ pub fn serve(config: Config, listening: impl FnOnce(SocketAddr)) -> Result<(), S
 async fn until_stopped(app: &Shared, socket: TcpListener, tls: Option<ServerConfig>) -> io::Result<()> {
     let handle = Handle::new();
     let (mut int, mut term) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    // A terminal that is closed, or an ssh connection that ends.
+    // SIGHUP arrives when the terminal is closed or the ssh connection ends.
     let mut hangup = signal(SignalKind::hangup())?;
     let (stop, followers) = (handle.clone(), Arc::clone(&app.followers));
     tokio::spawn(async move {
         tokio::select! { _ = int.recv() => {}, _ = term.recv() => {}, _ = hangup.recv() => {} }
-        // Those who follow a run would stay for hours.
+        // Clients that follow a run would stay connected for hours.
         followers.close();
         stop.graceful_shutdown(Some(FAREWELL));
     });

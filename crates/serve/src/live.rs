@@ -114,7 +114,7 @@ pub(crate) async fn events(State(app): State<Shared>, RunId(id): RunId) -> Resul
     let place = app.followers.clone().try_acquire_owned();
     let place = place
         .map_err(|_| Problem::busy("too many followers of runs; the page shows the state without them"))?;
-    // Nobody follows what is not there.
+    // Fails if the run does not exist.
     app.pool.read(move |store| summary(store, id)?.ok_or_else(|| unknown(store, id)).map(|_| ())).await?;
     let follower = Follower { app, id, sent: String::new(), is_first: true, has_ended: false, _place: place };
     let events = stream::unfold(follower, |mut follower| async move {
@@ -140,7 +140,7 @@ impl Follower {
                 let told = store.live(id)?;
                 Ok((judged.run.state, shown(&state(told.as_ref(), &judged)), told))
             });
-            // What cannot be read now may be later.
+            // A run that cannot be read now may be readable later.
             let Ok((run_state, html, told)) = looked.await else { continue };
             if run_state != RunState::Running {
                 self.has_ended = true;

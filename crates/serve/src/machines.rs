@@ -98,7 +98,7 @@ fn body(app: &App, store: &Store, name: &str) -> Result<Content, Problem> {
     let (mut changes, mut damaged) = (Vec::new(), Vec::new());
     let mut after = newest.clone();
     for run in &runs[1..] {
-        // One that is damaged does not hide what the others say.
+        // A damaged run does not hide the others.
         let Ok(before) = app.cache.get(store, run.id) else {
             damaged.push(run.id);
             continue;

@@ -33,7 +33,7 @@ fn newest(app: &App, store: &Store) -> Result<Vec<Arc<Judged>>, Problem> {
     let (mut seen, mut found) = (HashSet::new(), Vec::new());
     for run in list(store, &filter)? {
         if found.len() < TOLD && seen.insert((run.name.clone(), run.machine.clone())) {
-            // A run that is damaged is nobody's newest.
+            // Damaged runs are left out.
             found.extend(app.cache.get(store, run.id).ok());
         }
     }

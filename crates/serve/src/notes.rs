@@ -53,7 +53,7 @@ impl NotesDocument {
                 "the tag {tag:?}; accepted: up to {TAG_BYTES} bytes without commas, line ends or control characters"
             )));
         }
-        // A form's line ends.
+        // Forms submit line ends as CRLF.
         let text = self.text.replace("\r\n", "\n").trim_end().to_owned();
         if text.len() > TEXT_BYTES {
             return Err(Problem::bad_request(format!(
@@ -85,7 +85,7 @@ async fn put(app: &Shared, id: i64, notes: Notes, seen: Option<String>) -> Resul
             "this server is for reading only; notes are changed where it runs without --read-only",
         ));
     }
-    // The run must be there before anything is opened to write.
+    // Checks that the run exists before the store is opened for writing.
     app.pool
         .read(move |store| crate::judged::summary(store, id)?.ok_or_else(|| unknown(store, id)).map(|_| ()))
         .await?;
@@ -104,7 +104,7 @@ async fn put(app: &Shared, id: i64, notes: Notes, seen: Option<String>) -> Resul
     app.pool.write(put).await
 }
 
-/// Computes the MAC of notes, by which a form shows which notes its user has seen.
+/// Computes the MAC of notes. A form returns it to show which notes its user has seen.
 fn mark(app: &App, notes: &Notes) -> String {
     app.secrets.mark(&format!("{:?}{}", notes.tags, notes.text))
 }

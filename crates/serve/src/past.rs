@@ -115,7 +115,8 @@ pub(crate) fn choose(store: &Store, asked: &AskedHistory) -> Result<Chosen, Prob
     Ok(Chosen { plans, plan, older: here - runs.len(), runs, elsewhere })
 }
 
-/// Returns the newest run whose plan has another run on the same machine. Plans that each member of a fleet ran once are thereby skipped.
+/// Returns the newest run whose plan has another run on the same machine. So plans that each member of a fleet ran once
+/// are skipped.
 fn first_repeated<'a>(mut runs: impl Iterator<Item = &'a RunSummary> + Clone) -> Option<&'a RunSummary> {
     let mut counts: HashMap<(&str, Option<&str>), usize> = HashMap::new();
     for run in runs.clone() {
@@ -144,7 +145,7 @@ pub(crate) fn read(
             },
             Ok,
         );
-        // One that is damaged does not hide what the others say.
+        // A damaged run does not hide the others.
         let Ok(kept) = kept else {
             damaged.push(run.id);
             continue;
@@ -195,7 +196,7 @@ pub(crate) fn document(app: &App, store: &Store, asked: &AskedHistory) -> Result
     Ok(json::trend::document(&past, &followed(asked, metrics, &past)))
 }
 
-/// Rejects the value of the parameter `key` if it is in none of the runs.
+/// Rejects the value of the parameter `key` if no run has it.
 fn named<'a>(key: &str, asked: Option<&str>, known: impl Iterator<Item = &'a str>) -> Result<(), Problem> {
     let known: std::collections::BTreeSet<&str> = known.collect();
     match asked {

@@ -64,7 +64,7 @@ impl Pool {
             return Err(Problem::busy("too many requests wait for the store"));
         };
         let done = tokio::task::spawn_blocking(move || {
-            // Held until the work ends, also if nobody waits for it any longer.
+            // Held until the work ends, even if nobody waits for it any longer.
             let _permit = permit;
             work()
         });

@@ -19,12 +19,12 @@ use crate::{api, assets, compare, fleets, live, login, machines, metrics, notes,
 pub(crate) fn service(app: &Shared) -> Router {
     let router = pages()
         .nest("/api/v1", api::router())
-        // The guard has read the body, up to its own limit.
+        // The guard has already read the body and limited its length.
         .layer(DefaultBodyLimit::disable())
         .layer(CompressionLayer::new())
         .layer(CatchPanicLayer::custom(panicked))
         .with_state(app.clone());
-    // Around the router and not within: the guard changes the address by which it finds its way.
+    // Around the router, because the guard changes the path by which the router selects a route.
     Router::new().fallback_service(router).layer(middleware::from_fn_with_state(app.clone(), guard))
 }
 

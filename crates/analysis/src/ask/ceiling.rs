@@ -1,11 +1,12 @@
-//! Estimates the highest rate from the capacity, for rates at which the queue needs longer than a window to reach its final length.
+//! Estimates the highest rate from the capacity, where windows are too short for the queue to reach its steady-state length.
 //!
-//! Close to the capacity a queue takes many windows to reach its final length. A short window that starts with an empty queue therefore
-//! meets a latency limit at rates that the target cannot sustain. The closed loop gives the capacity. The mean wait at rates around it
-//! gives the variance of the arriving work: a queue under heavy traffic behaves like a Brownian motion reflected at 0 (J. F. C. Kingman,
-//! "The single server queue in heavy traffic", Proceedings of the Cambridge Philosophical Society 57, 1961), also while it still grows (J.
-//! M. Harrison, Brownian Motion and Stochastic Flow Systems, 1985, section 1.9). Capacity and variance together determine the share of late
-//! I/Os in the long run, see [`Tail`].
+//! Close to the capacity a queue takes many windows to reach that length. A short window that starts with an empty
+//! queue therefore meets a latency limit at rates that the target cannot sustain. The closed loop gives the capacity.
+//! The mean wait at rates around it gives the variance of the arriving work. A queue under heavy traffic behaves like a
+//! Brownian motion reflected at 0, also while it still grows (J. F. C. Kingman, "The single server queue in heavy
+//! traffic", Proceedings of the Cambridge Philosophical Society 57, 1961; J. M. Harrison, Brownian Motion and
+//! Stochastic Flow Systems, 1985, section 1.9). Capacity and variance together determine the share of late I/Os in the
+//! long run, see [`Tail`].
 
 use iotax_model::plan::Slo;
 use iotax_model::units::Nanos;
@@ -17,12 +18,12 @@ use super::root::{DRAWS, Draws, FEWEST_ROUNDS, NEAR, widening};
 use super::trials::trials;
 use super::{Condition, Measured};
 
-/// Rates, as shares of the capacity, whose windows are used to estimate the variance.
+/// Range of rates, as shares of the capacity, whose windows are used to estimate the variance of the work.
 const AROUND: (f64, f64) = (0.8, 1.15);
 /// Largest rate, as a share of the capacity, at which the response time counts as that of an idle target.
 const IDLE: f64 = 0.5;
-/// Shortest window in which a queue reaches its final length: this factor times the variance, divided by the square of the unused share of
-/// the capacity.
+/// A queue reaches its steady-state length in a window of `SETTLED * variance / unused²` seconds. `unused` is the
+/// unused share of the capacity.
 const SETTLED: f64 = 24.0;
 /// Number of points in a window at which the expected wait is evaluated; the mean of these waits is the expected wait of the window.
 const MOMENTS: u32 = 4;
@@ -35,8 +36,8 @@ const RESOLUTION: f64 = 0.005;
 const MODEL: f64 = 0.2;
 /// Largest number of I/Os that may complete at once without counting as a burst.
 const BURST: f64 = 10.0;
-/// Position of the estimate, on a logarithmic scale, between the rate for the observed burst length (0) and the capacity, which holds for
-/// an endless burst (1).
+/// Position of the estimate on a logarithmic scale: 0 is the rate for the observed burst length, 1 is the capacity,
+/// which an endless burst would sustain.
 const LONGER: f64 = 0.4;
 /// Upper bound of the variance estimate, as a multiple of the variance of random arrivals alone.
 const MOST_VARIANCE: f64 = 1e6;
@@ -76,7 +77,7 @@ pub(super) struct Queue {
 pub(super) struct Ceiling {
     /// The estimated highest rate, in I/Os per second.
     pub(super) rate: f64,
-    /// Highest rate, in I/Os per second, at which windows are long enough for the queue to reach its final length.
+    /// Highest rate, in I/Os per second, at which windows are long enough for the queue to reach its steady-state length.
     pub(super) seen_to: f64,
     /// The rate if bursts are no longer than observed, in I/Os per second.
     least: f64,
@@ -131,16 +132,16 @@ impl Queue {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(n as u64);
         let draw = |i: usize| {
             let sample: Vec<&Round> = (0..n).map(|_| &self.rounds[random.random_range(0..n)]).collect();
-            // Of a burst half of the draws take the shortest, half one without end.
+            // Half of the draws assume the shortest possible burst, the other half an endless one.
             let rate = |ceiling: Ceiling| {
                 if i.is_multiple_of(2) { ceiling.least } else { ceiling.most }
             };
             let found = self.by(&sample, condition).map_or(known, |ceiling| rate(ceiling).ln());
             let fine = wider * (found - known);
-            // What rates cannot tell apart, and where the work is another than the model's, is spread evenly.
+            // Rounding of the rates and errors of the model are spread evenly, since the rounds cannot show them.
             known + fine + coarse * (2.0 * random.random::<f64>() - 1.0)
         };
-        // Far below, windows see more than the model.
+        // Far below `seen_to`, windows are more reliable than the model.
         let floor = (ceiling.seen_to * (-NEAR).exp()).ln();
         let drawn = (0..DRAWS).map(draw).map(|ln: f64| ln.max(floor)).collect();
         Some(Draws { known, drawn })
@@ -153,7 +154,7 @@ impl Queue {
         let length =
             rounds.iter().flat_map(|round| &round.open).map(|window| window.length).fold(1.0, f64::max);
         let closed = without_chance(&closed, capacity, (variance - 1.0 / capacity) / length);
-        // Without windows around it a variance says nothing of a rate.
+        // The variance says nothing about rates below those it was estimated from.
         let seen_to = capacity * (1.0 - (SETTLED * variance / length).sqrt()).max(AROUND.0);
         let beyond =
             |time: f64, rate: f64, of: f64| Tail::of(rate / of, variance * capacity).beyond(time * of);
@@ -174,7 +175,7 @@ impl Queue {
             Condition::Slo(Slo::NoErrors) | Condition::KeepsUp => rate > capacity,
         };
         let rate = halved((0.0, capacity), exceeds);
-        // A burst may be longer than what the pause before a window saves, so the rate is between this one and the capacity.
+        // A burst may be longer than the pause before a window allows, so the rate is between this one and the capacity.
         let most = if saved * capacity > BURST { capacity } else { rate };
         Some(Ceiling { rate: rate * (most / rate).powf(LONGER), least: rate, most, seen_to, capacity })
     }
@@ -277,7 +278,7 @@ impl Window {
     /// Returns the expected mean wait in the window, in seconds, if it started with an empty queue. `drift` is the excess of the rate over
     /// the capacity, as a share of the capacity.
     fn expected(&self, drift: f64, work: Work) -> f64 {
-        // What arrives varies as much as there is of it.
+        // The variance of the arriving work is proportional to the rate.
         let work = Work { variance: work.variance * (1.0 + drift), ..work };
         let moment = |i: u32| self.ramp + self.length * (f64::from(i) + 0.5) / f64::from(MOMENTS);
         let wait = |i| {
@@ -291,8 +292,8 @@ impl Window {
     }
 }
 
-/// Returns the expected wait beyond the burst `work.saved`, `time` seconds after the queue was empty: an integral over the tail of a reflected
-/// Brownian motion.
+/// Returns the expected wait beyond the burst `work.saved`, in seconds, `time` seconds after the queue was empty.
+/// Integrates over the tail of a reflected Brownian motion.
 fn rest(drift: f64, work: Work, time: f64) -> f64 {
     let spread = (work.variance * time).sqrt();
     let settled = work.variance / (2.0 * drift.abs()).max(f64::MIN_POSITIVE);
@@ -314,7 +315,7 @@ fn wait(drift: f64, deviation: f64, time: f64) -> f64 {
     let z = drift * time / spread;
     let density = (-z * z / 2.0).exp() / std::f64::consts::TAU.sqrt();
     let below = 0.5 * erfc(-z / std::f64::consts::SQRT_2);
-    // Where the drift hardly matters, its quotient does.
+    // For a drift near 0 the quotient approaches 0 / 0, so its limit is used.
     let settled = if z.abs() < 1e-4 {
         spread * density
     } else {
@@ -329,11 +330,11 @@ mod tests {
 
     #[test]
     fn long_waits_are_those_of_known_queues() {
-        // Exponential work: times in the system are exponential too, and one is the wait and one piece of work.
+        // Exponential service times: the time in the system, a wait plus a service time, is exponential too.
         let random = Tail::of(0.8, 2.0);
         assert!((random.decay - 0.2).abs() < 1e-6, "{}", random.decay);
         assert!((random.beyond(20.0) - (-0.2_f64 * 21.0).exp()).abs() < 1e-6);
-        // Even work: the decay solves 0.8 (exp(x) - 1) = x.
+        // Constant service times: the decay solves 0.8 (exp(x) - 1) = x.
         let even = Tail::of(0.8, 1.0).decay;
         assert!((0.8 * even.exp_m1() - even).abs() < 1e-5, "{even}");
         assert!((Tail::of(1.0, 2.0).beyond(1e6) - 1.0).abs() < 1e-9, "nothing is free");
@@ -341,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_queue_grows_to_its_mean_or_with_the_overload() {
-        // A twentieth is free, work of a variance of 2 ms: 20 ms on average in the end.
+        // With 5% of the capacity unused and a variance of 2 ms, the mean wait tends to 20 ms.
         assert!((wait(-0.05, 0.002_f64.sqrt(), 1000.0) - 0.02).abs() < 1e-6);
         let overload = wait(0.05, 0.002_f64.sqrt(), 1000.0);
         assert!((overload - 50.02).abs() < 1e-3, "{overload}");

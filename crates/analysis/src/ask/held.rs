@@ -52,7 +52,7 @@ mod tests {
     use iotax_model::Histogram;
     use iotax_model::record::{Outcome, Pacing, Tallies, Tally};
 
-    /// A window of 1000 I/Os, of which `late` take longer than 1 ms.
+    /// Returns a window of 1000 I/Os, of which `late` take longer than 1 ms.
     fn window(round: u32, late: u64) -> Measurement {
         let mut response = Histogram::new();
         (0..1000).for_each(|io| response.add(if io < late { 9_000_000 } else { 100_000 }));

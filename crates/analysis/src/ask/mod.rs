@@ -59,9 +59,9 @@ pub struct Answer<'a> {
     pub at_lowest_ns: Option<f64>,
     /// The windows by ascending rate, grouped by nearly equal rates.
     pub steps: Vec<Step>,
-    /// The highest rate at and below which every window met all conditions; absent if the lowest rate did not.
+    /// The highest rate at and below which every window met all conditions; absent if the lowest rate tried missed one.
     pub kept_to: Option<f64>,
-    /// The lowest rate at and above which every window missed a condition; absent if the highest rate did not.
+    /// The lowest rate at and above which every window missed a condition; absent if the highest rate tried met all conditions.
     pub missed_from: Option<f64>,
     /// The result of holding the rate (`--sustain`); absent if not requested, or not measured.
     pub held: Option<Held>,
@@ -180,7 +180,7 @@ impl HighestRate {
     }
 }
 
-/// Without an interval, rates within this factor of the estimate are undecided.
+/// Factor around the estimate within which rates are undecided if there is no interval.
 const CLOSE_TO_ESTIMATE: f64 = 1.1;
 
 impl Answer<'_> {
@@ -404,7 +404,7 @@ impl Search {
             };
             let (Root::At { rate: at, .. } | Root::Above(at) | Root::Below(at)) = by_windows;
             let ceiling = queue.as_ref().and_then(|queue| Some((queue, queue.ceiling(condition)?)));
-            // The capacity itself limits nothing that it already limits by a condition.
+            // A latency condition already gave the capacity as the limit, so `KeepsUp` adds nothing.
             if search.at_capacity && condition == Condition::KeepsUp {
                 continue;
             }
@@ -413,17 +413,17 @@ impl Search {
                     if (rate > ceiling.seen_to) != (ceiling.rate > ceiling.seen_to)
                         && (rate / ceiling.rate).ln().abs() <= root::NEAR =>
                 {
-                    // Where they disagree on which of them is right, both are.
+                    // Only one of the two estimates lies above `seen_to`, so neither is clearly better: combine them.
                     let draws = || match (queue.draws(condition), Draws::new(&trials, limit, middle)) {
                         (Some(own), Some(other)) => Some(own.and(other)),
                         (own, other) => own.or(other),
                     };
                     ((rate * ceiling.rate).sqrt(), with_interval.then(draws).flatten(), false)
                 }
-                // Windows at such a rate are too short to see its queue.
+                // Windows at this rate are too short to show the queue.
                 (Some((queue, ceiling)), _) if at > ceiling.seen_to => {
                     let rate = ceiling.rate.max(ceiling.seen_to);
-                    // Draws that are all lower than what windows show say nothing of how sure it is.
+                    // If all draws are below the rate that windows show, they say nothing about its uncertainty.
                     let around = |draws: &Draws| draws.interval(ALPHA).high > rate;
                     let draws = || queue.draws(condition).filter(around);
                     (rate, with_interval.then(draws).flatten(), true)

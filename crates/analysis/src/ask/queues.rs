@@ -23,7 +23,7 @@ const SLOTS: usize = 64;
 const SEARCHES: u32 = 100;
 /// First seed of the tests; the model's factors were tuned on lower seeds.
 const FIRST: u64 = 1000;
-/// Largest accepted mean bias of the found rates, as a share.
+/// Largest accepted mean bias of the found rates, relative to the true rate.
 const BIAS: f64 = 0.02;
 /// Smallest accepted share of intervals that contain the true rate.
 const HELD: f64 = 0.93;
@@ -119,7 +119,7 @@ impl System {
                 break;
             }
             pacing.due += u64::from(due >= begin);
-            // What has no slot begins as soon as an earlier one is done.
+            // Without a free slot, an I/O begins when the oldest one in flight completes.
             let starts = if begun.len() == SLOTS { begun.pop_front().unwrap_or(due).max(due) } else { due };
             if starts >= end {
                 pacing.backlog += 1;
@@ -164,7 +164,8 @@ impl System {
     }
 }
 
-/// Share of waits longer than `time` with constant service times: the wait's tail is exponential (H. C. Tijms, Stochastic Models, 1994).
+/// Returns the share of waits longer than `time` with constant service times. The tail of the wait is exponential (H.
+/// C. Tijms, Stochastic Models, 1994).
 fn even(load: f64, time: f64, capacity: f64) -> f64 {
     let (mut low, mut high) = (1e-9, 50.0);
     for _ in 0..60 {
@@ -218,13 +219,13 @@ fn search(system: &mut System, ask: &AskSpec, length: f64) -> Search {
     unreachable!("the windows are counted")
 }
 
-/// Returns the number of successes in `tries` that is missed with a probability of only 0.001, if each try succeeds with probability
-/// `share`.
+/// Returns the smallest plausible number of successes in `tries` tries that succeed with probability `share` each.
+/// Fewer successes have a probability of 0.001.
 fn fewest(tries: u32, share: f64) -> u64 {
     Binomial::new(share, tries.into()).expect("a share").inverse_cdf(0.001)
 }
 
-/// Tests searches on a server at all limits; docs/truths.md has a table.
+/// Checks bias and interval coverage of searches on a server at each latency limit; docs/truths.md has a table.
 fn sustained(server: Server) {
     let seeds: u32 = if thorough() { SEARCHES } else { 3 };
     let mut wrong = Vec::new();
@@ -256,7 +257,7 @@ fn sustained(server: Server) {
             100.0 * width / of
         );
         eprintln!("{said}");
-        // Two standard errors of the mean, as the intervals have them.
+        // Allows two standard errors of the mean, derived from the widths of the intervals.
         let biased = bias.abs() > BIAS + 2.0 * width / of / 1.96 / n.sqrt();
         if biased || within < fewest(known, HELD) || u64::from(known) < fewest(seeds, KNOWN) {
             wrong.push(said);

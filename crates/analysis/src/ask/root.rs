@@ -1,11 +1,12 @@
 //! Estimates the rate at which a condition is just met, from trials at rates around it.
 //!
-//! A condition limits a share that grows with the rate, such as late I/Os of all due I/Os. All trials contribute to the estimate. Around the
-//! root, the logarithm of the share is modelled as a line over the logarithm of the rate. The slope is estimated within rounds, by the
-//! likelihood of how a round's late I/Os are divided among its rates, so that a round that is slow as a whole does not count as an effect of
-//! the rate. The height of the line comes from all trials. Trials are placed on both sides of the current estimate, ever closer: this is the
-//! sequential design of C. F. J. Wu ("Efficient sequential designs with binary data", Journal of the American Statistical Association 80,
-//! 1985) with counts in place of binary data.
+//! A condition limits a share that grows with the rate, such as the share of late I/Os. All trials contribute to the
+//! estimate. Around the root, the logarithm of the share is modelled as a line over the logarithm of the rate. The
+//! slope is estimated within rounds, from how each round's late I/Os are divided among its rates. A round that is slow
+//! as a whole therefore does not count as an effect of the rate. The height of the line comes from all trials. Trials
+//! are placed on both sides of the current estimate, ever closer. This is the sequential design of C. F. J. Wu
+//! ("Efficient sequential designs with binary data", Journal of the American Statistical Association 80, 1985) with
+//! counts in place of binary data.
 //!
 //! The interval comes from a bootstrap over rounds, widened as T. Hesterberg recommends for few rounds ("What teachers should know about
 //! the bootstrap", The American Statistician 69, 2015).
@@ -16,10 +17,10 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::stats::paired::Interval;
 
-/// Trials within this distance of the estimate, in logarithms of the rate, contribute to the fitted line.
+/// Distance from the estimate, as a difference of natural logarithms, within which trials contribute to the fitted line.
 pub(super) const NEAR: f64 = 0.1;
-/// Bounds of the slope that is estimated from the nearest trials on both sides of the neighbourhood; without trials on both sides, [`UNTOLD`] is
-/// used.
+/// Bounds of the slope that is estimated from the nearest trials on both sides of the neighbourhood. Without trials on
+/// both sides the slope is [`UNTOLD`].
 const WIDE: (f64, f64) = (0.5, 40.0);
 const UNTOLD: f64 = 5.0;
 /// The slope near the root is at least the slope between more distant trials divided by this factor; flatter lines are taken for noise.
@@ -74,7 +75,7 @@ pub(super) fn root(trials: &[Trial], limit: f64) -> Option<Root> {
     let mut around = Neighbourhood::of(trials, coarse);
     for _ in 0..REFINEMENTS {
         let Some(better) = around.root(limit) else { break };
-        // A line that noise made flat leads far away, where no trial would contradict it.
+        // Noise can flatten the line and move its root far away, where no trial would correct it.
         let next = Neighbourhood::of(trials, better.clamp(coarse * (-NEAR).exp(), coarse * NEAR.exp()));
         if next.rounds.0.len() < around.rounds.0.len().min(FEWEST_ROUNDS) {
             break;
@@ -103,7 +104,7 @@ impl Draws {
             return None;
         }
         let known = around.root(limit)?.ln();
-        // Where the line leads out of the neighbourhood, nothing is known of where it ends.
+        // A root at the edge of the neighbourhood was clamped, so its true position is unknown.
         if (known - middle.ln()).abs() > NEAR * 0.99 {
             return None;
         }
@@ -147,7 +148,8 @@ fn middle(mut values: Vec<f64>, alpha: f64) -> Interval {
     Interval { low: values[outside], high: values[values.len() - 1 - outside] }
 }
 
-/// Factor by which a bootstrap interval from `n` rounds must be widened, because slope and height of the line are both estimated.
+/// Returns the factor by which a bootstrap interval from `n` rounds must be widened, because slope and height of the
+/// line are both estimated. `n` must be at least 3.
 pub(super) fn widening(n: usize) -> Option<f64> {
     let t = StudentsT::new(0.0, 1.0, (n - 2) as f64).ok()?.inverse_cdf(0.975);
     Some(t / 1.959_964 * (n as f64 / (n - 2) as f64).sqrt())
@@ -246,8 +248,8 @@ fn on_line(rounds: &Rounds, slopes: (f64, f64), limit: f64, at: f64) -> Option<f
     Some(at * away.clamp(-NEAR, NEAR).exp())
 }
 
-/// Returns the slope within rounds, the root of the conditional likelihood's derivative, which falls as the slope rises. `None` if no round has two
-/// rates.
+/// Returns the slope that maximizes the conditional likelihood within rounds, by bisection of the likelihood's falling
+/// derivative. `None` if no round has two rates.
 fn slope(rounds: &Rounds, (mut low, mut high): (f64, f64), at: f64) -> Option<f64> {
     let telling: Vec<Vec<(f64, Trial)>> = rounds
         .0

@@ -10,9 +10,10 @@ use iotax_model::Run;
 pub const CAPACITY_ROUNDS: u32 = 2;
 /// Rates of the first open-loop trials, as shares of the capacity.
 const SHARES: [f64; 6] = [0.05, 0.25, 0.45, 0.65, 0.8, 0.95];
-/// Distance of the first pair of rates from the estimate, as a logarithm. It shrinks with the square root of the number of pairs.
+/// Distance of the first pair of rates from the estimate, as a difference of natural logarithms. It shrinks with the
+/// square root of the number of pairs.
 const FIRST: f64 = 0.08;
-/// Smallest distance of a pair of rates from the estimate, as a logarithm.
+/// Smallest distance of a pair of rates from the estimate, as a difference of natural logarithms.
 const LEAST: f64 = 0.02;
 /// Factor from the highest rate tried to the next one while no rate has failed.
 const UP: f64 = 1.1;
@@ -65,7 +66,7 @@ pub(super) fn after(before: &Measured<'_>, ask: &AskSpec, round: u32) -> Next {
         HighestRate::Rate(located) => Next::Rates(pair(located.at, apart)),
         HighestRate::AtLeast(rate) => Next::Rates(vec![rounded(rate * UP).max(rounded(rate) + 1)]),
         HighestRate::Below(rate) if rate * DOWN < (LOWEST * capacity).max(1.0) => {
-            // At the lowest rate a window holds few I/Os.
+            // A window at the lowest rate holds few I/Os, so several of them must fail.
             let there = before.open.iter().filter(|(tried, _)| *tried <= rate).count();
             if there < WINDOWS { Next::Rates(vec![rounded(rate)]) } else { Next::Nothing }
         }
@@ -73,7 +74,7 @@ pub(super) fn after(before: &Measured<'_>, ask: &AskSpec, round: u32) -> Next {
     }
 }
 
-/// Returns the distance of the nth pair of rates (from 1) from the estimate, as a logarithm.
+/// Returns the distance of the nth pair of rates (from 1) from the estimate, as a difference of natural logarithms.
 pub(super) fn apart(pair: u32) -> f64 {
     (FIRST / f64::from(pair).sqrt()).max(LEAST)
 }

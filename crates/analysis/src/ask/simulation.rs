@@ -186,7 +186,7 @@ fn the_interval_holds_the_true_rate_and_halving_needs_twice_the_trials() {
         // Three standard errors of a share of 0.9 in 60 are 0.12.
         let slack = 3.0 * (0.9 * 0.1 / n).sqrt();
         assert!(share > 0.91 - slack, "{trouble:?}: {share}");
-        // An error falls with the root of the number of trials: half of them make it 1.4 times as large.
+        // The error falls with the square root of the number of trials: half as many trials make it 1.4 times as large.
         assert!(error * 1.41 < other, "{trouble:?}: {error} {other}");
     }
 }

@@ -8,7 +8,7 @@ use super::Condition;
 use super::root::Trial;
 use crate::failed::Failed;
 
-/// Largest share of due I/Os that may not have begun at a window's end for a target to keep up.
+/// Largest share of the due I/Os that may be unstarted at a window's end if the target keeps up.
 const LEFT: f64 = 0.02;
 
 /// Returns a trial per open-loop measurement, and the limit of the share `bad / of` of a trial. Each measurement comes with its scheduled I/Os per
@@ -20,13 +20,13 @@ pub(super) fn trials(measured: &[(f64, &Measurement)], condition: Condition) -> 
         let failed = Failed::of(m).ios as f64;
         let (bad, of) = match condition {
             Condition::Slo(Slo::Percentile { most, .. }) => {
-                // What has not begun is late as soon as it waited for longer than the limit.
+                // An I/O that has not begun is late once it has waited longer than the limit.
                 let waited = 1.0 - most.0 as f64 / (pacing.backlog_ns as f64).max(1.0);
                 let overdue = pacing.backlog as f64 * waited.max(0.0);
                 (above(&response, most.0) + failed + overdue, response.count() as f64 + failed + overdue)
             }
             Condition::Slo(Slo::Mean { .. }) => {
-                // What has not begun waited for half of the longest wait on average.
+                // I/Os that have not begun have waited for half of the longest wait on average.
                 let waits = pacing.backlog as f64 * pacing.backlog_ns as f64 / 2.0;
                 (response.sum() as f64 + waits, (response.count() + pacing.backlog) as f64)
             }

@@ -66,7 +66,7 @@ pub(super) fn put_off(case: &Case<'_>) -> Option<Finding> {
     let acknowledged = outcome.tallies.write.as_ref()?.bytes;
     let content = case.workload.content();
     if content.filler_percentage > 0 || content.dedupe_percentage > 0 {
-        // A layer that makes it shorter is another matter, and named as such.
+        // Layers may compress or deduplicate this data; a separate check reports that.
         return None;
     }
     let taken = of_device(case, |disk| disk.write_bytes, |tallies| tallies.write.as_ref())?;
@@ -148,7 +148,7 @@ fn short(asked: u64, had: u64) -> Option<f64> {
     (asked > 0 && share < SERVED).then_some(share)
 }
 
-/// Names the likely source of the data in place of the device: memory, or holes.
+/// Names the likely source of data that did not come from the device: memory or holes.
 fn measured_instead(case: &Case<'_>) -> &'static str {
     let holes = case.record.and_then(|record| record.allocation).is_some_and(|allocation| {
         let nothing = allocation.unwritten + allocation.holes;

@@ -46,7 +46,7 @@ pub(super) fn elapsed(case: &Case<'_>) -> Option<Finding> {
     if !case.in_guest() {
         return None;
     }
-    // A guest that was stopped lost that time, and its clock goes right otherwise.
+    // A guest's clock stands still while the guest is stopped, so that time is subtracted.
     let stopped: u64 = m.standstills.iter().map(|one| one.duration_ns).sum();
     let (agent, host) = (m.outcome.duration_ns as f64, m.host_duration_ns?.saturating_sub(stopped) as f64);
     if host < ALONE_NS {

@@ -19,7 +19,7 @@ const COMPRESSED: f64 = 0.9;
 /// Finds areas with holes, or with extents shared with other files.
 pub(super) fn holes(run: &Run) -> Vec<Warning> {
     let writes = run.plan.workloads.iter().any(Workload::modifies);
-    // A plan may ask for unwritten space behind what is filled, or touch none.
+    // The space that the plan touches beyond the filled part is unwritten on purpose.
     let filled = run.plan.filled().0;
     let asked_for = run.plan.touched().0.saturating_sub(filled);
     let mut found = Vec::new();
@@ -61,7 +61,7 @@ pub(super) fn holes(run: &Run) -> Vec<Warning> {
 /// Finds workloads that trim data which later I/O of the same or another workload accesses: such reads meet holes.
 pub(super) fn discarded(case: &Case<'_>) -> Option<Finding> {
     let bytes = case.m.outcome.tallies.trim.as_ref()?.bytes;
-    // A file that iotax made is filled anew for the next workload.
+    // A file that iotax made is refilled before the next workload.
     let is_refilled =
         case.spec.is_some_and(|spec| spec.file().is_some() && spec.stack.offers() == LayerInterface::RawFile);
     // Holes do not matter to a workload that only trims.
@@ -73,7 +73,7 @@ pub(super) fn discarded(case: &Case<'_>) -> Option<Finding> {
     let mut passed: Vec<String> = mounted.map(|name| format!("{name} is mounted with discard")).collect();
     let guest = case.spec.and_then(|spec| spec.guest());
     if guest.is_some_and(|guest| guest.discard == Discard::Ignore) {
-        // They end at the guest's disk.
+        // The guest's disk ignores the discards.
         return None;
     }
     if guest.is_some() {

@@ -20,7 +20,7 @@ pub(super) fn cannot_sustain(case: &Case<'_>) -> Option<Finding> {
     let Case { workload, m, .. } = case;
     let pacing = m.outcome.pacing?;
     let slots = u64::from(workload.iodepth) * u64::from(workload.numjobs);
-    // A curve and a search go beyond what their targets can do, and give no latency there.
+    // Curves and searches overload their targets on purpose, and report no latency at such rates.
     let telling = case.run.plan.curve().is_none()
         && case.run.plan.ask().is_none()
         && pacing.backlog > slots
@@ -53,7 +53,7 @@ pub(super) fn cannot_sustain(case: &Case<'_>) -> Option<Finding> {
 /// Returns the CPU time of the load generator as a share of its threads' time; `None` below 95%, in windows under 100 ms, with an engine that polls
 /// or moves no data, or in an open loop that delayed no I/O.
 pub(crate) fn saturation(workload: &Workload, m: &Measurement) -> Option<f64> {
-    // An engine that moves no data measures the generator and the kernel; who keeps a schedule or polls looks all the time.
+    // An engine that moves no data measures the generator itself. A generator that polls or keeps a schedule is always busy.
     let window = f64::from(workload.numjobs) * m.outcome.duration_ns as f64;
     let share = m.outcome.cpu.total_ns() as f64 / window;
     let waited = m.outcome.pacing.is_none_or(|pacing| pacing.delayed > 0);

@@ -31,7 +31,7 @@ pub(super) fn device(case: &Case<'_>) -> Option<Finding> {
     let machine = case.m.machine()?;
     let seconds = machine.duration_ns as f64 / 1e9;
     let (read, written) = asked(case.m);
-    // Data that is shorter than a block is read before it is written.
+    // A write that covers only part of a block may read the block first.
     let most_read = READS * read + due(case) + QUIET * seconds;
     let most_written = WRITES * due(case) + QUIET * seconds;
     let mut evidence = Vec::new();
@@ -74,7 +74,7 @@ fn due(case: &Case<'_>) -> f64 {
             let each = tally.bytes.checked_div(tally.ios).unwrap_or(0);
             (tally.ios * each.next_multiple_of(PAGE)).max(tally.bytes)
         });
-        // Each of its writes is flushed by itself.
+        // With a sync mode, every write is flushed.
         let safe = workload.is_some_and(|workload| workload.sync != SyncMode::None);
         let flushes = ios(&tallies.sync) + if safe { ios(&tallies.write) } else { 0 };
         (pages + flushes * FLUSH) as f64
@@ -133,9 +133,9 @@ pub(super) fn cpu(case: &Case<'_>) -> Option<Finding> {
     let host = m.host.as_ref().filter(|_| m.neighbour.is_none() && !case.has_others())?;
     let cpu = host.cpu?;
     let all = cpu.busy_ns() + cpu.idle_ns + cpu.iowait_ns.unwrap_or(0);
-    // The kernel's threads are no programs that one could end, whomever they serve.
+    // Kernel threads are not programs that a user could stop.
     let own = host.programs_ns? + host.kernel_ns? + host.watching_ns?;
-    // Interrupts are the devices'.
+    // Interrupt time belongs to the devices, so only user and system time count.
     let others = (cpu.user_ns + cpu.system_ns).saturating_sub(own);
     let share = others as f64 / all as f64;
     (all > 0 && share > CPU).then(|| {

@@ -19,11 +19,11 @@ use iotax_model::Run;
 /// Finds missing measurements. In a run that adds rounds, a target is no longer measured once its comparisons are decided; this does not
 /// count as missing.
 pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<Warning> {
-    // A search decides as it goes what to measure.
+    // A search chooses its measurements as it goes, so none can be missing.
     if run.plan.ask().is_some() {
         return None;
     }
-    // Until a steady state rounds are added one by one.
+    // A run that waits for a steady state adds rounds one by one.
     let rounds = run.measurements.iter().map(|m| m.round).max().unwrap_or(0).max(run.plan.repeat);
     let planned = standing.map_or(rounds as usize * run.plan.cells(), |standing| standing.planned);
     let there = run.measurements.len();
@@ -128,7 +128,7 @@ pub(super) fn errors(case: &Case<'_>) -> Option<Finding> {
             format!("{count} x {} on {}, first at byte {}{last}", e.error, e.direction, e.first_offset)
         })
         .collect();
-    // The writes that a failed flush gave up had been counted as done.
+    // A failed flush loses writes that were already counted as completed.
     let lost = outcome.errors.iter().any(|error| error.direction == SYNC);
     let planned = case.spec.and_then(|spec| spec.stack.failing_reads());
     let planned =

@@ -94,8 +94,8 @@ impl Case<'_> {
         self.spec.and_then(|spec| spec.network()).is_some_and(|network| network.via == via)
     }
 
-    /// Returns the interface at one place on the path and its counts. If a bridge and its ports are recorded, returns the bridge, where the server
-    /// is. `None` if packets may have passed any of several interfaces.
+    /// Returns the interface at a place on the path (`client` or `server`) and its counts. Prefers a bridge over its
+    /// ports. `None` if no interface is recorded there, or if packets may have passed any of several.
     fn nic(&self, place: &str) -> Option<(&str, &NicActivity)> {
         let all = seen(self.m, self.interfaces());
         let there: Vec<_> = all.into_iter().filter(|seen| seen.place == Some(place)).collect();
@@ -116,7 +116,7 @@ impl Case<'_> {
         !given || there.count() < 2
     }
 
-    /// Number of concurrent guests with the same work.
+    /// Returns the number of concurrent guests with the same work; 1 without a guest.
     fn guests(&self) -> u32 {
         self.spec.and_then(|spec| spec.guest()).map_or(1, |guest| guest.count)
     }
@@ -159,7 +159,7 @@ fn bypassed(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
 /// Finds a client interface that counted far more traffic than the measurement carried: others used the network.
 fn others(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     let (name, counted) = case.nic("client")?;
-    // A loopback interface is everybody's, and counts each byte both ways.
+    // All programs share the loopback interface, and it counts each byte as sent and received.
     if case.m.neighbour.is_some() || name == "lo" {
         return None;
     }
@@ -168,7 +168,7 @@ fn others(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     let packets = case.m.outcome.tallies.ios().max(both / 1448);
     let lost = over_flows(flows(case.m, net.direction == Direction::Upload), |flow| flow.lost).unwrap_or(0);
     let due = OTHERS * both as f64 + (2 * (packets + lost) * HEADERS) as f64 + QUIET * seconds;
-    // Datagrams that a sender gave to its kernel and nobody received did pass the sender's interface.
+    // Datagrams that were sent and lost still passed the sender's interface.
     let given = over_flows(flows(case.m, true), |flow| flow.sent_bytes).unwrap_or(0) as f64;
     let all = (counted.rx_bytes + counted.tx_bytes) as f64;
     (all > due.max(OTHERS * given + QUIET * seconds)).then(|| {
@@ -337,7 +337,7 @@ fn arrived(case: &Case<'_>, net: &Traffic, upload: bool, lost: u64, received: u6
     let each = net.length.map_or_else(|| bytes.checked_div(received), |length| Some(length.0))?;
     let missing = lost * each;
     let reached = counted.rx_bytes.saturating_sub(DATAGRAM_HEADERS * counted.rx_packets);
-    // Nearer to all that was sent, or to what the sockets got.
+    // True if the interface's count is nearer to the bytes sent than to the bytes that the sockets received.
     (missing as f64 >= TOLD_APART * bytes as f64).then_some(reached > bytes + missing / 2)
 }
 
@@ -346,7 +346,7 @@ fn messages(case: &Case<'_>) -> Option<Finding> {
     let probes = case.m.outcome.carried.as_ref()?.probes?;
     let lost = probes.sent.checked_sub(probes.received)?;
     let part = share(lost, probes.sent)?;
-    // The last one may still be on its way.
+    // The last message may still be in flight.
     (lost > 1 && part > LOST).then(|| {
         let evidence = format!("{lost} of {} messages ({}) never came back", probes.sent, percent(part));
         let remedy = "no percentile knows of them: they count as lost, not as late; look for drops on the way (ip -s link, \

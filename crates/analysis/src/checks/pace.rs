@@ -30,7 +30,7 @@ fn is_poisson(case: &Case<'_>) -> bool {
 
 /// Finds a rate that changed within the window: throttled if it fell once and stayed down, else unsteady.
 pub(super) fn uneven(case: &Case<'_>) -> Option<Finding> {
-    // What a watch makes happen is meant to be seen in the rate; that of a replay is its trace's.
+    // A watch changes the rate on purpose, and a replay's rate follows its trace.
     if case.run.plan.watch().is_some() || case.workload.read_iolog.is_some() {
         return None;
     }
@@ -102,7 +102,7 @@ fn unsteady(case: &Case<'_>) -> Option<Finding> {
 /// Finds a lasting drop in rate over the whole run, from measurements in order of time, each relative to the highest rate of its workload
 /// and target.
 pub(super) fn over_the_run(run: &Run) -> Option<Warning> {
-    // One without I/O has no rate that could have fallen, and one whose I/Os failed has the errors' rate.
+    // A measurement without I/O has no rate, and failed I/Os end at the rate of the errors.
     let rate =
         |m: &Measurement| if is_stream(m) { Metric::BYTES_PER_S.value(m) } else { Metric::IOPS.value(m) };
     let worked = run.measurements.iter().filter(|m| !Failed::of(m).is_too_many());
@@ -110,7 +110,7 @@ pub(super) fn over_the_run(run: &Run) -> Option<Warning> {
     let mut rated: Vec<(&Measurement, f64)> = rated.collect();
     rated.sort_by_key(|(m, _)| m.started_at_ms);
     let cell = |m: &Measurement| (m.workload.clone(), m.target.clone());
-    // The highest, which each cell has before a fall: a mean would depend on how many of its rounds come after it.
+    // Rates are relative to the highest, which precedes a fall: a mean would depend on how many rounds follow the fall.
     let mut best: BTreeMap<(String, String), f64> = BTreeMap::new();
     for (m, rate) in &rated {
         let highest = best.entry(cell(m)).or_insert(*rate);

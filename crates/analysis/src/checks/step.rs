@@ -48,7 +48,7 @@ fn squares(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - mean).powi(2)).sum()
 }
 
-/// Sum of the squared residuals about the least-squares line.
+/// Returns the sum of the squared residuals about the least-squares line.
 fn around_a_line(series: &[f64]) -> f64 {
     let middle = (series.len() as f64 - 1.0) / 2.0;
     let (mean, places) = (mean(series), || (0..series.len()).map(|place| place as f64 - middle));

@@ -109,7 +109,7 @@ pub struct More {
     pub rounds: u32,
     /// The command, without the option for the number of rounds or the time.
     pub command: String,
-    /// True if the plan sets beforehand after how many rounds comparisons are tested; more rounds then need a new run.
+    /// True if the plan fixes in advance after which rounds comparisons are tested; more rounds then need a new run.
     pub is_anew: bool,
     /// Expected duration of a round.
     pub round: Nanos,
@@ -134,7 +134,7 @@ impl Account {
     #[must_use]
     pub fn of(run: &Run, judgement: &Judgement) -> Self {
         let kinds = Kinds::of(judgement);
-        // The rates that a search tried are no cells that another run has.
+        // The rates that a search tries differ from run to run, so only the searched workloads count.
         let workloads: Vec<Workload> = if run.plan.ask().is_some() {
             run.plan.asked().cloned().collect()
         } else {

@@ -105,7 +105,7 @@ impl Gate {
 fn share(text: &str) -> Result<f64, String> {
     let refuse = || format!("{:?} is not a percentage such as 5% or 0.5%", text.trim());
     let number = text.trim().strip_suffix('%').ok_or_else(refuse)?.trim_end();
-    // Other notations of a float (inf, 1e3, -1) are no limit.
+    // Other notations of a float (inf, 1e3, -1) are not accepted.
     if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return Err(refuse());
     }

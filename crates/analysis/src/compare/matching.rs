@@ -86,7 +86,7 @@ pub(super) fn targets<'a>(a: &Side<'a>, b: &Side<'a>) -> Result<(Vec<Pair<'a>>, 
             subject.name, has.account.label, lacking.account.label
         ),
     };
-    // A user who names a target asks for that one alone.
+    // If the user named a target of one side, the other targets of that side are not missing.
     if other.is_none() || one.is_some() {
         missing.extend(left_a.iter().map(|subject| lacks(Which::B, a, b, subject)));
     }
@@ -153,7 +153,7 @@ pub(super) fn workloads<'a>(
     let mut partners: Vec<Option<&Workload>> = vec![None; a.workloads.len()];
     let stated = |one: &Workload, other: &Workload| differences::stated((a, one), (b, other));
     let alike = |one: &Workload, other: &Workload| stated(one, other).iter().all(|found| is_one(a, b, found));
-    // Among several that fit, the same name wins, then one that is only spelled otherwise, then the same duration.
+    // In order of preference: the same name, a name that differs only in `-` and `_`, equal settings, compatible settings.
     let fits: [Fits<'_>; 4] = [
         &|one, other| one.name == other.name && alike(one, other),
         &|one, other| one.name.replace('-', "_") == other.name.replace('-', "_") && alike(one, other),
@@ -164,7 +164,7 @@ pub(super) fn workloads<'a>(
         for at in (0..partners.len()).filter(|at| partners[*at].is_none()).collect::<Vec<_>>() {
             let workload = &a.workloads[at];
             let mut fitting = (0..free.len()).filter(|place| fits(workload, free[*place]));
-            // A source that states too little does not distinguish two candidates.
+            // If a source states too little to choose between two candidates, neither is matched.
             let (first, another) = (fitting.next(), fitting.next());
             let is_only = |place: usize| {
                 let mut others =

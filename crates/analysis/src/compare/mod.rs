@@ -72,7 +72,7 @@ pub struct Side<'a> {
 }
 
 impl Side<'_> {
-    /// Name in headings: `run 12`, `run 12:vm-raw`.
+    /// Returns the side's name in headings: `run 12`, `run 12:vm-raw`.
     #[must_use]
     pub fn called(&self) -> String {
         let label = &self.account.label;
@@ -151,7 +151,7 @@ pub struct TargetPair {
 }
 
 impl TargetPair {
-    /// Label for the pair's figures: `emulated`, `A emulated`; `None` if neither CPU was emulated.
+    /// Returns the label for the pair's figures: `emulated`, `A emulated`, `B emulated`; `None` if neither CPU was emulated.
     #[must_use]
     pub const fn label(&self) -> Option<&'static str> {
         match self.emulated {
@@ -162,7 +162,7 @@ impl TargetPair {
         }
     }
 
-    /// Name of the pair: `vm-raw`, or `vm-raw / vm-old` if the names differ.
+    /// Returns the name of the pair: `vm-raw`, or `vm-raw / vm-old` if the names differ.
     #[must_use]
     pub fn name(&self) -> String {
         both(&self.a, &self.b)
@@ -181,7 +181,7 @@ pub struct WorkloadPair {
 }
 
 impl WorkloadPair {
-    /// Name of the workload, or both names separated by ` / ` if they differ.
+    /// Returns the name of the workload, or both names separated by ` / ` if they differ.
     #[must_use]
     pub fn name(&self) -> String {
         both(&self.a.name, &self.b)
@@ -484,7 +484,7 @@ impl CellSample {
         } else {
             Sample::unpaired(over, under, metric)?
         };
-        // Checked even where the figure is unknown: a round in which nothing completed has none.
+        // Also checks rounds without a figure: a round in which nothing completed has none.
         let spoilt = |figures: &[&MeasurementFigures], others: &[&MeasurementFigures]| {
             let compared =
                 |f: &MeasurementFigures| !paired || others.iter().any(|other| other.round == f.round);

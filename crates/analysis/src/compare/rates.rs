@@ -146,7 +146,7 @@ fn unlocated(side: Which, account: &Account, rate: &LocatedRate) -> Missing {
 fn ratio(over: &Located, under: &Located, alpha: f64) -> (f64, Option<Interval>) {
     let ratio = over.at / under.at;
     let quantile = |alpha: f64| Normal::standard().inverse_cdf(1.0 - alpha / 2.0);
-    // Each end from the ends that make it: an interval may be wider on one side.
+    // Each end is computed separately, because an interval may be wider on one side.
     let side = |end: f64, of: &Located| (end / of.at).ln().powi(2);
     let interval = over.interval.zip(under.interval).map(|(above, below)| {
         let scale = quantile(alpha) / quantile(ALPHA);

@@ -1,15 +1,15 @@
-//! Reads against writes: the combinations of read and write rates at which a target has equal latency.
+//! Read/write mix: the combinations of read and write rates at which a target has equal latency.
 //!
-//! Each share of reads has a curve of its own: a ray from the origin in the plane of read rate and write rate. Along each ray, the loads are
-//! located at which the mean response time reaches one of a few levels. The points of one level on all rays form a line of equal latency. So
-//! about thirty rates show what would otherwise take a grid of hundreds of rate pairs.
+//! Each share of reads has its own curve, a ray from the origin in the plane of read rate and write rate. Each ray
+//! gives the loads at which the mean response time reaches one of a few levels. The points of one level on all rays
+//! form a line of equal latency. So about thirty rates show what would otherwise take a grid of hundreds of rate pairs.
 
 use iotax_model::Workload;
 
 use super::knee::Courses;
 use super::{Curve, Curves, Located};
 
-/// Minimum number of shares of reads for a grid, and of those that must reach a level.
+/// Minimum number of shares of reads that form a grid, and that must reach a level.
 const FEWEST: usize = 3;
 /// Maximum number of response-time levels; the lowest are kept.
 const LEVELS: usize = 6;

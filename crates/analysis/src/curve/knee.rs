@@ -102,7 +102,7 @@ impl Courses {
     }
 }
 
-/// Mean response time of a point in nanoseconds over `rounds`, which may repeat; `None` without an I/O.
+/// Returns the mean response time of a point in nanoseconds over `rounds`, which may repeat; `None` without an I/O.
 fn mean_over(point: &RatePoint<'_>, rounds: &[u32]) -> Option<f64> {
     let (mut ios, mut ns) = (0, 0);
     for round in rounds {
@@ -158,8 +158,8 @@ fn middle(mut found: Vec<f64>, draws: usize) -> Option<Interval> {
 mod tests {
     use super::*;
 
-    /// Mean response times of a server with a service time of 1 s, at these shares of its capacity, with `random` or constant service
-    /// times.
+    /// Returns load and mean response time of a server with a service time of 1 s, at these shares of its capacity,
+    /// with `random` or constant service times.
     fn server(random: bool, shares: &[f64]) -> Vec<(f64, f64)> {
         let wait = |load: f64| load / (1.0 - load) * if random { 1.0 } else { 0.5 };
         shares.iter().map(|load| (*load, 1.0 + wait(*load))).collect()

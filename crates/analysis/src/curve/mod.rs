@@ -32,7 +32,7 @@ const FEWEST: usize = 3;
 /// Latency against offered load for one workload: one curve per target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curves<'a> {
-    /// The workload that the curves belong to: in a closed loop, or at the lowest rate if the run has no closed loop.
+    /// The curves' workload: the closed-loop one, or the one at the lowest rate if the run has no closed loop.
     pub work: &'a Workload,
     /// Measured targets, in the plan's order.
     pub targets: Vec<Curve<'a>>,
@@ -86,15 +86,15 @@ struct Round {
 }
 
 impl Round {
-    /// Share of the due I/Os that completed, at most 1; `None` if none was due.
+    /// Returns the share of the due I/Os that completed, at most 1; `None` if none was due.
     fn kept(&self) -> Option<f64> {
         (self.due > 0).then(|| (self.completed as f64 / self.due as f64).min(1.0))
     }
 }
 
 impl RatePoint<'_> {
-    /// Share of the I/Os due in a window that completed in it: the geometric mean over the rounds, as for the achieved rate; `None` if no I/O
-    /// was due.
+    /// Returns the share of the I/Os due in a window that completed in it: the geometric mean over the rounds, as for
+    /// the achieved rate. `None` if no I/O was due.
     #[must_use]
     pub fn kept(&self) -> Option<f64> {
         let shares: Vec<f64> = self.rounds.iter().filter_map(Round::kept).map(f64::ln).collect();
@@ -108,7 +108,7 @@ impl RatePoint<'_> {
         self.kept().is_some_and(|kept| kept >= SUSTAINED || missing <= UNDER_WAY * self.rounds.len() as u64)
     }
 
-    /// Mean response time in nanoseconds, over all rounds; `None` without an I/O.
+    /// Returns the mean response time in nanoseconds, over all rounds; `None` without an I/O.
     #[must_use]
     pub fn response_mean(&self) -> Option<f64> {
         self.response.mean()
@@ -121,13 +121,15 @@ impl RatePoint<'_> {
     }
 }
 
-/// I/Os per second that a workload's schedule demands of all its jobs; `None` in a closed loop, and for a rate in bytes per second.
+/// Returns the I/Os per second that a workload's schedule demands of all its jobs; `None` in a closed loop, and for a
+/// rate in bytes per second.
 #[must_use]
 pub fn offered(workload: &Workload) -> Option<f64> {
     Some(workload.rate_iops? as f64 * f64::from(workload.numjobs))
 }
 
-/// Mean response time of one measurement at a rate, in nanoseconds; `None` without a scheduled rate, or if the target did not keep up with it.
+/// Returns the mean response time of one measurement in nanoseconds; `None` without a scheduled rate, or if the target
+/// did not keep up with it.
 #[must_use]
 pub fn response_if_sustained(workload: &Workload, measurement: &Measurement) -> Option<f64> {
     let point = point(workload, offered(workload)?, &[measurement])?;
@@ -149,7 +151,7 @@ pub(crate) fn work(workload: &Workload) -> Workload {
 /// Builds the curves of a run, for every workload that it measures at three rates or more.
 #[must_use]
 pub fn curves(run: &Run) -> Vec<Curves<'_>> {
-    // The rates of a search lie close together, with a window or two each (`crate::ask::Answer::steps`).
+    // A search tries many similar rates in one or two windows each, which form no curve (see `crate::ask::Answer::steps`).
     if run.plan.ask().is_some() {
         return Vec::new();
     }

@@ -23,7 +23,7 @@ fn on(disks: &[(&str, Option<DiskFlushes>)]) -> HostActivity {
     HostActivity { disks, ..HostActivity::default() }
 }
 
-/// One round with this many writes and flushes of the program.
+/// Returns one round with this many writes and flushes of the program.
 fn round(writes: u64, syncs: u64, host: HostActivity) -> Measurement {
     let tally = |ios| Some(Tally { ios, ..Tally::default() });
     let tallies = Tallies { write: tally(writes), sync: tally(syncs), ..Tallies::default() };
@@ -34,7 +34,7 @@ fn round(writes: u64, syncs: u64, host: HostActivity) -> Measurement {
     }
 }
 
-/// A file on a loop device on a disk.
+/// Returns the record of a file on a loop device on a disk.
 fn record() -> TargetRecord {
     let layer = |kind, name: &str| Layer::new(kind, name, "");
     let layers = vec![layer(LayerKind::Device, "vda"), layer(LayerKind::Loop, "loop0")];
@@ -62,10 +62,10 @@ fn flushes_are_followed_from_the_program_to_the_device() {
     let counts: Vec<_> = found.levels.iter().map(|level| (level.name.as_str(), level.flushes)).collect();
     assert_eq!(counts, [("loop0", FlushCount::Counted(1000)), ("vda", FlushCount::Counted(1010))]);
     assert_eq!((found.asked, found.fate), (1000, FlushFate::Kept(1010)));
-    // Of writes that are durable by themselves each one asks.
+    // Every write that is durable by itself counts as requested.
     let dsync = account(&workload(&[("sync", "dsync")]), FILE, &two).expect("asked");
     assert_eq!(dsync.asked, 1000);
-    // Nothing is asked for by sync_file_range and by plain writes.
+    // sync_file_range and plain writes request no flushes.
     for keys in [&[("sync_file_range", "write:1")][..], &[]] {
         assert_eq!(account(&workload(keys), FILE, &two), None, "{keys:?}");
     }
@@ -83,7 +83,7 @@ fn who_swallows_them_is_told_by_counts_of_zero_or_by_a_setting() {
     assert_eq!(fate(FILE, Some(flushed(0))), swallowed("a layer between loop0 and vda", none_below));
     let ignoring = "raw file > virtio cache=unsafe";
     assert_eq!(fate(ignoring, Some(flushed(0))), swallowed("QEMU (cache=unsafe)", none_below));
-    // Those of other programs do not acquit it.
+    // Flushes by other programs do not clear the layer.
     assert_eq!(fate(ignoring, Some(flushed(9))), swallowed("QEMU (cache=unsafe)", SwallowEvidence::Setting));
     assert_eq!(fate("raw file > virtio cache=writeback", Some(flushed(9))), FlushFate::Kept(9));
     let setting = SwallowEvidence::Setting;
@@ -108,7 +108,7 @@ fn what_the_kernel_does_not_count_is_no_zero() {
         panic!("countable")
     };
     assert!(reason.contains("(FUA)"), "{reason}");
-    // A flush that is asked for is none of these writes.
+    // A requested flush is not a FUA write.
     assert!(matches!(fate(fdatasync, Some(fua)), FlushFate::Swallowed { .. }));
     let FlushFate::NotCountable { reason } = fate(fdatasync, None) else { panic!("countable") };
     assert_eq!(reason, "no flushes of vda are counted");
@@ -130,7 +130,7 @@ fn a_guest_and_its_qemu_have_counts_of_their_own() {
     assert_eq!(names, ["vdb in the guest", "QEMU", "vda"]);
     let evidence = SwallowEvidence::NoneBelow;
     assert_eq!(ignoring.fate, FlushFate::Swallowed { by: "QEMU (cache=unsafe)".into(), evidence });
-    // The guest's kernel sends none to a disk that says that it needs none.
+    // The guest's kernel sends no flushes to a disk without a volatile cache.
     let through = DiskFlushes { volatile_cache: Some(false), ..flushed(0) };
     m.outcome.inside = Some(on(&[("vdb", Some(through))]));
     m.qemu = Some(BlockStats::default());
@@ -175,7 +175,7 @@ fn a_volatile_directory_that_drops_flushes_is_told_with_its_own_count() {
     found.add(&other);
     let evidence = SwallowEvidence::OwnCount { done: 1009, dropped: 336 };
     assert_eq!(found.fate, FlushFate::Swallowed { by, evidence });
-    // One that drops none keeps what reaches it.
+    // A layer that drops no flushes passes them all on.
     let kept = account("/srv > volatile > raw file > loop", [(600, 0), (400, 0)]);
     assert_eq!((kept.levels[1].flushes, kept.fate), (FlushCount::Counted(1000), FlushFate::Kept(1000)));
 }

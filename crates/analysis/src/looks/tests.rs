@@ -17,15 +17,15 @@ const NOISE: f64 = 0.01;
 
 fn plan(targets: usize, margin: &str) -> Plan {
     let target = |n| format!("[[target]]\nname = \"t{n}\"\nfile = {{ dir = \"/srv\" }}\n");
-    // An open loop waits for latency alone: one comparison for each pair and workload.
+    // In an open loop only the latency must be decided: one comparison for each pair and workload.
     let workload = |n| format!("[[workload]]\nname = \"w{n}\"\nrate_iops = 100\n");
     let head = format!("repeat = 4\nmargin = \"{margin}\"\n[until_decided]\nmax_rounds = {MAX_ROUNDS}\n");
     let tables = (0..=targets).map(target).chain((0..WORKLOADS).map(workload)).collect::<String>();
     Plan::from_toml(&(head + &tables)).expect("a plan")
 }
 
-/// All rounds of a run whose targets are slower than the baseline by these log ratios on every workload. All comparisons share the
-/// baseline's noise.
+/// Simulates all rounds of a run whose targets are slower than the baseline by these log ratios on every workload. All
+/// comparisons share the baseline's noise.
 fn cases(random: &mut impl Rng, pairs: &[Pair], truths: &[f64]) -> Vec<PendingComparison> {
     let mut cases = Vec::new();
     for workload in 0..WORKLOADS {
@@ -49,7 +49,7 @@ fn cases(random: &mut impl Rng, pairs: &[Pair], truths: &[f64]) -> Vec<PendingCo
     cases
 }
 
-/// Many runs of such truths.
+/// A source of simulated runs whose true log ratios are `truths`.
 struct Simulation {
     plan: Plan,
     pairs: Vec<Pair>,
@@ -67,7 +67,7 @@ impl Simulation {
         Self { plan, pairs, truths: truths.to_vec(), levels, random: Xoshiro256PlusPlus::seed_from_u64(5) }
     }
 
-    /// Simulates a run: the truth and the decision for every comparison, and the number of rounds.
+    /// Simulates a run. Returns the true log ratio and the decision for every comparison, and the number of rounds.
     fn run(&mut self) -> (Vec<(f64, LookDecision)>, u32) {
         let cases = cases(&mut self.random, &self.pairs, &self.truths);
         let tried = |_, _| true;
@@ -87,7 +87,7 @@ impl Simulation {
     }
 }
 
-/// The largest count that a probability of 5% gives in `repetitions`, except one time in a thousand.
+/// Returns the count that a probability of 5% exceeds in `repetitions` tries only one time in a thousand.
 fn most(repetitions: u32) -> u32 {
     let repetitions = f64::from(repetitions);
     let bound = repetitions * ALPHA + 3.1 * (repetitions * ALPHA * (1.0 - ALPHA)).sqrt();
@@ -96,8 +96,7 @@ fn most(repetitions: u32) -> u32 {
     bound
 }
 
-/// At the edge of the margin both "the same" and "slower" would be wrong as often as anything can be: no other truth is called
-/// wrongly more often.
+/// At the edge of the margin both "the same" and "slower" are wrong, so no other true ratio gives more wrong verdicts.
 #[test]
 fn at_the_edge_of_the_margin_any_statement_is_rare() {
     let edge = 0.02_f64.ln_1p();
@@ -120,8 +119,8 @@ fn shares_that_are_passed_on_are_no_new_ones() {
     assert!(wrong <= most(2000), "{wrong}");
 }
 
-/// Percentiles and CPU time at the last look, all with the same truth and independent: the number of comparisons decided over `repetitions`
-/// runs, and their total number.
+/// Simulates independent percentiles and CPU times with the same true log ratio, and tests them at every look. Returns
+/// the number of decided comparisons in each of `repetitions` runs, and the number of comparisons in a run.
 fn further_metrics(truth: f64, margin: &str, repetitions: u32) -> (Vec<usize>, usize) {
     let mut simulation = Simulation::new(&[truth; 2], margin);
     let is_further = |metric: &Metric| metric.family() == Family::Further;
@@ -141,7 +140,7 @@ fn further_metrics(truth: f64, margin: &str, repetitions: u32) -> (Vec<usize>, u
         let tried = |_, _| true;
         let replay =
             Replay { plan: &simulation.plan, pairs: &simulation.pairs, cases: &cases, tried: &tried };
-        // No run waits for them, so each look is asked by itself.
+        // No run waits for these metrics, so the looks are called directly.
         for (look, rounds) in LOOKS.into_iter().enumerate() {
             replay.look(look, rounds, &cells, &mut simulation.levels, &mut latest);
         }

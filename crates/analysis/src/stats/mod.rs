@@ -34,7 +34,7 @@ pub trait Estimate {
     /// Returns the smallest alpha at which the interval excludes `point`: the two-sided p-value of `mean = point`. `None` if there is no interval.
     fn p_value(&self, point: f64) -> Option<f64>;
 
-    /// Number of rounds in the estimate; for two independent samples, that of the smaller one.
+    /// Returns the number of rounds in the estimate; for two independent samples, that of the smaller one.
     fn rounds(&self) -> usize;
 
     /// Returns half the width of the interval for this number of rounds, if mean and variance stay the same; `None` with too few rounds.
@@ -44,12 +44,12 @@ pub trait Estimate {
 /// Factor from the median absolute deviation of normal noise to its standard deviation.
 pub(crate) const MAD_TO_SD: f64 = 1.4826;
 
-/// The geometric mean of positive values; NaN for an empty slice.
+/// Returns the geometric mean of positive values; NaN for an empty slice.
 pub(crate) fn geometric_mean(values: &[f64]) -> f64 {
     (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp()
 }
 
-/// The median; `None` for an empty slice.
+/// Returns the median; `None` for an empty slice.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();

@@ -20,7 +20,7 @@ const FEWEST: usize = 5;
 
 /// Estimates the prior of a family. `None` if too few members have a variance, or if the variances differ too much for a common one.
 pub fn prior<'a>(family: impl Iterator<Item = &'a Differences>) -> Option<Prior> {
-    // A variance of zero comes from figures read off a scale.
+    // A variance of 0 comes from quantized figures.
     let known = family.filter_map(|member| {
         let variance = member.sd().filter(|sd| *sd > 0.0)?.powi(2);
         Some((variance, (member.n() - 1) as f64))
@@ -30,7 +30,7 @@ pub fn prior<'a>(family: impl Iterator<Item = &'a Differences>) -> Option<Prior>
         return None;
     }
     let count = known.len() as f64;
-    // The logarithm of an estimated variance lies off that of the true one by this on average, and strays by trigamma(d / 2).
+    // The logarithm of an estimated variance has the bias digamma(d / 2) - ln(d / 2) and the variance trigamma(d / 2).
     let logs: Vec<f64> =
         known.iter().map(|(variance, d)| variance.ln() - digamma(d / 2.0) + (d / 2.0).ln()).collect();
     let mean = logs.iter().sum::<f64>() / count;
@@ -40,13 +40,13 @@ pub fn prior<'a>(family: impl Iterator<Item = &'a Differences>) -> Option<Prior>
     Some(Prior { degrees, variance: mean.exp() })
 }
 
-/// Degrees of freedom whose log variances have this spread: twice the argument at which trigamma takes this value.
+/// Returns the degrees of freedom whose log variances have this spread: twice the argument at which trigamma takes this value.
 fn degrees(spread: f64) -> Option<f64> {
     let (mut low, mut high) = (0.0, MOST_DEGREES / 2.0);
     if spread <= trigamma(high) {
         return Some(MOST_DEGREES);
     }
-    // Trigamma falls.
+    // Trigamma is a decreasing function.
     for _ in 0..40 {
         let middle = f64::midpoint(low, high);
         if trigamma(middle) > spread { low = middle } else { high = middle }
@@ -54,8 +54,8 @@ fn degrees(spread: f64) -> Option<f64> {
     (spread.is_finite() && high > 0.0).then_some(2.0 * high)
 }
 
-/// The derivative of digamma, by its recurrence and asymptotic series (Abramowitz and Stegun, Handbook of Mathematical Functions, 6.4.6
-/// and 6.4.12).
+/// Computes the derivative of digamma, by its recurrence and asymptotic series (Abramowitz and Stegun, Handbook of
+/// Mathematical Functions, 6.4.6 and 6.4.12).
 fn trigamma(mut x: f64) -> f64 {
     let mut sum = 0.0;
     while x < 10.0 {

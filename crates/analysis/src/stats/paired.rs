@@ -84,15 +84,15 @@ impl Differences {
         self.values.len()
     }
 
-    /// Sample standard deviation of the differences, with n - 1 in the denominator; `None` for a single value.
+    /// Returns the sample standard deviation of the differences, with n - 1 in the denominator; `None` for a single value.
     #[must_use]
     pub fn sd(&self) -> Option<f64> {
         self.sd
     }
 
-    /// Two-sided sign-flip permutation p-value: the probability of a mean this far from 0 if each difference could as well have
-    /// had the other sign (Fisher, The Design of Experiments, 1935, section 21). Exact up to 16 differences, else from 10,000
-    /// patterns drawn with a fixed seed, so that none is below 1e-4. `None` for fewer than 6.
+    /// Returns the two-sided sign-flip permutation p-value: the probability of a mean this far from 0 if each
+    /// difference could as well have had the other sign (Fisher, The Design of Experiments, 1935, section 21). Exact up
+    /// to 16 differences, else from 10,000 patterns drawn with a fixed seed and at least 1e-4. `None` for fewer than 6.
     #[must_use]
     pub fn sign_flip_p(&self) -> Option<f64> {
         let n = self.n();
@@ -115,7 +115,7 @@ impl Differences {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(n as u64);
         let mut draw = || -> f64 { self.values.chunks(64).map(|part| flipped(part, random.random())).sum() };
         let hits = (0..FLIP_DRAWS).filter(|_| draw().abs() >= observed).count();
-        // The observed pattern is one of them, so that p is never 0.
+        // The observed pattern counts too, so p is never 0.
         Some((hits + 1) as f64 / f64::from(FLIP_DRAWS + 1))
     }
 }
@@ -150,13 +150,13 @@ impl Estimate for Differences {
 }
 
 impl Differences {
-    /// Student's t distribution for this number of rounds; `None` for fewer than two.
+    /// Returns Student's t distribution for this number of rounds; `None` for fewer than two.
     fn student(&self, rounds: usize) -> Option<StudentsT> {
         let own = rounds.checked_sub(1).filter(|own| *own > 0)? as f64;
         StudentsT::new(0.0, 1.0, own + self.prior.map_or(0.0, |prior| prior.degrees)).ok()
     }
 
-    /// Standard deviation of the differences, shrunk towards the prior if one is set; `None` for a single value.
+    /// Returns the standard deviation of the differences, shrunk towards the prior if one is set; `None` for a single value.
     fn drawn(&self) -> Option<f64> {
         let sd = self.sd?;
         let Some(Prior { degrees, variance }) = self.prior else { return Some(sd) };

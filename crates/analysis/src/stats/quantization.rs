@@ -53,7 +53,7 @@ impl<E: Estimate> Estimate for Coarse<E> {
 
     fn p_value(&self, point: f64) -> Option<f64> {
         let off = point - self.mean();
-        // As near as the error lets it be.
+        // Moves the point towards the mean by the systematic error.
         self.estimate.p_value(self.mean() + off.signum() * (off.abs() - self.error).max(0.0))
     }
 

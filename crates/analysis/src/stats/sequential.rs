@@ -1,4 +1,4 @@
-//! Repeated looks (interim tests): the significance level of each look that keeps the overall error probability of all looks together.
+//! Repeated looks (interim tests): the significance level of each look that keeps the error probability over all looks.
 //!
 //! A run that adds rounds until its comparisons are decided tests the same hypothesis several times. [`Looks`] spreads the error over the
 //! looks by a spending function (Lan and DeMets, Discrete sequential boundaries for clinical trials, Biometrika 70, 1983), half of it on
@@ -29,8 +29,9 @@ pub enum Spending {
     OBrienFleming,
     /// Spends about the same at each look: `ln(1 + (e - 1) t)`, which resembles Pocock's boundary (Lan and DeMets, 1983).
     Pocock,
-    /// `(1 - exp(-gamma t)) / (1 - exp(-gamma))`, between the two others: a larger gamma spends earlier; about O'Brien and Fleming's at -4,
-    /// about Pocock's at 1 (Hwang, Shih and DeCani, Statistics in Medicine 9, 1990). Gamma must not be 0.
+    /// Spends `(1 - exp(-gamma t)) / (1 - exp(-gamma))` of the error. A larger gamma spends earlier: -4 is about
+    /// O'Brien and Fleming's boundary, 1 about Pocock's (Hwang, Shih and DeCani, Statistics in Medicine 9, 1990). Gamma
+    /// must not be 0.
     HwangShihDeCani(f64),
 }
 
@@ -68,15 +69,15 @@ impl Looks {
         Self::with(rounds, Spending::CHOSEN)
     }
 
-    /// Like [`Self::new`], with a given spending function.
+    /// Creates a design like [`Self::new`], with a given spending function.
     #[must_use]
     pub fn with(rounds: &[u32], spending: Spending) -> Option<Self> {
         let rising = rounds.windows(2).all(|pair| pair[0] < pair[1]);
         if !rising || *rounds.first()? == 0 {
             return None;
         }
-        // The widest range that is integrated over, in standard deviations of the step that leads out of it; the rule
-        // is to have a few points for each of them.
+        // The widest range of integration, in standard deviations of the step that follows it. The rule needs
+        // a few points per standard deviation.
         let widest =
             rounds.windows(2).map(|pair| FAR.pow(2).saturating_mul(pair[0]) / (pair[1] - pair[0])).max();
         let points = 24 + widest.unwrap_or_default().isqrt() as usize;
@@ -178,7 +179,7 @@ fn normal() -> Normal {
     Normal::standard()
 }
 
-/// Probability that a normal statistic is at least this far from 0.
+/// Returns the probability that a normal statistic is at least this far from 0.
 fn two_sided(z: f64) -> f64 {
     2.0 * normal().sf(z.abs())
 }

@@ -68,7 +68,7 @@ fn correlation(values: &[f64]) -> Option<(f64, f64)> {
         return None;
     }
     let rho = |lag: usize| if lag < n { covariance(lag) / variance } else { 0.0 };
-    // Sums of adjacent pairs are positive in theory: the first that is not is noise.
+    // Sums of adjacent pairs are positive in theory: the first one that is not positive is noise.
     let pairs = (0..n.div_ceil(2)).map(|m| rho(2 * m) + rho(2 * m + 1)).take_while(|pair| *pair > 0.0);
     let time = 2.0 * pairs.sum::<f64>() - 1.0;
     Some((rho(1), n as f64 / time.max(1.0)))
@@ -117,7 +117,7 @@ mod tests {
         rates.iter().map(|ios| sample(*ios)).collect()
     }
 
-    /// 1000 and a fixed sequence without order around it.
+    /// Returns the `i`th value of a fixed pseudo-random sequence around 1000.
     fn noise(i: u64) -> u64 {
         1000 + (i * 7919 + 13).pow(2) % 41 - 20
     }

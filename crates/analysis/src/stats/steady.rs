@@ -16,7 +16,7 @@ const RANGE_BY_CHANCE: f64 = 4.89;
 /// quantile 2.81 times the rise's own standard deviation, 4 / sqrt(10).
 const DRIFT_BY_CHANCE: f64 = 3.55;
 
-/// Variation of a measurement's I/O rate over the fifths of its window. The fields call a fifth a round.
+/// Variation of a measurement's I/O rate over the fifths of its window. Below, each fifth is called a round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Steadiness {
     /// Largest minus smallest rate, as a share of the mean.

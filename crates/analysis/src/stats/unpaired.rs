@@ -67,7 +67,7 @@ impl Estimate for Unpaired {
         self.target.n().min(self.baseline.n())
     }
 
-    /// Half-width of the interval if each of the two runs had at least `rounds` rounds.
+    /// Returns the half-width of the interval if each of the two runs had at least `rounds` rounds.
     fn half_width(&self, rounds: usize, alpha: f64) -> Option<f64> {
         let (error, free) = self.error(self.target.n().max(rounds), self.baseline.n().max(rounds))?;
         Some(StudentsT::new(0.0, 1.0, free).ok()?.inverse_cdf(1.0 - alpha / 2.0) * error)

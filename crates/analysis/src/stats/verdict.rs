@@ -106,8 +106,9 @@ pub fn rounds_for_most(needed: &[u32]) -> Option<u32> {
     sorted.get((sorted.len() * QUARTERS).div_ceil(4).saturating_sub(1)).copied()
 }
 
-/// Decides like [`decide`], but with a given significance level for each test, and without the number of needed rounds. `level` gets the number of
-/// comparisons left to test, including the next one, and must not return less for fewer.
+/// Decides like [`decide`], but with a given significance level for each test, and without the number of needed rounds.
+/// `level` gets the number of comparisons left to test, including the next one. A smaller number must not give a
+/// smaller level.
 #[must_use]
 pub fn decide_by<E: Estimate + ?Sized>(
     family: &[(&E, bool)],
@@ -164,7 +165,7 @@ fn decision(
 /// unknown, or above 1000.
 fn needed(d: &(impl Estimate + ?Sized), edge: f64, alpha: f64) -> Option<u32> {
     let distance = (d.mean() - nearest_edge(d.mean(), edge)).abs();
-    // Without variance more of the same decides nothing.
+    // Without variance, more rounds change nothing.
     d.half_width(d.rounds() + 1, alpha).filter(|half| *half > 0.0)?;
     let decides = |rounds| d.half_width(rounds, alpha).is_some_and(|half| half < distance);
     // The interval narrows with every round: halve the range until the first number that decides is left.
@@ -199,7 +200,7 @@ mod tests {
         assert_eq!(alone(&[-0.5, -0.51, -0.49], true).verdict, Verdict::Slower);
         assert_eq!(alone(&[0.001, -0.001, 0.0], true).verdict, Verdict::Same);
         assert_eq!(alone(&[0.1, -0.1, 0.03], true).verdict, Verdict::Undecided);
-        // Different from 1 without doubt, and still inside the margin: the same for all practical purposes.
+        // Certainly different from 1, but inside the margin: the same for all practical purposes.
         assert_eq!(alone(&[0.010, 0.0101, 0.0099], true).verdict, Verdict::Same);
     }
 
@@ -289,8 +290,7 @@ mod tests {
         }
     }
 
-    /// A against A: nothing differs, so every "slower" or "faster" is false. With a margin of 0 the test has no
-    /// slack to hide behind.
+    /// A against A: nothing differs, so every "slower" or "faster" is false. A margin of 0 gives the test no slack.
     #[test]
     fn a_against_a_is_called_different_no_more_often_than_stated() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(71_823);

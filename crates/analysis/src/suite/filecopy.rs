@@ -86,7 +86,7 @@ fn measured(
     Some(Copy { workload, title, kib_per_s, baseline_kib_per_s, index, rounds: kept.len() })
 }
 
-/// The geometric mean; `None` for an empty slice.
+/// Returns the geometric mean; `None` for an empty slice.
 fn mean_of(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| geometric_mean(values))
 }

@@ -1,10 +1,10 @@
 //! The useful number of outstanding I/Os on a target.
 //!
-//! With n I/Os outstanding no target exceeds n / R, where R is its latency without a queue, nor its ceiling X.
-//! The two bounds meet at n* = X R: fewer I/Os cannot reach the ceiling, and with more some must wait (P. J. Denning
-//! and J. P. Buzen, "The Operational Analysis of Queueing Network Models", ACM Computing Surveys 10, 1978: asymptotic bounds and
-//! the saturation point). The knee is the first depth that nearly reaches the ceiling: beyond it, by Little's law, latency grows
-//! with depth without a gain in IOPS.
+//! With n outstanding I/Os, a target's IOPS exceed neither n / R, where R is its latency without a queue, nor its
+//! ceiling X. The two bounds meet at n* = X R: fewer I/Os cannot reach the ceiling, and with more some must wait (P. J.
+//! Denning and J. P. Buzen, "The Operational Analysis of Queueing Network Models", ACM Computing Surveys 10, 1978:
+//! asymptotic bounds and the saturation point). The knee is the first depth that nearly reaches the ceiling. Beyond it,
+//! by Little's law, latency grows with depth without a gain in IOPS.
 
 use super::{SuiteCell, over_rounds};
 
@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    /// A target that serves `at_once` I/Os at the same time in 100 us each, at the depths of suite threads.
+    /// Simulates a target that serves `at_once` I/Os at the same time in 100 us each, at the depths of suite `threads`.
     fn course(at_once: f64, check: impl Fn(Option<OutstandingKnee>, &[SuiteCell<'_>])) {
         let all = (Suite::named("threads").expect("known").workloads)(&SuiteOptions::default());
         let points: Vec<SuiteCell<'_>> = all

@@ -70,8 +70,8 @@ impl SuiteCell<'_> {
         u64::from(self.workload.iodepth) * u64::from(self.workload.numjobs)
     }
 
-    /// Mean number of outstanding I/Os by Little's law (J. D. C. Little, "A Proof for the Queuing Formula L = λW", Operations Research 9, 1961):
-    /// rate times latency. `None` if rate or latency is unknown.
+    /// Returns the mean number of outstanding I/Os by Little's law: rate times latency. `None` if rate or latency is
+    /// unknown. See J. D. C. Little, "A Proof for the Queuing Formula L = λW", Operations Research 9, 1961.
     #[must_use]
     pub fn in_flight(&self) -> Option<f64> {
         Some(self.iops? * self.latency_ns? / 1e9)
@@ -128,7 +128,7 @@ fn tests_of<'a>(run: &'a Run, suite: &Suite) -> Vec<SuiteTest<'a>> {
 
 impl<'a> TargetSeries<'a> {
     fn of(target: &'a str, shape: SuiteShape, mut points: Vec<SuiteCell<'a>>) -> Self {
-        // A plan may name them in any order.
+        // A plan may list its workloads in any order.
         match shape {
             SuiteShape::Depths => points.sort_by_key(SuiteCell::outstanding),
             SuiteShape::Sizes => points.sort_by_key(|point| point.block_size().0),

@@ -19,7 +19,7 @@ pub struct Transition {
     pub fixed_ns: f64,
     /// The bandwidth that large blocks approach, in bytes per second; absent if the block size makes no difference.
     pub bytes_per_s: Option<f64>,
-    /// Largest deviation of a measured time from the model, as a share.
+    /// Largest relative deviation of the model from a measured time: 0.05 for 5%.
     pub misfit: f64,
 }
 

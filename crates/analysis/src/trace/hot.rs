@@ -15,8 +15,8 @@ const MOST: usize = 1 << 16;
 /// Mean number of I/Os per region above which random differences between regions are neglected.
 const MANY: f64 = 1e6;
 
-/// The smallest shares of the touched regions, 0 to 1, that receive half and 90% of the I/Os.
-/// Chance alone makes some regions hotter, the more so the fewer I/Os there are: compare with `half_by_chance`.
+/// The smallest shares of the touched regions, 0 to 1, that receive half and 90% of the I/Os. With few I/Os, chance
+/// alone makes some regions hotter: compare with `half_by_chance`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct HotShare {
     /// Smallest share of the regions that receives half of the I/Os.
@@ -114,7 +114,7 @@ fn smallest(mut ios: f64, regions: impl Iterator<Item = (f64, f64)>) -> f64 {
 /// Returns the share of the touched regions that would receive this share of the I/Os if I/Os went to regions at random, `mean` to each.
 /// The counts follow a Poisson distribution without 0, because regions without I/O are unknown.
 fn by_chance(share: f64, mean: f64) -> f64 {
-    // One in each is an even share; so are very many.
+    // With at most one I/O per region, or with very many, chance spreads them evenly.
     if mean <= 1.0 || mean > MANY {
         return share;
     }
@@ -170,7 +170,7 @@ mod tests {
         for n in 0..1000_u64 {
             counter.add(Kind::Read, n * 4096);
         }
-        // One far away costs one region, and not the width of the others.
+        // A distant I/O takes one region and does not widen the others.
         counter.add(Kind::Write, u64::MAX);
         assert_eq!((counter.region, counter.counts.len()), (4096 * 16, 63 + 1));
         assert_eq!(counter.counts.values().flatten().sum::<u64>(), 1001);

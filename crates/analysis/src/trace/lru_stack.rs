@@ -45,7 +45,7 @@ impl LruStack {
         }
     }
 
-    /// Number of blocks whose last access is in this slot or an earlier one.
+    /// Returns the number of blocks whose last access is in this slot or an earlier one.
     fn up_to(&self, slot: usize) -> usize {
         let (mut node, mut sum) = (slot + 1, 0);
         while node > 0 {
@@ -87,7 +87,7 @@ mod tests {
     fn distances_are_those_of_a_list_in_the_order_of_touches() {
         let (mut stack, mut list) = (LruStack::default(), Vec::new());
         let mut state = 1_u64;
-        // Enough to be renumbered many times, with blocks forgotten in between.
+        // Enough steps for many renumberings, with blocks removed in between.
         for step in 0..20_000_u64 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let block = (state >> 33) % 300;

@@ -39,16 +39,16 @@ pub struct CacheHits {
     pub writes: Option<HitShare>,
 }
 
-/// The hits of caches, estimated from a sample of the blocks (SHARDS; Waldspurger et al., "Efficient MRC construction with SHARDS", FAST 2015).
-/// The share of a cache of n blocks is also the share of reuse distances below n.
+/// The hits of caches, estimated from a sample of the blocks (SHARDS; Waldspurger et al., "Efficient MRC construction
+/// with SHARDS", FAST 2015). The hit share of a cache of n blocks is also the share of reuse distances below n.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Reuse {
     /// Blocks that were followed to the end.
     pub followed: u64,
     /// Share of all blocks that were followed to the end; 1 if the figures are exact.
     pub sampled: f64,
-    /// Hit rates of caches of 4 KiB, 8 KiB and so on, doubling up to the size from which more does not help; sizes too small for the sample are left out.
-    /// Empty if no block is used twice.
+    /// Hit rates of caches of 4 KiB, 8 KiB and so on, doubling up to the size at which hits no longer increase. Leaves
+    /// out sizes too small for the sample. Empty if no block is used twice.
     pub caches: Vec<CacheHits>,
 }
 
@@ -125,8 +125,8 @@ impl ReuseCounter {
     }
 }
 
-/// A sample of the blocks: those with the smallest hashes. Each access to a sampled block is weighted by 1 / sampling rate, to stand for the blocks
-/// that are not sampled.
+/// A sample of the blocks: those with the smallest hashes. Each access to a sampled block is weighted by 1 / sampling
+/// rate, to represent the blocks that are not sampled.
 #[derive(Debug)]
 struct Sample {
     most: usize,

@@ -18,7 +18,8 @@ fn profile(events: &[TracedIo]) -> TraceProfile {
 
 #[test]
 fn counts_rates_depth_and_order_are_those_of_the_events() {
-    // 10 a second for 10 s, each 0.2 s long: two in flight. Even ones read one after the other, odd ones write here and there.
+    // 10 I/Os a second for 10 s, each 0.2 s long: two in flight. Even ones read sequentially, odd ones write
+    // at scattered offsets.
     let events: Vec<TracedIo> = (0..101)
         .map(|n| {
             let (operation, offset) = if n % 2 == 0 {

@@ -5,8 +5,8 @@ use crate::stats::paired::Interval;
 use crate::stats::{MAD_TO_SD, median};
 use statrs::distribution::{ContinuousCDF, Normal};
 
-/// Positions whose log likelihood is at most this much below that of the best position belong to the interval. In simulations
-/// (docs/trend.md) the interval then contains the true position of at least 95% of changes.
+/// Largest drop in log likelihood below the best position at which a position still belongs to the interval. In
+/// simulations (docs/trend.md) the interval then contains the true position of at least 95% of changes.
 const LIKELIHOOD: f64 = 3.0;
 
 /// Distance of the newest points from the earlier points of their level, in standard errors, above which a possible change is reported.
@@ -20,7 +20,7 @@ const AHEAD: usize = 12;
 pub struct LevelChange {
     /// Index of the first point of the new level, as estimated.
     pub at: usize,
-    /// The earliest and latest index that the first point of the new level may have, at 95%.
+    /// Earliest and latest index of the first point of the new level, at 95% confidence.
     pub between: (usize, usize),
     /// Index of the first point of the level before the change.
     pub from: usize,
@@ -53,7 +53,7 @@ pub fn changes(values: &[f64]) -> Vec<LevelChange> {
         let from = if i == 0 { 0 } else { places[i - 1] };
         (from, places.get(i + 1).copied().unwrap_or(values.len()))
     };
-    // A place was found while other changes were in the same part; between its neighbours it is placed anew.
+    // A position was found while its part held other changes, so it is located again between its neighbours.
     for i in 0..places.len() {
         let (from, to) = bounds(&places, i);
         places[i] = from + most_likely(&values[from..to]).0;
@@ -91,14 +91,15 @@ fn most_likely(part: &[f64]) -> (usize, (usize, usize)) {
     (at + LEAST_SIDE, (first + LEAST_SIDE, last + LEAST_SIDE))
 }
 
-/// Sum of the absolute deviations from the median.
+/// Returns the sum of the absolute deviations from the median.
 fn spread(values: &[f64]) -> f64 {
     let middle = median(values).unwrap_or_default();
     values.iter().map(|value| (value - middle).abs()).sum()
 }
 
-/// The Hodges-Lehmann estimate of the shift from one sample to the other, and its 95% interval (Hollander, Wolfe and Chicken,
-/// Nonparametric Statistical Methods, 3rd edition, 2014, sections 4.2 and 4.3, with the normal approximation).
+/// Computes the Hodges-Lehmann estimate of the shift from one sample to the other, and its 95% interval (Hollander,
+/// Wolfe and Chicken, Nonparametric Statistical Methods, 3rd edition, 2014, sections 4.2 and 4.3, with the normal
+/// approximation).
 pub(super) fn shift(before: &[f64], after: &[f64]) -> (f64, Interval) {
     let mut all: Vec<f64> = after.iter().flat_map(|y| before.iter().map(move |x| y - x)).collect();
     all.sort_by(f64::total_cmp);
@@ -133,7 +134,7 @@ pub(super) fn noise(values: &[f64], changes: &[LevelChange]) -> Option<f64> {
 pub fn pending(values: &[f64], changes: &[LevelChange]) -> Option<Pending> {
     let level = &values[changes.last().map_or(0, |change| change.at)..];
     let most = AHEAD.min(level.len().checked_sub(2 * LEAST_SIDE)?);
-    // The most points that stand out together.
+    // Tries the largest number of points first.
     (1..=most).rev().find_map(|points| {
         let (rest, newest) = level.split_at(level.len() - points);
         let (before, now) = (median(rest)?, median(newest)?);

@@ -63,7 +63,7 @@ pub(super) fn critical(n: usize) -> Option<f64> {
     }
 }
 
-/// Returns the rank of each value, divided by the number of values; equal values get their mean rank.
+/// Returns the rank of each value, divided by the number of values plus 1; equal values get their mean rank.
 pub(super) fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));

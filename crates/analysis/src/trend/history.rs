@@ -104,7 +104,7 @@ pub(super) struct CellKey {
     keys: String,
 }
 
-/// Lists the series of all runs in the order of first appearance, each with its workload as planned last.
+/// Lists the series of all runs in the order of first appearance, each with the workload of the newest run that has it.
 pub(super) fn cells(runs: &[PastRun]) -> Vec<(CellKey, Workload)> {
     let mut found: Vec<(CellKey, Workload)> = Vec::new();
     let mut places: HashMap<CellKey, usize> = HashMap::new();

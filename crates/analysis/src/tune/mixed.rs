@@ -27,7 +27,7 @@ pub const MOST_SETTINGS: usize = 23;
 pub fn mixes(settings: usize) -> Option<Vec<Vec<bool>>> {
     let first: Vec<bool> =
         FIRST_ROWS.iter().find(|row| row.len() >= settings)?.chars().map(|sign| sign == '+').collect();
-    // Each further row is the first one, turned by a place more.
+    // Each further row is the first row, rotated by one more position.
     let row = |turn: usize| (0..settings).map(|column| first[(column + turn) % first.len()]).collect();
     Some([vec![false; settings]].into_iter().chain((0..first.len()).map(row)).collect())
 }

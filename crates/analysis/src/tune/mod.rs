@@ -38,14 +38,15 @@ pub struct Tried {
     pub lost: Option<String>,
 }
 
-/// The metric by which settings are chosen on a workload: the requested one, else IOPS in a closed loop, and mean latency at a given rate.
+/// Returns the metric by which settings are chosen on a workload: the requested one, else IOPS in a closed loop, and
+/// mean latency at a given rate.
 #[must_use]
 pub fn objective(workload: &Workload, asked: Option<Metric>) -> Metric {
     let is_paced = workload.rate.is_some() || workload.rate_iops.is_some();
     asked.unwrap_or(if is_paced { Metric::LATENCY_MEAN } else { Metric::IOPS })
 }
 
-/// Screens the candidates of a run whose baseline has the present settings.
+/// Screens the candidates: compares each with the run's baseline, which has the present settings.
 #[must_use]
 pub fn screen(run: &Run, candidates: &[Candidate], asked: Option<Metric>) -> Vec<Tried> {
     let judgement = judge(run);
@@ -74,7 +75,7 @@ pub fn gain(comparison: &Comparison) -> f64 {
 }
 
 impl Tried {
-    /// Geometric mean of the gains on all workloads; `None` if the candidate was not measured.
+    /// Returns the geometric mean of the gains on all workloads; `None` if the candidate was not measured.
     #[must_use]
     pub fn gain(&self) -> Option<f64> {
         let logs: Vec<f64> = self.comparisons.iter().map(|c| gain(c).ln()).collect();
@@ -164,7 +165,7 @@ pub fn confirm(run: &Run, asked: Option<Metric>) -> Confirmation {
         (true, true) => ConfirmedGain::Trades,
         (false, _) => ConfirmedGain::Unproven,
     };
-    // In a closed loop the mean latency says what IOPS say.
+    // In a closed loop the mean latency repeats what the IOPS show.
     let is_said = |c: &Comparison| {
         c.metric == Metric::LATENCY_MEAN && objective.iter().any(|o| o.metric == Metric::IOPS)
     };

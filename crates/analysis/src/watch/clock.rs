@@ -10,9 +10,9 @@ use serde::Serialize;
 pub struct CompletionGap {
     /// The kind of activity that stalled.
     pub of: Stalled,
-    /// Start of the gap, from the start of the window, by the host's clock.
+    /// Start of the gap, in nanoseconds from the start of the window, by the host's clock.
     pub at_ns: u64,
-    /// Length of the gap; a lower bound if the gap has not ended.
+    /// Length of the gap in nanoseconds; a lower bound if the gap has not ended.
     pub duration_ns: u64,
     /// False if the window ended before the gap did.
     pub ended: bool,
@@ -52,7 +52,7 @@ impl Stalled {
 }
 
 impl CompletionGap {
-    /// End of the gap, or of the observation if the gap has not ended, in nanoseconds from the start of the window.
+    /// Returns the end of the gap, or of the observation if the gap has not ended, in nanoseconds from the start of the window.
     #[must_use]
     pub const fn end_ns(&self) -> u64 {
         self.at_ns + self.duration_ns

@@ -142,7 +142,8 @@ fn episode<'a>(watch: &WatchSpec, record: Option<&'a TargetRecord>, m: &'a Measu
         verdicts: Vec::new(),
         timeouts: Vec::new(),
     };
-    // Nothing is asked of windows without events. A network holds nothing that could be lost, and what waits for storage does not wait for it.
+    // Requirements do not apply to windows without events. A network stores no data that could be lost, and
+    // timeouts of storage do not apply to it.
     let judges = |requirement: &&Requirement| {
         !watch.is_control(&m.workload) && (!is_network(m) || requirement.figure != WatchFigure::Lost)
     };
@@ -167,7 +168,7 @@ fn gaps(m: &Measurement) -> Option<Vec<CompletionGap>> {
         gap => gap,
     };
     let blackouts = m.outcome.blackouts.as_ref()?.iter().map(gap);
-    // Of another machine nothing is seen from here.
+    // Without observations by the host, the load ran on another machine.
     let machine = if m.host.is_none() { Stalled::Machine } else { Stalled::Guest };
     let mut all: Vec<CompletionGap> = blackouts.chain(clock.standstills(machine)).collect();
     all.sort_by_key(|gap| gap.at_ns);
@@ -263,7 +264,7 @@ impl<'a> Episode<'a> {
             WatchFigure::Gap => {
                 let seen = self.longest_gap().map_or(0, |gap| gap.duration_ns);
                 let waiting = self.measurement.samples.iter().filter_map(|sample| sample.oldest_ns).max();
-                // An I/O that never returned has waited for so long at least.
+                // An I/O that never returned has waited at least this long.
                 (if self.gaps.is_some() { Some(seen) } else { waiting }, hung())
             }
             WatchFigure::Late => {
@@ -328,10 +329,10 @@ fn late(watch: &WatchSpec, m: &Measurement) -> u64 {
     let bars = responses.flat_map(iotax_model::Histogram::bars);
     let done: u64 = bars.filter(|(edge, width, _)| edge + width - 1 > watch.late.0).map(|bar| bar.2).sum();
     if let Some(probes) = m.outcome.carried.as_ref().and_then(|carried| carried.probes) {
-        // Those of the last moments were waited for.
+        // Late replies were waited for, so a missing reply is late.
         return done + probes.sent.saturating_sub(probes.received);
     }
-    // Of what was due and did not complete, that of the last moments is not late yet.
+    // I/Os that became due within `late` of the end are not late yet.
     let not_done = m.outcome.pacing.map_or(0, |pacing| {
         let last = pacing.due as f64 * watch.late.0 as f64 / m.outcome.duration_ns.max(1) as f64;
         let missing = pacing.due.saturating_sub(m.outcome.tallies.ios() + Failed::due(m));
@@ -355,7 +356,7 @@ fn effects<'a>(m: &'a Measurement, gaps: Option<&[CompletionGap]>) -> Vec<EventE
         let over = effect.at_ns + effect.duration_ns.unwrap_or(0);
         effect.unseen_ns = over.saturating_sub(end);
         let is_begun = effect.is_mark || effect.duration_ns.is_some();
-        // What its command does is its own until it ends, whatever else happens meanwhile.
+        // An event's effects last at least until its command ends, even if another event begins before.
         let until = next.max(over).min(end);
         let after = gaps.iter().filter(|gap| is_begun && gap.at_ns < until && gap.end_ns() > effect.at_ns);
         effect.gap = after.max_by_key(|gap| gap.duration_ns).copied();
@@ -401,7 +402,7 @@ mod tests {
 
     pub(super) const MS: u64 = 1_000_000;
 
-    /// Intervals of 250 ms with this many I/Os of this many milliseconds.
+    /// Creates an interval of 250 ms for each pair of a number of I/Os and their response time in milliseconds.
     pub(super) fn samples(all: &[(u64, u64)]) -> Vec<Sample> {
         let sample = |(number, (ios, ms)): (u64, &(u64, u64))| {
             let mut response = Histogram::new();

@@ -66,7 +66,7 @@ impl FigureChange {
         })
     }
 
-    /// Ratio of the figure with the event to the figure without.
+    /// Returns the ratio of the figure with the event to the figure without.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         self.with / self.without
@@ -221,8 +221,8 @@ fn price<'a>(
     }
 }
 
-/// Returns the median, with an even number of values the higher of the two in the middle: where 0 stands for no gap, a value between it and the
-/// other was never seen.
+/// Returns the median; of an even number of values, the higher of the two middle ones. Their mean would not be an
+/// observed value if the lower one is 0, which means no gap.
 fn upper_median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()

@@ -95,8 +95,8 @@ struct Side<'a> {
     event: &'a str,
 }
 
-/// The pairs that are compared under a load: every event on every target with that on the baseline, and then every operation with its
-/// alternative on the same target.
+/// Lists the pairs that are compared under a load: first every event on every target with the same event on the
+/// baseline, then every operation with its alternative on the same target.
 fn sides<'a>(plan: &'a Plan, watch: &'a WatchSpec, load: &Workload) -> Vec<[Side<'a>; 2]> {
     let (mut all, baseline) = (Vec::new(), plan.baseline.as_str());
     for (_, event) in watch.scheduled(load.runtime) {
@@ -114,8 +114,8 @@ fn sides<'a>(plan: &'a Plan, watch: &'a WatchSpec, load: &Workload) -> Vec<[Side
     all
 }
 
-/// Compares the cost of every event on every target with that on the baseline, and on every target the costs of operations that are alternatives.
-/// Empty for a single round, or if an event hits all targets at once.
+/// Compares the cost of every event on every target with that on the baseline, and alternative operations with each
+/// other on every target. Empty for a single round, or if an event hits all targets at once.
 ///
 /// A figure that is unknown in any common round is not compared.
 #[must_use]
@@ -172,7 +172,7 @@ pub fn price_comparisons<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<Pric
             }
         }
     }
-    // Each kind has a table.
+    // Comparisons of targets come first, then those of events, because each kind has its own table.
     all.sort_by_key(|(one, _)| one.is_of_events());
     decide(&mut all, plan.margin.share());
     all.into_iter().map(|(comparison, _)| comparison).collect()
@@ -222,7 +222,7 @@ impl<'a, 'e> Seen<'a, 'e> {
         Some(format!("{}, round {}: {} {why}", m.target, m.round, self.event))
     }
 
-    /// Returns a figure of the event; `None` if it is unknown or not positive.
+    /// Returns a figure of the event, in nanoseconds, or a ratio for the slowdown; `None` if it is unknown or not positive.
     fn figure(&self, figure: EventFigure, workload: &Workload) -> Option<f64> {
         let effect = self.effect()?;
         let response = |episode: &Episode<'_>| Seconds::of(episode.measurement, span(effect)).response;

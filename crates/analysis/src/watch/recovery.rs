@@ -9,7 +9,7 @@ const FEWEST: usize = 4;
 /// Smallest rate of a normal interval, as a share of the slowest interval's rate before the first event. Also the smallest share of the
 /// scheduled rate that the load must reach before the first event.
 const RATE: f64 = 0.9;
-/// Largest mean response time of a normal interval, as a multiple of the greatest before the first event.
+/// Largest mean response time of a normal interval, as a multiple of the largest before the first event.
 const TIME: f64 = 2.0;
 /// Time for which the load must stay normal to count as recovered, in nanoseconds.
 const HOLDS_NS: u64 = 1_000_000_000;
@@ -63,7 +63,7 @@ pub(super) struct Course<'a> {
 }
 
 impl<'a> Course<'a> {
-    /// I/Os that failed in intervals that end after `from_ns` and begin before `to_ns`.
+    /// Returns the number of I/Os that failed in intervals that end after `from_ns` and begin before `to_ns`.
     pub(super) fn failed(&self, from_ns: u64, to_ns: u64) -> u64 {
         let within = self.intervals.iter().filter(|one| one.end_ns > from_ns && one.begin_ns < to_ns);
         within.map(|one| one.failed).sum()
@@ -169,7 +169,7 @@ impl Normal {
                 soon = soon.max(run.end_ns + HOLDS_NS);
             }
         }
-        // The last interval may end a little before what ends what is seen.
+        // The last interval may end a little before the observation does.
         let last = course.intervals.iter().rfind(|interval| interval.end_ns <= end_ns);
         match until {
             Some(until) if last.is_none_or(|last| last.end_ns <= until) => {
@@ -225,7 +225,8 @@ mod tests {
             "it ends too soon to tell"
         );
         assert_eq!(at(2000, 0, 2100, &all), RecoveryTime::Unknown(Unknown::After));
-        // What begins two seconds after the event is its effect too, if nothing completes, if it lasts, or if the command went on until then.
+        // A deviation two seconds after the event counts too if nothing completes, if it lasts, or if the
+        // command was still running.
         let later = [&usual[..], &usual, &[(0, 0), (0, 0)], &usual].concat();
         assert_eq!(at(2000, 0, 6500, &later), RecoveryTime::After(2500 * MS));
         let slow = [&usual[..], &usual, &[(100, 9); 4], &usual].concat();

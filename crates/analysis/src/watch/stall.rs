@@ -33,7 +33,7 @@ pub struct Sight<'a> {
 /// The layer in which a gap arose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GapOrigin<'a> {
-    /// All watched devices, from the bottom up.
+    /// Index of the lowest device whose I/Os hung; `None` if no device's I/Os hung: the gap then arose above all devices.
     pub sights: Vec<Sight<'a>>,
     /// Index of the lowest device whose I/Os hung; `None` if no device's I/Os hung, so that the gap arose above all of them.
     pub lowest: Option<usize>,
@@ -46,7 +46,7 @@ pub(super) fn origin<'a>(m: &'a Measurement, gap: &CompletionGap) -> Option<GapO
     if matches!(gap.of, Stalled::Guest | Stalled::Machine | Stalled::RoundTrips) {
         return None;
     }
-    // A device counts what a flush writes out, and not the flush.
+    // A device's gaps cover the writes that a flush causes, not the flush itself.
     let below = if gap.of == Stalled::Flushes { Stalled::Writes } else { gap.of };
     let in_guest = !m.devices.is_empty() || m.qemu.is_some();
     let clock = HostClock::of(m);

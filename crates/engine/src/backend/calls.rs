@@ -25,7 +25,7 @@ pub(crate) trait Transfer: Sized {
     /// Writes at `offset` and returns the number of bytes written.
     fn write(&mut self, file: &File, buffer: &[u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes as [`Self::write`]. Returns when the data is durable.
+    /// Writes like [`Self::write`], and returns once the data is durable.
     fn write_durably(&mut self, file: &File, buffer: &[u8], offset: u64) -> io::Result<usize> {
         let written = self.write(file, buffer, offset)?;
         self.sync(file, true)?;
@@ -123,7 +123,7 @@ fn trim(file: &File, is_device: bool, io: Io) -> io::Result<usize> {
     Ok(io.length as usize)
 }
 
-/// Writes back the dirty pages of the whole file, of which only those written since the last call are dirty. Returns 0.
+/// Writes back the dirty pages of the whole file: those written since the last call. Returns 0.
 fn sync_range(file: &File, flags: u32) -> io::Result<usize> {
     // SAFETY: the call takes no memory, and the descriptor is open for as long as the file is borrowed.
     let answer = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) };

@@ -100,7 +100,7 @@ impl Backend for Uring {
     #[inline]
     fn queue(&mut self, slot: Slot, io: Io) {
         let (address, tag) = (self.buffers.address(&slot), tag(&slot, io));
-        // Each has a push of its own: an entry that several ways lead to is built in memory and copied, which stalls the CPU.
+        // Each arm pushes its own entry: an entry shared by several arms is built in memory and copied, which stalls the CPU.
         match (io.direction, self.registered(&slot)) {
             (IoKind::Read, Some(index)) => {
                 let priority = self.priorities.next(io);
@@ -205,7 +205,7 @@ impl Uring {
             }
             IoKind::Sync => opcode::Fsync::new(FILE).build(),
             IoKind::DataSync => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
-            // A length of 0 is all up to the end.
+            // A length of 0 extends to the end of the file.
             IoKind::RangeSync(flags) => opcode::SyncFileRange::new(FILE, 0).flags(flags).build(),
             IoKind::Trim if self.trim == Trim::Command => discard(io.offset, io.length.into()),
             IoKind::Trim => opcode::Fallocate::new(FILE, io.length.into())
@@ -218,8 +218,8 @@ impl Uring {
     #[inline]
     fn push(&mut self, entry: &squeue::Entry) {
         self.in_flight += 1;
-        // SAFETY: the entry's buffer is the slot's, which its owner gave away until the completion; it lives in self, which
-        // waits in drop for what is in flight.
+        // SAFETY: the entry's buffer is the slot's, which the caller gave up until the completion. The buffer
+        // lives in self, whose drop waits for the I/O in flight.
         unsafe { self.ring.push(entry) };
     }
 
@@ -273,7 +273,7 @@ impl Drop for Uring {
         let mut done = Vec::new();
         while self.in_flight > 0 {
             if self.submit(u64::MAX).is_err() {
-                // Better lost than written to by the kernel in another's hands.
+                // Leaked, because the kernel may still write to the buffers.
                 self.buffers.leak();
                 return;
             }
@@ -307,7 +307,7 @@ fn register(submitter: &Submitter<'_>, buffers: &Buffers, slots: &[Slot]) -> (Me
     } else {
         (Memory::BySlot, slots.iter().map(|slot| stretch(slot, buffers.slot_bytes())).collect())
     };
-    // SAFETY: the stretches are parts of the mapping, which outlives every I/O of this ring.
+    // SAFETY: the buffers are parts of the mapping, which outlives every I/O of this ring.
     match unsafe { submitter.register_buffers(&table) } {
         Ok(()) => (memory, None),
         Err(error) => {

@@ -86,7 +86,7 @@ impl Backend for Libaio {
         let (opcode, range) = match io.direction {
             IoKind::Read => (PREAD, range),
             IoKind::Write | IoKind::DurableWrite => (PWRITE, range),
-            // The kernel refuses a sync that names anything.
+            // The kernel refuses a sync with a buffer, offset or length.
             IoKind::Sync => (FSYNC, (0, 0, 0)),
             IoKind::DataSync => (FDSYNC, (0, 0, 0)),
             IoKind::Trim | IoKind::RangeSync(_) => return self.trims.push((slot, io)),
@@ -115,7 +115,7 @@ impl Backend for Libaio {
                     self.in_flight += count;
                     begun += count;
                 }
-                // Short of requests: the rest is submitted when some are back.
+                // The kernel is out of requests: the rest is submitted once some have completed.
                 Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && self.in_flight > 0 => break,
                 Err(error) => {
                     self.refuse(self.queued[begun], &error);

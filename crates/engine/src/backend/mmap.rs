@@ -40,9 +40,9 @@ impl Transfer for Mapping {
     #[inline]
     fn read(&mut self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let (place, length) = self.place(offset, buffer.len());
-        // SAFETY: the place is mapped for so many bytes, and the buffer, which is that long, lies elsewhere. Others may
-        // change the file meanwhile, as with any read: the bytes are only moved. A page that the file does not have (any
-        // more) is replaced under way.
+        // SAFETY: `length` bytes are mapped at `place`; the buffer is no shorter and lies outside the
+        // mapping. Others may change the file meanwhile, as with any read: the bytes are only copied. If the
+        // file has lost a page, the fault handler replaces that page.
         unsafe { ptr::copy_nonoverlapping(place, buffer.as_mut_ptr(), length) };
         self.moved(file, offset, length)
     }
@@ -59,7 +59,7 @@ impl Transfer for Mapping {
     }
 
     fn sync(&mut self, _file: &File, _data_only: bool) -> io::Result<()> {
-        // SAFETY: the whole mapping; its content stays as it is.
+        // SAFETY: the range is the whole mapping, whose content does not change.
         Ok(unsafe { msync(self.memory.as_ptr().cast(), self.length, MsyncFlags::SYNC) }?)
     }
 }
@@ -77,11 +77,11 @@ impl Mapping {
         Ok(Self { memory, length, protection, watch, torn: false })
     }
 
-    /// Returns the address of `offset` in the mapping, and how many of `wanted` bytes are mapped from there on.
+    /// Returns the address of `offset` in the mapping, and the number of bytes mapped from there, at most `wanted`.
     #[inline]
     fn place(&self, offset: u64, wanted: usize) -> (*mut u8, usize) {
         let offset = usize::try_from(offset).unwrap_or(usize::MAX).min(self.length);
-        // SAFETY: within the mapping, or its end.
+        // SAFETY: the address lies within the mapping or at its end.
         let place = unsafe { self.memory.add(offset) };
         (place.as_ptr(), wanted.min(self.length - offset))
     }

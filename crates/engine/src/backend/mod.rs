@@ -143,7 +143,7 @@ mod tests {
         Setup { file, depth, slot_bytes: BLOCK as usize, options: Options::default() }
     }
 
-    /// Does one I/O: its result.
+    /// Does one I/O and returns its result.
     fn carry_out(backend: &mut impl Backend, free: &mut Vec<Slot>, io: Io) -> i32 {
         let mut done = Vec::with_capacity(1);
         backend.queue(free.pop().expect("free"), io);
@@ -238,10 +238,11 @@ mod tests {
         assert_eq!(carry_out(&mut backend, &mut free, io), -libc::EINVAL);
     }
 
-    /// The number of cachestat(2), the same on every architecture.
+    /// The system call number of cachestat(2), the same on every architecture.
     const CACHESTAT: libc::c_long = 451;
 
-    /// Pages of a file in the cache that are dirty or being written back; `None` before Linux 6.5, which has no cachestat(2).
+    /// Returns the number of a file's pages in the cache that are dirty or being written back; `None` before Linux 6.5,
+    /// which has no cachestat(2).
     #[expect(unsafe_code, reason = "the crates in use lack cachestat(2)")]
     fn unwritten_pages(file: &File) -> Option<u64> {
         // The range: offset, and length 0 for all. The answer: cached, dirty, in writeback, evicted, recently evicted.
@@ -281,7 +282,7 @@ mod tests {
             assert_eq!(carry_out(&mut backend, &mut free, Io { direction, offset: 0, length: 0 }), 0);
         }
         let before = file.metadata().expect("metadata");
-        // The kernel knows no such flag: it did see them.
+        // The kernel refuses the unknown flag, so it did see the flags.
         let unknown = Io { direction: IoKind::RangeSync(1 << 20), offset: 0, length: 0 };
         assert_eq!(carry_out(&mut backend, &mut free, unknown), -libc::EINVAL);
         let (direction, offset) = (IoKind::Trim, u64::from(BLOCK));
@@ -388,7 +389,7 @@ mod tests {
         // In the cache.
         assert_eq!(carry_out(&mut backend, &mut free, read), BLOCK.cast_signed());
         assert_eq!(backend.note(), None);
-        // The kernel keeps a page that another CPU has in hand: that one is dropped the next time.
+        // The kernel does not drop a page that another CPU is using, so try again.
         let mut tries = 0..100;
         while backend.note().is_none() && tries.next().is_some() {
             rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("dropped");

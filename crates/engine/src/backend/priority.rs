@@ -1,14 +1,14 @@
-//! I/Os with another priority than their thread's (`cmdprio`).
+//! I/Os whose priority differs from their thread's (`cmdprio`).
 
 use iotax_model::workload::{Priority, PriorityShareOfLength, PrioritySplit, Workload};
 
 use crate::random::{Purpose, SplitMix64};
 use crate::request::{Io, IoKind};
 
-/// The realtime class, which fio takes for `cmdprio_percentage` without `cmdprio_class`.
+/// The realtime class, fio's default for `cmdprio_percentage` without `cmdprio_class`.
 const REAL_TIME: u16 = 1;
 
-/// The I/Os that get another priority than their thread's. A priority is encoded as for ioprio_set(2).
+/// The I/Os whose priority differs from their thread's. A priority is encoded as for ioprio_set(2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PriorityShare {
     /// A percentage of all I/Os, regardless of direction and length.
@@ -62,7 +62,7 @@ impl PriorityShare {
     }
 }
 
-/// Draws for each I/O whether it gets another priority than its thread's.
+/// Draws the priority of each I/O: its thread's or a different one.
 #[derive(Debug)]
 pub(crate) struct Priorities {
     share: Option<PriorityShare>,

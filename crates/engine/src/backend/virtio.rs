@@ -103,7 +103,7 @@ impl Backend for Virtio {
             IoKind::Sync | IoKind::DataSync | IoKind::RangeSync(_) => queue.flush(request),
         };
         if queued.is_err() {
-            // Not in whole sectors: a queue has room for all slots.
+            // The I/O is not in whole sectors. A full queue is impossible, because a queue has room for all slots.
             self.done.push(Completion { slot, result: -libc::EINVAL });
             return;
         }
@@ -201,7 +201,7 @@ impl Virtio {
                 None => {}
             }
         }
-        // Before what is done is taken: then the device is past the place at which it would say so.
+        // Disabled before completions are taken, while the device is past the index at which it would notify.
         queue.set_used_notif_enabled(false);
         Ok(())
     }
@@ -247,7 +247,7 @@ impl Drop for Virtio {
 
 /// Flushes the virtio device that is served at a socket.
 pub(crate) fn flush(socket: File) -> io::Result<()> {
-    // It moves nothing; a buffer has a sector at least.
+    // A flush moves no data, but a buffer has at least one sector.
     let setup = Setup { file: socket, depth: 1, slot_bytes: 512, options: Options::default() };
     let (mut backend, mut slots) = Virtio::open(setup).map_err(io::Error::other)?;
     let Some(slot) = slots.pop() else { return Ok(()) };
@@ -275,7 +275,7 @@ mod tests {
     const BLOCK: u32 = 4096;
     const BLOCKS: u64 = 64;
 
-    /// A device over a file.
+    /// A virtio device that is backed by a file, and its server.
     struct Lab {
         directory: tempfile::TempDir,
         server: Child,
@@ -289,7 +289,7 @@ mod tests {
     }
 
     impl Lab {
-        /// A device with `queues` queues; `None`, with a message, if there is no server.
+        /// Starts a device with `queues` queues; `None`, with a message, if the server program is missing.
         fn new(queues: u32) -> Option<Self> {
             iotax_testkit::require!(program "qemu-storage-daemon");
             let directory = tempfile::tempdir().expect("a directory");
@@ -327,7 +327,7 @@ mod tests {
         }
     }
 
-    /// Does one I/O: its result.
+    /// Does one I/O and returns its result.
     fn carry_out(backend: &mut Virtio, free: &mut Vec<Slot>, direction: IoKind, offset: u64) -> i32 {
         let mut done = Vec::with_capacity(1);
         let length = if direction.is_flush() { 0 } else { BLOCK };
@@ -437,7 +437,7 @@ mod tests {
     fn a_server_that_dies_is_an_error_and_not_a_wait() {
         let Some(mut lab) = Lab::new(1) else { return };
         let (mut backend, mut free) = lab.open(1, Options::default());
-        // So that nothing is answered any more.
+        // Stops the server, so that it answers nothing more.
         let pid = rustix::process::Pid::from_child(&lab.server);
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("stopped");
         let slot = free.pop().expect("free");

@@ -40,7 +40,7 @@ struct Files {
     sizes: Vec<u64>,
     filler: Filler,
     passes: u64,
-    /// Number of files created before each flush; `None` not to flush in between.
+    /// Number of files created before each flush; `None` for no flushes in between.
     fsync: Option<u64>,
     end_fsync: bool,
 }

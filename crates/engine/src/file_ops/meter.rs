@@ -15,11 +15,11 @@ use crate::window::Window;
 use crate::workers::{Finish, WorkerContext};
 use iotax_model::threads;
 
-/// After this many consecutive failures a worker pauses after each failed call, so that it does not retry in a busy loop.
+/// Number of consecutive failures after which a worker pauses after each failed call, so that it does not retry in a busy loop.
 const FAILURES_BEFORE_PAUSE: u32 = 64;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Reason to end a test early: the window is over, or too many calls failed, or the worker cannot go on.
+/// Signals that a test must end early: the window is over, too many calls failed, or the worker cannot go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Over;
 

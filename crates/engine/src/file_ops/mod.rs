@@ -181,7 +181,7 @@ impl<'a> TestArea<'a> {
         }
         let directory = Path::new(job.directory.as_deref().ok_or(EngineError::NoDirectory(test))?);
         let looked = EngineError::system(format!("reading {}", directory.display()));
-        // All that is in it is removed in the end.
+        // Everything in the directory is removed at the end.
         match fs::read_dir(directory).map_err(looked)?.next() {
             None => Ok(Self::Directory(directory)),
             Some(_) => Err(EngineError::NotEmpty(directory.display().to_string())),

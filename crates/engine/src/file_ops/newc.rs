@@ -8,7 +8,7 @@ pub(super) const HEADER: usize = 110;
 /// Name of the entry that marks the end of an archive.
 const TRAILER: &str = "TRAILER!!!";
 const MAGIC: &[u8] = b"070701";
-/// An archive's length is padded to a multiple of this many bytes.
+/// Block size in bytes: an archive is padded to a multiple of it.
 const BLOCK: usize = 512;
 /// The file type bits in `mode` that denote a directory.
 const DIRECTORY: u32 = 0o040_000;
@@ -88,7 +88,7 @@ pub(super) fn finish(length: u64, buffer: &mut Vec<u8>) {
     buffer.extend((0..left).map(|_| 0));
 }
 
-/// Returns whether this name is that of the entry at an archive's end.
+/// Returns whether this is the name of the entry that marks an archive's end.
 pub(super) fn is_end(name: &str) -> bool {
     name == TRAILER
 }

@@ -39,7 +39,7 @@ impl Output {
         Ok(Self::over(file, &setup.workload))
     }
 
-    /// Takes an existing file that is to be overwritten.
+    /// Wraps an existing file to be overwritten from its start.
     pub(super) fn over(file: File, workload: &Workload) -> Self {
         let (flush, every) = match (workload.fsync, workload.fdatasync) {
             (Some(writes), _) => (IoKind::Sync, writes),
@@ -78,7 +78,7 @@ impl Output {
         let io = self.io(bytes.len());
         self.offset += bytes.len() as u64;
         if !meter.io(io, || self.file.write(bytes))? {
-            // The next goes where it would have gone.
+            // The next write goes to the offset that it would have had.
             self.rewind(meter, self.offset)?;
         }
         self.until_flush -= 1;

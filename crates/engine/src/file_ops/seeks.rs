@@ -12,7 +12,7 @@ use crate::error::EngineError;
 use crate::random::{Purpose, SplitMix64};
 use crate::request::{Io, IoKind};
 
-/// One of this many records read is modified and written back.
+/// Number of records read per record that is modified and written back.
 const UPDATE_EVERY: u64 = 10;
 
 /// The test that reads random records of the whole area and rewrites every tenth, like one of bonnie++'s seekers.
@@ -29,7 +29,7 @@ struct Seeks {
 
 pub(super) fn seeks(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {
     let record = Record::new(setup)?;
-    // Not of a slice: each roams over all of the area.
+    // Each worker seeks in the whole area, not in a slice of it.
     let each = setup.workload.io_size.map_or(setup.records(), |bytes| bytes.0 / setup.workload.bs.0);
     let output = Output::over(setup.target()?, &setup.workload);
     Ok(Box::new(Seeks {

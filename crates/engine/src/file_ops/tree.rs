@@ -89,7 +89,7 @@ fn name(
     loop {
         let syllable = SYLLABLES[usize::try_from(random.below(SYLLABLES.len() as u64)).unwrap_or(0)];
         stem.push_str(syllable);
-        // On average two syllables, and more where a folder is full.
+        // Two syllables on average, more if the name is taken.
         if random.below(2) == 0 {
             let path = format!("{stem}{ending}");
             if taken.insert(path.clone()) {

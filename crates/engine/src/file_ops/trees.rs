@@ -55,7 +55,7 @@ pub(super) fn list(root: &File, folder: &str) -> io::Result<Vec<(String, bool)>>
         }
         let path = if folder.is_empty() { name.into_owned() } else { format!("{folder}/{name}") };
         let kind = match entry.file_type() {
-            // Not every filesystem tells.
+            // Not every filesystem reports the type.
             FileType::Unknown => {
                 FileType::from_raw_mode(statat(root, &path, AtFlags::SYMLINK_NOFOLLOW)?.st_mode)
             }

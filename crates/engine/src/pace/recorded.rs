@@ -38,7 +38,7 @@ pub struct Recorded {
     phases: Phases,
 }
 
-/// The rule by which an I/O starts.
+/// The rule for the start of each I/O.
 #[derive(Debug)]
 enum Begin {
     /// At its time in the trace.
@@ -94,7 +94,7 @@ impl Recorded {
     }
 
     /// Starts the next I/O in a slot and returns the time at which it was due. `next` has the times of the I/O after it.
-    // Out of the loop of all other loads.
+    // Kept out of the loop that all other loads run.
     #[inline(never)]
     pub(crate) fn take(&mut self, slot: usize, next: Option<TraceTimes>) -> u64 {
         let now = clock::now();
@@ -149,7 +149,7 @@ impl Recorded {
         };
     }
 
-    /// Nanoseconds from the start of the replay to `now`, or to the window's end if that is earlier.
+    /// Returns the nanoseconds from the start of the replay to `now`, or to the window's end if that is earlier.
     pub(crate) fn elapsed(&self, now: u64) -> u64 {
         now.min(self.window.end).saturating_sub(self.window.start)
     }

@@ -30,7 +30,7 @@ pub(crate) struct Pattern {
     bounds: Option<Bounds>,
 }
 
-/// The flushes between I/Os and the end of a worker's sequence; `u64::MAX` stands for never.
+/// The flushes between I/Os and the end of a worker's sequence; `u64::MAX` means never.
 #[derive(Debug, Clone)]
 struct Bounds {
     /// Bytes left to move until the sequence ends.
@@ -55,7 +55,7 @@ impl Pattern {
         }
     }
 
-    /// Returns the bytes that one pass over the area moves; fewer than the area's with a stride.
+    /// Returns the bytes that one pass over the area moves. With a stride these are fewer than the bytes of the area.
     pub(crate) fn pass_bytes(&self, workload: &Workload) -> u64 {
         let area = self.order.bytes();
         match workload.stride.map(|stride| stride.0.unsigned_abs()) {

@@ -15,7 +15,7 @@ pub(super) struct Bijection {
 }
 
 impl Bijection {
-    /// Creates a random bijection of the numbers below the next power of two from `count`, which is 1 to 2^63.
+    /// Creates a random bijection of the numbers below `count` rounded up to a power of two. `count` is 1 to 2^63.
     pub(super) fn new(count: u64, random: &mut SplitMix64) -> Self {
         let mask = count.next_power_of_two() - 1;
         let mut bijection = Self { mask, shift: (mask.count_ones() / 2).max(1), keys: [(1, 0); ROUNDS] };

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The workload of some keys and their texts.
+/// Builds the workload from keys and their values as text.
 fn workload(keys: &[(&str, &str)]) -> Workload {
     let mut own = WorkloadKeys::default();
     for (key, text) in keys {
@@ -26,7 +26,7 @@ fn take(pattern: &mut Pattern, count: usize) -> Vec<Io> {
     std::iter::from_fn(|| pattern.next()).take(count).collect()
 }
 
-/// The first offsets of a pattern, in KiB.
+/// Returns the first `count` offsets of a pattern, in KiB.
 fn offsets(keys: &[(&str, &str)], size: u64, count: usize) -> Vec<u64> {
     take(&mut pattern(keys, size), count).iter().map(|io| io.offset / 1024).collect()
 }
@@ -146,7 +146,7 @@ fn lengths_of_a_split_have_their_shares() {
 
 #[test]
 fn every_start_is_drawn_once_per_pass_whatever_the_lengths() {
-    // 64 places; what is longer than the space behind its place moves back and still covers it.
+    // An I/O too long for the space after one of the 64 offsets moves back and still covers that block.
     let mut pattern = pattern(&[("bsrange", "4k-32k")], 256 * K);
     let covered: HashSet<u64> = take(&mut pattern, 64)
         .iter()
@@ -192,7 +192,7 @@ fn so_many_bytes_are_moved_and_no_more() {
     // The last one is cut to what is left.
     assert_eq!(total(&[("io_size", "41k"), ("bs", "4k")], 1 << 20), 41 * K);
     assert_eq!(total(&[("io_size", "100k"), ("bssplit", "4k/50:64k/50")], 1 << 20), 100 * K);
-    // Each job moves as much; with loops, its slice.
+    // Each job moves that many bytes; with loops, the bytes of its slice.
     let workload = workload(&[("rw", "read"), ("loops", "1"), ("numjobs", "2")]);
     let mut second = Pattern::new(&workload, Bytes(12 * K), 1, 7);
     assert_eq!(take(&mut second, 9).len(), 1);
@@ -247,7 +247,7 @@ fn trims_are_all_that_a_trimming_pattern_does() {
     }
 }
 
-/// Random values of the keys that any workload may have.
+/// Generates random values of the keys that any workload may have.
 fn any_keys() -> impl Strategy<Value = Vec<(&'static str, String)>> {
     let rw = prop::sample::select(
         &["read", "write", "randread", "randwrite", "rw", "randrw", "trim", "randtrim"][..],

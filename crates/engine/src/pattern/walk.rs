@@ -13,7 +13,7 @@ pub(super) struct Walk {
 impl Walk {
     /// Creates the sequence of offsets. The area must hold the longest I/O.
     pub(super) fn new(first: u64, end: u64, stride: Option<i64>) -> Self {
-        // Backwards it starts over at once, which is at the end.
+        // A backward walk begins at the end, so its first I/O starts over there.
         let next = if stride.is_some_and(i64::is_negative) { end } else { first };
         Self { first, end, next, stride }
     }
@@ -39,7 +39,7 @@ impl Walk {
             false if stride < 0 => self.end - length,
             false => self.first,
         };
-        // Below 0 it becomes a number beyond any end.
+        // A result below 0 wraps to a number beyond any end.
         self.next = offset.wrapping_add_signed(stride);
         offset
     }

@@ -44,7 +44,7 @@ impl Zones {
         Some(Self { start, end, range: range.0, step, quota, left: quota, zone: start, within })
     }
 
-    /// Length of the area in bytes.
+    /// Returns the length of the area in bytes.
     pub(super) const fn bytes(&self) -> u64 {
         self.end - self.start
     }

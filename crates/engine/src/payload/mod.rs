@@ -12,7 +12,7 @@ use crate::random::SplitMix64;
 /// Sector size in bytes; contents are generated in whole sectors.
 pub(crate) const SECTOR: u32 = 512;
 
-/// A write of at least this many bytes is longer than any layer's compression unit and deduplication window.
+/// Length in bytes of a write that exceeds any layer's compression unit and deduplication window.
 const LONG: usize = 1 << 20;
 
 /// An endless sequence of contents. Each is determined by its number, so that it can be generated again.
@@ -49,7 +49,7 @@ pub(crate) struct Payload {
     source: Source,
     /// Number of writes so far.
     count: u64,
-    /// Writes of at least this many bytes reuse the buffer's content and only get a new number in each sector.
+    /// Length in bytes from which writes reuse the buffer's content and only get a new number in each sector.
     keep_from: usize,
     /// For each slot, the number of bytes of its buffer that hold content that can be reused.
     kept: Vec<usize>,
@@ -62,7 +62,7 @@ impl Payload {
         let keep_from = match source.shape.is_constant() {
             _ if reads => usize::MAX,
             true => 0,
-            // An earlier content can only be had again from its key.
+            // An earlier content can only be regenerated from its key.
             false if content.dedupe_percentage > 0 => usize::MAX,
             false => LONG,
         };

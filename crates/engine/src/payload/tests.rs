@@ -9,7 +9,7 @@ fn payload(content: &Content, worker: u64) -> Payload {
     Payload::new(content, 1, false, SplitMix64::new(7, Purpose::Payload, worker))
 }
 
-/// The concatenated bytes of `writes` writes of `length` bytes.
+/// Returns the concatenated bytes of `writes` writes of `length` bytes.
 fn written(content: &Content, length: usize, writes: usize) -> Vec<u8> {
     let mut payload = payload(content, 0);
     let mut written = Vec::with_capacity(length * writes);
@@ -25,7 +25,7 @@ fn refresh(payload: &mut Payload, buffer: &mut [u8]) {
     payload.refresh(0, buffer);
 }
 
-/// Percentage by which zstd shrinks the data if each block is compressed separately, as arrays and filesystems do.
+/// Returns the percentage by which zstd shrinks the data if each block is compressed separately, as arrays and filesystems do.
 fn saved(data: &[u8], block: usize) -> f64 {
     let compressed: usize =
         data.chunks(block).map(|block| zstd::bulk::compress(block, 3).expect("compresses").len()).sum();
@@ -41,7 +41,7 @@ fn nothing_is_left_to_compress_or_to_deduplicate() {
     let written = written(&Content::default(), 4096, 512);
     let compressed = zstd::bulk::compress(&written, 19).expect("compresses").len();
     assert!(compressed >= written.len(), "{compressed} of {}", written.len());
-    // Not even at the granularity of 32 bytes does anything recur.
+    // Nothing recurs even at a granularity of 32 bytes.
     assert_eq!(distinct(&written, 32), written.len() / 32);
 }
 
@@ -63,7 +63,7 @@ fn the_asked_share_compresses_away_in_blocks_of_any_size() {
                 let content =
                     Content { filler_percentage: percent, chunk: Bytes(chunk), ..Content::default() };
                 let written = written(&content, length, (4 << 20) / length);
-                // Blocks as they were written, and short ones of a layer beneath.
+                // Whole writes, and the shorter blocks of a layer below.
                 for block in [length, 4096] {
                     let saved = saved(&written, block);
                     let case = format!("{percent}% of {chunk} in {length}, by {block}: {saved:.1}%");
@@ -88,7 +88,7 @@ fn the_asked_share_of_writes_repeats_an_earlier_one() {
             let mut seen = HashSet::new();
             for _ in 0..writes {
                 refresh(&mut payload, &mut buffer);
-                // A few places stand for all, so that a gigabyte need not be hashed.
+                // A few places represent the content, so that a gigabyte need not be hashed.
                 let places = [0, length / 2, length - 16]
                     .map(|at| u128::from_ne_bytes(buffer[at..at + 16].try_into().expect("16 bytes")));
                 seen.insert(places);
@@ -98,7 +98,7 @@ fn the_asked_share_of_writes_repeats_an_earlier_one() {
             assert!((share - f64::from(percent)).abs() < 2.0, "{share} for {percent} at {length}");
         }
     }
-    // A duplicate is one in every byte.
+    // A duplicate equals its original in every byte.
     let all = written(&Content { dedupe_percentage: 100, ..Content::default() }, 1 << 20, 3);
     assert_eq!(distinct(&all, 1 << 20), 1);
 }

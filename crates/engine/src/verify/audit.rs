@@ -32,7 +32,7 @@ struct Last {
 pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
     let unread =
         |error| EngineError::System { doing: format!("reading the journal {}", journal.display()), error };
-    // Twice: a flush comes after the writes that it covers.
+    // The journal is read twice, because a flush comes after the writes that it covers.
     let (mut durable_records, mut last_flush) = (0, None);
     let (header, _) = journal::read(journal, &mut |_, record| {
         if let Record::Flush { records, after } = record {
@@ -44,7 +44,7 @@ pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
     let step = usize::try_from(header.block).unwrap_or(usize::MAX);
     let mut recovery = Recovery { last_flush, ..Recovery::default() };
     let mut blocks: BTreeMap<u64, Last> = BTreeMap::new();
-    // Writes are numbered as they begin and recorded as they end: so many were under way at once.
+    // Writes are numbered when they begin and recorded when they end: the difference is the number in flight.
     let mut under_way = 0;
     let (_, state) = journal::read(journal, &mut |number, record| {
         let Record::Write { offset, length, generation } = record else { return };
@@ -98,7 +98,7 @@ pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
             recovery.durable.add(result.or_else(|_| judge(last.durable)), offset);
         }
     })?;
-    // When a write was acknowledged, all with numbers beyond those under way had not begun.
+    // When a write was acknowledged, writes with numbers beyond those in flight had not begun.
     let is_reordered = |before: &&u64| newest > *before + 1 + under_way;
     recovery.reordered = stale.iter().filter(is_reordered).count() as u64;
     Ok(recovery)

@@ -104,7 +104,7 @@ impl Sums {
         }
         Err(match () {
             () if self.foreign > 0 && bare == sectors => FaultKind::Foreign,
-            // A whole sector of something else: no part of any write.
+            // A whole sector that belongs to no write.
             () if self.foreign > 0 => FaultKind::Corrupt,
             () if torn || (self.zeros > 0 && self.zeros < sectors) => FaultKind::Torn,
             () => FaultKind::LostWrite,

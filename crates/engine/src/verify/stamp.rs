@@ -56,7 +56,7 @@ pub(crate) struct Stamp {
 /// The content of a sector, as far as its stamp shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A stamp with a correct checksum; its offset may be another than the sector's.
+    /// A stamp with a correct checksum; its offset may differ from the sector's.
     Whole(Stamp),
     /// A stamp whose checksum does not match the sector.
     Damaged,
@@ -90,7 +90,7 @@ pub(crate) fn read(sector: &Sector, offset: u64) -> Found {
     if magic != CRC32C && magic != XXH3 {
         return match sector {
             sector if *sector == [0; SECTOR] => Found::Zeros,
-            // Zero is the offset of much that is not ours.
+            // At offset 0 this comparison proves nothing, because foreign data often has a zero there.
             _ if offset > 0 && stamped_offset == offset => Found::Damaged,
             _ => Found::Foreign,
         };
@@ -141,7 +141,7 @@ mod tests {
             for (place, sector) in [0, 512].into_iter().zip(sectors) {
                 let stamp = Stamp { mark, offset: 8192 + place, start: 8192, length: 1024 };
                 assert_eq!(read(sector, 8192 + place), Found::Whole(stamp));
-                // Elsewhere it says where it belongs.
+                // Read from another offset, the stamp still shows the offset that it was written for.
                 assert_eq!(read(sector, 0), Found::Whole(stamp));
             }
             for bit in 0..SECTOR * 8 {

@@ -85,7 +85,7 @@ impl Table {
                 return None;
             }
         }
-        // After the claim: of two writes to a block the later one has the higher number.
+        // Numbered after the claim, so that the later of two writes to a block has the higher number.
         Some(self.generation.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
@@ -96,7 +96,7 @@ impl Table {
         }
     }
 
-    /// Reads the entries of an I/O's blocks. If they are the same later, no write began or ended in between.
+    /// Reads the entries of an I/O's blocks. If a later call returns the same entries, no write began or ended in between.
     pub(crate) fn look(&self, io: &Io) -> impl Iterator<Item = u64> {
         self.of(io).iter().map(|entry| entry.load(Ordering::Acquire))
     }

@@ -68,7 +68,7 @@ impl Verifier {
             IoKind::Read => {
                 noted.iter_mut().zip(table.look(io)).for_each(|(noted, state)| *noted = state);
             }
-            // It makes nothing durable.
+            // sync_file_range(2) makes nothing durable.
             IoKind::RangeSync(_) => {}
             IoKind::Sync | IoKind::DataSync => {
                 if let Some(journal) = &self.verification.journal {
@@ -93,7 +93,7 @@ impl Verifier {
             (IoKind::Read, _) if success => self.check(slot, io, &buffer[..io.length as usize]),
             (IoKind::Write | IoKind::DurableWrite, Some(table)) if success => {
                 if let Some(journal) = &self.verification.journal {
-                    // Before the next write of the block can begin: the journal has the writes of a block in order.
+                    // Before the next write of the block can begin, so that the journal has the writes of a block in order.
                     journal.write(io, noted);
                     if self.verification.safe {
                         journal.flush(journal.records());

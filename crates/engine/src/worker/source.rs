@@ -122,8 +122,8 @@ impl Source {
         }
     }
 
-    /// Decides at the pattern's end whether the final flush is to be done now; returns true for that at most once. Otherwise marks the source
-    /// as exhausted.
+    /// Decides at the pattern's end if the final flush is done now. Returns true at most once; otherwise marks the
+    /// source as exhausted.
     #[cold]
     fn flushes_now(&mut self, is_alone: bool) -> bool {
         let flushes = self.flush_at_end && is_alone;
@@ -133,7 +133,7 @@ impl Source {
     }
 
     /// Fills the buffer of a write with its content, and stamps it if the job verifies.
-    // Within the worker's loop it would take registers away from I/O that writes nothing.
+    // Inlined into the worker's loop, this would take registers away from reads.
     #[inline(never)]
     pub(super) fn fill(&mut self, slot: usize, io: Io, buffer: &mut [u8]) {
         let Some(payload) = &mut self.payload else { return };
@@ -144,7 +144,7 @@ impl Source {
         }
     }
 
-    /// Returns the verifier, which must be told of each completion; `None` without verification.
+    /// Returns the verifier, to which every completion must be reported; `None` without verification.
     #[inline]
     pub(super) const fn verifier(&mut self) -> Option<&mut Verifier> {
         if let Origin::Verifier(verifier) = &mut self.origin { Some(verifier) } else { None }

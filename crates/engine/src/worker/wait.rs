@@ -9,13 +9,13 @@ use crate::shared::Common;
 use crate::window::Window;
 use iotax_model::threads;
 
-/// A worker spins for the last nanoseconds before an I/O is due, because a sleeping thread wakes up late.
+/// Time in nanoseconds for which a worker spins before an I/O is due, because a sleeping thread wakes up late.
 const SPIN_NS: u64 = 20_000;
 
 /// Maximum time in nanoseconds that a worker waiting for its start sleeps before it checks the stop flag.
 const LOOK_UP_NS: u64 = 50_000_000;
 
-/// Returns the nanoseconds to sleep so as to wake up before `wake` with time left to spin; 0 if `wake` is near.
+/// Returns the nanoseconds to sleep and still wake up in time to spin before `wake`; 0 if `wake` is near.
 #[inline]
 pub(super) const fn patience(now: u64, wake: u64) -> u64 {
     wake.saturating_sub(now).saturating_sub(SPIN_NS)
@@ -36,7 +36,7 @@ pub(super) fn until_start(
     common: &Common,
     recorder: &mut IntervalRecorder,
 ) -> Result<Option<Priority>, Stopped> {
-    // Before the wait: a thread that wakes up in order to raise it may wait for a CPU then.
+    // Raised before the wait, because a thread at normal priority may have to wait for a CPU after its timer expires.
     let priority = if clock::now() < window.start { Priority::raise() } else { None };
     while !common.is_stopped() {
         let now = clock::now();
@@ -55,5 +55,5 @@ pub(super) fn until_start(
     Err(Stopped)
 }
 
-/// The load was cancelled before it started.
+/// Error for a load that was cancelled before it started.
 pub(super) struct Stopped;

@@ -3,13 +3,13 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::*;
 
-/// Hits of reads in a cache of 2^`bits` blocks.
+/// Returns the hits of reads in a cache of 2^`bits` blocks.
 fn read_hits(reuse: &Reuse, bits: usize) -> HitShare {
     let cache = reuse.caches.iter().find(|cache| cache.cache == BLOCK << bits).or(reuse.caches.last());
     cache.and_then(|cache| cache.reads).expect("reads")
 }
 
-/// Ranks by Zipf's law, each at a place of its own far from the next.
+/// Draws ranks by Zipf's law, and maps each rank to a distinct, distant block.
 fn zipf(places: usize, theta: f64, count: usize, seed: u64) -> Vec<u64> {
     let mut sum = 0.0;
     let sums: Vec<f64> = (1..=places)
@@ -27,7 +27,7 @@ fn zipf(places: usize, theta: f64, count: usize, seed: u64) -> Vec<u64> {
         .collect()
 }
 
-/// Hits of an LRU cache that is simulated, block for block.
+/// Simulates an LRU cache block by block, and returns its hits.
 fn simulated(blocks: &[u64], size: usize) -> f64 {
     let (mut order, mut last) = (std::collections::BTreeMap::new(), std::collections::HashMap::new());
     let mut hits = 0;

@@ -23,7 +23,7 @@ pub(in crate::backend) struct Ring {
     submitter: Submitter<'static>,
     submissions: SubmissionQueue<'static>,
     completions: cqueue::CompletionQueue<'static>,
-    /// True if completions must be polled for, because they do not wake a sleeping wait.
+    /// True if completions must be polled, because they do not end a sleeping wait.
     polled: bool,
     /// Dropped last, because the other fields borrow from it.
     _owner: Owner,
@@ -48,7 +48,7 @@ impl Ring {
             return Err(EngineError::NoIoUring { error });
         }
         let owner = Owner(NonNull::from(Box::leak(Box::new(ring))));
-        // SAFETY: the one reference ever made of it; what borrows from it is in the same Ring and dropped before it.
+        // SAFETY: this is the only reference ever made to it. Its borrowers are in the same Ring and dropped before it.
         let (mut submitter, submissions, completions) = unsafe { &mut *owner.0.as_ptr() }.split();
         // Before Linux 5.18 the ring is looked up at each call.
         let _ = submitter.register_ring_fd();
@@ -72,7 +72,7 @@ impl Ring {
     /// The buffer and file of the entry stay valid until its completion.
     #[inline]
     pub(super) unsafe fn push(&mut self, entry: &Entry) {
-        // SAFETY: the caller answers for it.
+        // SAFETY: guaranteed by the caller.
         let pushed = unsafe { self.submissions.push(entry) };
         assert!(pushed.is_ok(), "the ring has a place for every slot");
     }
@@ -92,7 +92,8 @@ impl Ring {
             return self.poll(wait_ns);
         }
         if wait_ns == 0 {
-            // Without an argument, which costs. The ring's flag tells of completions that are still to be worked off.
+            // Submits without a timeout argument, which costs time. A flag of the ring makes the call fetch
+            // deferred completions.
             return self.begin();
         }
         self.submissions.sync();
@@ -124,7 +125,7 @@ impl Ring {
         match result {
             Ok(_) => Ok(()),
             Err(error) => match error.raw_os_error() {
-                // The time is up; a signal came; short of memory or of room for completions, so that the rest is submitted
+                // A timeout, a signal, or a lack of memory or of room for completions. The rest is submitted
                 // once some are reaped.
                 Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(()),
                 _ => Err(error),
@@ -142,12 +143,12 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // A thread that goes on would keep the ring.
+        // Otherwise the ring would stay open as long as the thread runs.
         let _ = self.submitter.unregister_ring_fd();
     }
 }
 
-/// Builds a ring with all flags that make it faster; without those that the kernel does not support.
+/// Builds a ring with the flags that make it faster, as far as the kernel supports them.
 fn build(depth: u32, options: &Options) -> io::Result<IoUring> {
     let mut plain = IoUring::builder();
     if options.hipri {
@@ -159,7 +160,7 @@ fn build(depth: u32, options: &Options) -> io::Result<IoUring> {
         if let Some(cpu) = options.sqthread_poll_cpu {
             plain.setup_sqpoll_cpu(cpu);
         }
-        // A completion may be there before its place in the queue is given free.
+        // A completion may arrive before its submission entry is free again.
         entries *= 2;
     }
     // Linux 6.1.

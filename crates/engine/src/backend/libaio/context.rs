@@ -111,7 +111,7 @@ impl Context {
     /// The control blocks are valid, and the memory that they point to stays valid until the I/O's event arrives.
     #[inline]
     pub(super) unsafe fn submit(&self, blocks: &[NonNull<ControlBlock>]) -> io::Result<usize> {
-        // SAFETY: as many addresses of control blocks as it is told; the caller answers for the rest.
+        // SAFETY: the call reads `blocks.len()` addresses of control blocks; the caller guarantees the rest.
         answer(unsafe { libc::syscall(libc::SYS_io_submit, self.name(), blocks.len(), blocks.as_ptr()) })
     }
 
@@ -143,7 +143,7 @@ impl Context {
     /// Waits at most `wait_ns` nanoseconds for an event, and adds the available events to `events` up to its capacity.
     pub(super) fn wait(&self, wait_ns: u64, events: &mut Vec<Event>) -> io::Result<()> {
         if wait_ns == 0 && self.places > 0 {
-            // The ring tells all there is to tell.
+            // The ring already shows every event.
             return Ok(());
         }
         let timeout = libc::timespec {
@@ -162,7 +162,7 @@ impl Context {
                 &raw const timeout,
             )
         })?;
-        // SAFETY: it has written so many.
+        // SAFETY: the call wrote this many events.
         unsafe { events.set_len(events.len() + count) };
         Ok(())
     }

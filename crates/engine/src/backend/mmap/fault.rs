@@ -83,7 +83,7 @@ impl Drop for Watch {
 /// Installs the process's SIGBUS handler. Returns the previous action.
 fn install() -> io::Result<libc::sigaction> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: without a new action it only tells the present one.
+    // SAFETY: without a new action the call only reads the current one.
     answer(unsafe { libc::sigaction(libc::SIGBUS, ptr::null(), action.as_mut_ptr()) })?;
     // SAFETY: filled by the call.
     let before = unsafe { action.assume_init() };
@@ -105,14 +105,14 @@ fn answer(value: libc::c_int) -> io::Result<()> {
 extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the kernel gives a handler with SA_SIGINFO a valid siginfo.
     let info = unsafe { &*info };
-    // SAFETY: SIGBUS of the kernel's making, which has a code above 0, carries an address; of another's it is not looked at.
+    // SAFETY: a SIGBUS from the kernel has a code above 0 and carries an address. For others the address is not used.
     let address = unsafe { info.si_addr() }.addr();
     if info.si_code > 0 && replace(address) {
         return;
     }
     // A fault elsewhere: restores the earlier handler, which runs when the access is repeated on return.
     if let Some(Ok(before)) = BEFORE.get() {
-        // SAFETY: as sigaction itself gave it.
+        // SAFETY: the action was returned by sigaction.
         unsafe { libc::sigaction(signal, before, ptr::null_mut()) };
     }
     if info.si_code <= 0 {

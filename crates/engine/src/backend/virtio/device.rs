@@ -67,8 +67,8 @@ type Known = ((u64, u64), Weak<Device>);
 static CONNECTED: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
 impl Device {
-    /// Returns the device at a socket that is open with O_PATH. Connects to it unless this process is already connected, with queues of
-    /// `entries` entries, or of the most.
+    /// Returns the device at a socket that is open with O_PATH. Connects to it unless this process is already
+    /// connected. A new connection has queues of `entries` entries; `None` means the maximum.
     pub(crate) fn at(socket: &File, entries: Option<u16>) -> io::Result<Arc<Self>> {
         let found = socket.metadata()?;
         let identity = (found.dev(), found.ino());
@@ -78,7 +78,7 @@ impl Device {
         if let Some(device) = known.and_then(|(_, device)| device.upgrade()) {
             return Ok(device);
         }
-        // A socket's own path may be longer than the 107 bytes that an address takes.
+        // A socket's own path may be longer than the 107 bytes that a socket address holds.
         let entries = entries.unwrap_or(VirtioSpec::ENTRIES);
         let device = Arc::new(Self::connect(format!("/proc/self/fd/{}", socket.as_raw_fd()), entries)?);
         connected.push((identity, Arc::downgrade(&device)));
@@ -86,12 +86,12 @@ impl Device {
     }
 
     fn connect(path: String, entries: u16) -> io::Result<Self> {
-        // A first connection tells who serves: the other one does not show its descriptor.
+        // This first connection identifies the server's process, because the library does not expose its own descriptor.
         let probe = UnixStream::connect(&path)?;
         let pid = rustix::net::sockopt::socket_peercred(&probe).ok().map(|found| found.pid);
         let server = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         drop(probe);
-        // The library waits for answers without end.
+        // The library waits for answers without a timeout, so it connects on another thread.
         let (sender, receiver) = mpsc::channel();
         threads::spawn("virtio", move || drop(sender.send(Self::set_up(&path, server, entries))))?;
         match receiver.recv_timeout(PATIENCE) {

@@ -85,11 +85,11 @@ mod tests {
         one.follow(0);
         assert_eq!(one.due(0), 1000);
         one.begun(0, Some(50));
-        // It began beside the first.
+        // The second I/O started in the trace while the first was in flight.
         one.follow(20);
         assert_eq!(one.due(20), 1020);
         one.begun(1, Some(500));
-        // It began 10 after the first had completed, and before the second had.
+        // The third I/O started 10 after the first had completed, and before the second had.
         one.follow(60);
         assert_eq!(one.due(60), u64::MAX);
         one.completed(1, 1100);

@@ -118,14 +118,15 @@ mod tests {
     use super::*;
     use statrs::distribution::{ChiSquared, ContinuousCDF};
 
-    /// Draws in a test of a distribution.
+    /// Number of draws in a test of a distribution.
     const DRAWS: u32 = 100_000;
 
     pub(super) fn random(number: u64) -> SplitMix64 {
         SplitMix64::new(42, Purpose::Offsets, number)
     }
 
-    /// Pearson's chi-square test that numbers are drawn in proportion to their weights. Numbers expected less than ten times are pooled.
+    /// Checks by Pearson's chi-square test that numbers are drawn in proportion to their weights. Numbers expected less
+    /// than ten times are pooled.
     pub(super) fn chi_square_at_most(weights: &[f64], mut draw: impl FnMut() -> u64) {
         let mut seen = vec![0_u32; weights.len()];
         (0..DRAWS).for_each(|_| seen[usize::try_from(draw()).expect("64 bits")] += 1);
@@ -157,7 +158,7 @@ mod tests {
         }
     }
 
-    /// The test of Kolmogorov and Smirnov: a draw is below x with the probability `below(x)`.
+    /// Checks by the Kolmogorov-Smirnov test that a draw is below x with the probability `below(x)`.
     pub(super) fn follows(below: impl Fn(f64) -> f64, mut draw: impl FnMut() -> u64) {
         let mut draws: Vec<u64> = (0..DRAWS).map(|_| draw()).collect();
         draws.sort_unstable();

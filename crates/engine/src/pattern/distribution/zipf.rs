@@ -19,7 +19,7 @@ pub(in crate::pattern) struct Zipf {
     high: f64,
     /// Start of the first rank's strip minus `high`; negative.
     down: f64,
-    /// If the rounded rank exceeds its point by at most this much, it is accepted without further computation.
+    /// Largest excess of the rounded rank over its point at which the rank is accepted without further computation.
     sure: f64,
 }
 
@@ -34,7 +34,7 @@ impl Zipf {
         zipf
     }
 
-    /// An integral of x^-theta: the logarithm if theta is 1, for which the general formula does not exist.
+    /// Returns an antiderivative of x^-theta at `x`: the logarithm if theta is 1, for which the general formula does not exist.
     fn integral(&self, x: f64) -> f64 {
         if self.power == 0.0 { x.ln() } else { x.powf(self.power) * self.root }
     }

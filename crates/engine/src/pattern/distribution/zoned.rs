@@ -15,7 +15,7 @@ pub(in crate::pattern) struct Zoned(Hundred<Extent>);
 impl Zoned {
     /// Creates the zones over `count` blocks, at least 1. Each zone gets at least one block.
     pub(super) fn new(count: u64, zones: &[Zone]) -> Self {
-        // No file has so many blocks that this overflows: they are 512 bytes at least.
+        // Cannot overflow: blocks have at least 512 bytes, so no file has enough of them.
         let block_at = |percent: u64| count * percent / 100;
         let mut percent = 0;
         Self(Hundred::new(zones.iter().map(|zone| {
@@ -25,7 +25,8 @@ impl Zoned {
         })))
     }
 
-    /// Like [`Self::new`], with zones given in bytes; a block has `unit` bytes. Draws beyond the area return the last block.
+    /// Creates zones like [`Self::new`], from sizes in bytes; a block has `unit` bytes. Draws beyond the area return
+    /// the last block.
     pub(super) fn absolute(count: u64, unit: u64, zones: &[AbsoluteZone]) -> Self {
         let mut end = 0_u64;
         Self(Hundred::new(zones.iter().map(|zone| {

@@ -17,7 +17,7 @@ struct AuditedDisk {
 }
 
 impl AuditedDisk {
-    /// An area of 64 blocks of zeros.
+    /// Creates an area of 64 blocks of zeros, with a journal.
     fn new() -> Self {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("directory");
         let target = File::create_new(dir.path().join("target")).expect("created");
@@ -101,7 +101,8 @@ fn lost_writes_are_named_and_those_that_were_durable_apart() {
     for block in 4..12 {
         disk.acknowledged(block, 1, block + 100);
     }
-    // Durable and gone; durable in an older state; acknowledged only and gone; damaged; elsewhere's.
+    // Two durable writes are lost, one of them replaced by an older state; an acknowledged write is lost; one
+    // block is damaged; one holds another block's data.
     disk.target.write_all_at(&[0; 4096], 3 * BLOCK).expect("erased");
     disk.write(5, 1, 6);
     disk.target.write_all_at(&[0; 4096], 10 * BLOCK).expect("erased");

@@ -46,7 +46,7 @@ struct Shared {
     /// Number of the measurement that the journal belongs to.
     run: u64,
     began: Instant,
-    /// Workers wait for the writer once this many bytes are queued.
+    /// Number of queued bytes from which on workers wait for the writer.
     most_pending: usize,
     state: Mutex<State>,
     /// Signals that records are queued, or that the journal is being closed.
@@ -95,7 +95,7 @@ impl Journal {
             move || {
                 let written = shared.write_all(&sink, header);
                 if written.is_err() {
-                    // At once: nothing says that the end will be reached. Of an error of this too finish() tells.
+                    // At once, because the end may never be reached. finish() also reports an error of this.
                     let _ = shared.mark_incomplete(&sink);
                 }
                 shared.lock().closed = true;
@@ -202,7 +202,7 @@ impl Shared {
             let mut frames = header.frame(synced).to_vec();
             frames.append(&mut batch);
             if last {
-                // Twice, so that one that is damaged is not taken for the end of a machine that stopped.
+                // Twice, so that a damaged end frame does not look like a machine that stopped.
                 frames.extend(Frame { number: records, content: Content::End }.encode(self.run).repeat(2));
             }
             sink.append(&frames)?;
@@ -221,13 +221,13 @@ impl Shared {
     }
 }
 
-/// Encodes the total, the frame after the first header.
+/// Encodes the frame with the total number of writes, which follows the first header.
 fn total(run: u64, writes: u64) -> format::Bytes {
     Frame { number: 0, content: Content::Total(writes) }.encode(run)
 }
 
 impl Header {
-    /// Encodes the header; `number` is that of the record that follows.
+    /// Encodes the header; `number` is the number of the next record.
     fn frame(self, number: u64) -> format::Bytes {
         Frame { number, content: Content::Header(self) }.encode(self.run)
     }

@@ -27,13 +27,13 @@ fn all(path: &Path) -> (Header, JournalState, Vec<Record>) {
     parsed(&fs::read(path).expect("read")).expect("a journal")
 }
 
-/// The state that bytes are in and the records that they hold, in the order of their numbers.
+/// Parses the bytes of a journal. Returns its header, its state, and its records in the order of their numbers.
 fn parsed(bytes: &[u8]) -> io::Result<(Header, JournalState, Vec<Record>)> {
     let (mut records, mut last) = (Vec::new(), None);
     let (header, state) = read::survey(&mut Cursor::new(bytes), &mut |number, record| {
         assert!(last < Some(number), "{number} after {last:?}");
         last = Some(number);
-        // When it was is not known beforehand.
+        // The time of a flush is not known beforehand.
         records.push(if let Record::Flush { records, .. } = record { flush(records) } else { record });
     })?;
     Ok((header, state, records))
@@ -52,7 +52,7 @@ fn closed() -> JournalState {
     JournalState { closed: true, ..JournalState::default() }
 }
 
-/// Batches with these numbers of records, as the writer writes them; end frames follow if `ended`.
+/// Encodes batches with these numbers of records, as the writer does; end frames follow if `ended`.
 fn batches(lengths: &[u64], ended: bool) -> (Vec<u8>, Vec<Record>) {
     let (mut bytes, mut records) = (HEADER.frame(0).to_vec(), Vec::new());
     for length in lengths {
@@ -121,7 +121,7 @@ fn what_a_crash_does_not_explain_is_damage() {
     ] {
         assert_eq!(parsed(bytes).expect(what), (HEADER, state, kept), "{what}");
     }
-    // Records that were synced before the next batch, and a tail that no batch is as long as.
+    // A tail longer than any batch is damage; a shorter one is an incomplete batch.
     assert_eq!(parsed(&open).expect("open"), (HEADER, JournalState::default(), records.clone()));
     let far = [&open[..], &vec![0xA5; 5 << 20]].concat();
     assert_eq!(parsed(&far).expect("far").1, damaged(false, open.len() as u64, 5 << 20, 0));
@@ -164,7 +164,7 @@ proptest! {
         }
         let Ok((header, state, kept)) = parsed(&bytes) else { return Ok(()) };
         prop_assert_eq!(header, HEADER);
-        // In order, and none that was not there.
+        // Records are in order, and none is made up.
         let mut left = records.iter();
         prop_assert!(kept.iter().all(|record| left.any(|one| one == record)), "{:?}", kept);
         let is_told = state.damage.places > 0 || state.torn_tail.0 > 0;
@@ -267,7 +267,7 @@ fn a_journal_that_cannot_be_written_to_its_end_says_what_it_lacks() {
     }
     let whole = fs::read(&path).expect("read");
     assert_eq!(parsed(&whole).expect("a journal").1, JournalState::default(), "nothing is missing yet");
-    // As the writer does when its storage is full; what was acknowledged afterwards has no record.
+    // As the writer does when its storage is full; writes acknowledged afterwards have no record.
     journal.shared.lock().writes = 35;
     journal.shared.mark_incomplete(&journal.sink).expect("there is room for it in its place");
     let (_, state, records) = parsed(&fs::read(&path).expect("read")).expect("a journal");

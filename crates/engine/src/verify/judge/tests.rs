@@ -11,7 +11,7 @@ const fn mark(generation: u64) -> Mark {
     Mark { run: 71, generation }
 }
 
-/// A sealed write of random bytes.
+/// Returns a stamped write of random bytes.
 fn write(offset: u64, length: usize, mark: Mark) -> Vec<u8> {
     let mut random = SplitMix64::new(mark.generation, Purpose::Payload, offset);
     let mut buffer: Vec<u8> = (0..length / 8).flat_map(|_| random.next().to_ne_bytes()).collect();
@@ -62,7 +62,7 @@ fn what_was_expected_is_fine_and_what_was_not_is_named() {
         assert_eq!(judge(&block, offset, this), found);
     }
 
-    // After a crash what was in flight may be there, in part too; what was acknowledged must not be missing.
+    // After a crash a write that was in flight may be present, even in part; an acknowledged write must not be missing.
     let since = Expected::Since(mark(3));
     for (block, found) in [
         (new.clone(), Ok(())),
@@ -98,13 +98,13 @@ fn a_long_read_may_hold_several_writes_and_what_none_wrote() {
     let wide = write(0, 2 * BLOCK, mark(4));
     let anything = |block: &[u8]| judge(block, 0, Expected::Anything);
     assert_eq!(anything(&joined(&[&one, &two])), Ok(()));
-    // A short write over a part of a long one is no tear.
+    // A short write over a part of a long one is not a tear.
     assert_eq!(anything(&joined(&[&wide[..BLOCK], &two])), Ok(()));
     assert_eq!(anything(&joined(&[&one, &[0; BLOCK]])), Err(FaultKind::Foreign));
     assert_eq!(anything(&joined(&[&wide[..BLOCK], &[0; BLOCK]])), Err(FaultKind::Torn));
 }
 
-/// A way to damage a block, and the fault that must be reported.
+/// A way to damage a block.
 #[derive(Debug, Clone)]
 enum Damage {
     FlipBit(usize),
@@ -142,7 +142,7 @@ proptest! {
                 block[bit / 8] ^= 1 << (bit % 8);
                 (FaultKind::Corrupt, Some(FaultKind::Corrupt))
             }
-            // On its own an old block is as good as a new one.
+            // Checked alone, an old block is as valid as a new one.
             Damage::Restore => {
                 block.clone_from(&old);
                 (FaultKind::LostWrite, None)
