@@ -28,7 +28,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// The subject's name in JSON and on the command line.
+    /// Returns the subject's name in JSON and on the command line.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl Subject {
     }
 }
 
-/// Confidence that a finding matters on the examined machine.
+/// A rule's confidence that its findings matter on the examined machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Sureness {
@@ -59,7 +59,7 @@ impl Sureness {
     /// All levels, the most certain first.
     pub const ALL: [Self; 3] = [Self::Fault, Self::Cost, Self::Depends];
 
-    /// The level's name in JSON and on the command line.
+    /// Returns the level's name in JSON and on the command line.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -69,7 +69,7 @@ impl Sureness {
         }
     }
 
-    /// The level's heading for people.
+    /// Returns the level's heading for people.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -121,7 +121,7 @@ pub struct Violation {
     pub remedy: String,
 }
 
-/// Builds a violation whose source is that of `fact`; always `Some`.
+/// Builds a violation that cites the source of `fact`; always `Some`.
 #[expect(clippy::unnecessary_wraps, reason = "checks end with it, and have nothing to report otherwise")]
 pub(crate) fn seen<T>(
     place: impl Into<String>,

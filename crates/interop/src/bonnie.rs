@@ -1,8 +1,8 @@
 //! Writes runs of suite `bonnie` as bonnie++ CSV, for programs that read it, such as bon_csv2html(1) and bon_csv2txt(1).
 //!
-//! Tests shorter than 0.5 s show `+++++`, as in bonnie++. A rate is the test's work over its duration, including the flush if the suite has
-//! one; CPU is the load generator's. bonnie++ measures the latency of a whole chunk, so it is left out where iotax needs several system calls
-//! per chunk: byte by byte, and for rewrites. The latency of a seek is that of its read.
+//! Tests shorter than 0.5 s show `+++++`, as in bonnie++. A rate is the test's work over its duration, including the flush if the suite has one; CPU
+//! is the load generator's. bonnie++ measures the latency of a whole chunk, so latency is left out where iotax needs several system calls per chunk:
+//! byte by byte, and for rewrites. The latency of a seek is the latency of its read.
 
 use iotax_model::Workload;
 use iotax_model::record::{Measurement, Tally};
@@ -39,7 +39,7 @@ pub enum NotBonnie {
 pub(super) const MARK: Mark =
     Mark { format: "bonnie-csv", place: MarkPosition::EveryLine(&["1.98,iotax-", "1.97,iotax-"]) };
 
-/// Tests on one large file, in bonnie++'s column order.
+/// Tests on a single large file, in bonnie++'s column order.
 const ON_A_FILE: [&str; 6] = ["putc", "put_block", "rewrite", "getc", "get_block", "seeks"];
 /// Tests on many small files, in bonnie++'s column order.
 const ON_FILES: [&str; 6] = ["seq_create", "seq_stat", "seq_del", "ran_create", "ran_stat", "ran_del"];
@@ -124,13 +124,13 @@ fn planned_seeks(workload: &Workload) -> Option<u64> {
     Some(workload.io_size?.0 / workload.bs.0 * u64::from(workload.numjobs))
 }
 
-/// Returns the number of files in units of 1024, as bonnie++ writes it; `None` if it is no whole multiple.
+/// Returns the number of files in units of 1024, as bonnie++ writes it; `None` if the number is not a multiple of 1024.
 fn thousands(measured: &Measurement) -> Option<u64> {
     let files = measured.outcome.tallies.meta.as_ref()?.ios;
     (files > 0 && files.is_multiple_of(1024)).then_some(files / 1024)
 }
 
-/// Returns the two empty fields of an unmeasured test.
+/// Returns empty fields for rate and CPU use, for an unmeasured test.
 fn nothing() -> [String; 2] {
     [String::new(), String::new()]
 }
@@ -152,7 +152,7 @@ fn rate(name: &str, measured: &Measurement) -> Option<f64> {
     if name == "seeks" {
         return per_second(measured, tallies.read.as_ref()?.ios);
     }
-    // A rewrite moves each chunk twice and counts it once.
+    // A rewrite reads and writes each chunk, but counts it once.
     let tally = if matches!(name, "getc" | "get_block") { &tallies.read } else { &tallies.write };
     per_second(measured, tally.as_ref()?.bytes).map(|bytes| bytes / 1024.0)
 }

@@ -23,13 +23,13 @@ pub enum Document {
 pub struct ExportFormat {
     /// Name of the format for `iotax export --format`.
     pub name: &'static str,
-    /// Name of the format for `--output-format`, which is fio's for fio's formats; `None` if not accepted there.
+    /// Name of the format for `--output-format`, which for fio's formats is fio's name; `None` if not accepted there.
     pub output_format: Option<&'static str>,
     /// Description of the format in the help text.
     pub help: &'static str,
     /// Converts a run to the format; fails if the format cannot express it.
     pub write: fn(&(Run, Judgement)) -> Result<Document, Unfit>,
-    /// Mark by which iotax recognises a file in this format as its own. Each file of [`Document::Sheets`] has another mark instead.
+    /// Mark that identifies a file in this format as written by iotax. Each file of [`Document::Sheets`] has another mark instead.
     pub mark: Mark,
 }
 
@@ -107,7 +107,7 @@ pub const FORMATS: &[ExportFormat] = &[
     },
 ];
 
-/// Converts a format's result: the text to a [`Document`], an error to [`Unfit`].
+/// Wraps a format's result: the text in a [`Document`], an error in [`Unfit`].
 fn told<E: std::fmt::Display>(text: Result<String, E>) -> Result<Document, Unfit> {
     text.map(Document::Text).map_err(|why| Unfit(why.to_string()))
 }

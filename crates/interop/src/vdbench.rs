@@ -145,14 +145,14 @@ impl Figures {
             write: mean(all.write.as_ref()),
             max: latency.max().unwrap_or_default() as f64,
             stddev: latency.stddev().unwrap_or_default(),
-            // By Little's law.
+            // The mean number of I/Os in flight, by Little's law.
             depth: if ns > 0.0 { latency.sum() as f64 / ns } else { 0.0 },
             cpu: cpu(hosts),
         }
     }
 }
 
-/// Returns CPU use in percent of all CPUs: user and kernel together, and kernel alone.
+/// Returns CPU use in percent of all CPUs: first user and kernel time together, then kernel time.
 fn cpu(hosts: &[&HostActivity]) -> Option<(f64, f64)> {
     let (mut busy, mut kernel, mut total) = (0, 0, 0);
     for host in hosts {

@@ -39,8 +39,8 @@ pub(crate) const DISK_VARIABLE: &str = "IOTAX_DISK";
 /// The sysfs file with the name of the kernel's current clocksource.
 pub(crate) const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Serves the runner on stdin and stdout until the runner shuts the agent down or disconnects. Then removes the files that the agent
-/// created, whose undo log is in `undo_dir`.
+/// Serves the runner on stdin and stdout until the runner shuts the agent down or disconnects. Then removes the files that the agent created.
+/// `undo_dir` is the directory for the undo log of these files.
 pub(crate) fn main(undo_dir: Option<PathBuf>) -> ExitCode {
     let disk = std::env::var_os(DISK_VARIABLE).map(PathBuf::from);
     let files = Arc::new(Mutex::new(Files::new(undo_dir)));
@@ -82,7 +82,7 @@ fn listen(
         let exit = loop {
             match wire::receive(&mut stream) {
                 Ok(None | Some(Request::Shutdown)) => break Exit::Fine,
-                // Whoever carries out a load does not listen.
+                // The thread that carries out a load does not read requests.
                 Ok(Some(Request::End)) => control.end(),
                 Ok(Some(request)) => {
                     if sender.send(request).is_err() {
@@ -138,7 +138,7 @@ fn await_request<T>(
     }
 }
 
-/// Sends events to the runner, and heartbeats while a request is being answered, which show that the agent is alive.
+/// Sender of events to the runner. While a request is being answered, it also sends heartbeats, which show that the agent is alive.
 struct EventSender<W> {
     state: Arc<Mutex<SenderState<W>>>,
 }
@@ -189,7 +189,7 @@ impl<W: Write> SenderState<W> {
         }
         self.last_sent = Instant::now();
         if self.is_busy {
-            // A broken stream shows when the answer is sent.
+            // If the stream is broken, sending the answer will fail and report it.
             let _ = self.send(&Event::Alive);
         }
         Duration::ZERO
@@ -216,7 +216,7 @@ impl Agent {
         for request in requests {
             let mut broken = None;
             let mut emit = |event: Event| {
-                // Only now, so that the load did not wait for it.
+                // Report the start only with the next event, so that the load did not wait for it.
                 let told = if event == Event::Ready { None } else { self.control.take_started_ns() };
                 let told = told.map(|at_ns| Event::Started { at_ns });
                 for event in told.iter().chain([&event]) {
@@ -243,11 +243,11 @@ impl Agent {
         Ok(())
     }
 
-    /// Carries out one request. Passes events to `emit` as they occur and returns the final event. The error is a message for the runner.
+    /// Carries out one request. Passes events to `emit` as they occur and returns the final event. On failure, returns a message for the runner.
     fn answer(&self, request: Request, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
         match request {
             Request::Hello { .. } => Ok(Event::Hello(self.hello())),
-            // The reading thread has seen to the end of a load, and to a shutdown.
+            // The reading thread has already handled the end of a load and a shutdown.
             Request::Ping | Request::Shutdown | Request::End => Ok(Event::Pong),
             Request::Fill { area, content, seed } => {
                 let path = self.target(area.path.clone())?;
@@ -298,8 +298,7 @@ impl Agent {
         Ok(iotax_engine::drop_caches_of(&all))
     }
 
-    /// Starts a network server on a free port of the address `bind`, in place of the previous server. With `token`, clients must
-    /// authenticate.
+    /// Starts a network server on a free port of the address `bind`, and stops the previous server. With `token`, clients must authenticate.
     fn listen_as_server(&self, bind: &str, token: Option<&str>) -> Result<Event, String> {
         let mut serving = lock(&self.server);
         *serving = None;
@@ -348,11 +347,11 @@ impl Agent {
     ) -> Result<Event, String> {
         let outcome = measure(&mut |event| {
             if event == Event::Over {
-                // The runner takes its time to answer.
+                // Observe before emitting, because the runner may take a while to answer.
                 recorder.observe(&event, self.control.starts_at_once());
                 return emit(event);
             }
-            // Emitted first, so that the host's own samples are not late, and the start is known.
+            // Emit first, so that the host's own samples are not late and the start is known.
             emit(event.clone());
             recorder.observe(&event, self.control.starts_at_once());
         });
@@ -383,8 +382,8 @@ impl Agent {
     }
 }
 
-/// Returns the length, layers and machine of the target at `path`; the length is `None` if a new file of `size` can be created there. The
-/// error says why the target cannot be measured.
+/// Returns the length, layers and machine of the target at `path`. The length is `None` if nothing exists there and a new file of `size` can be
+/// created. Otherwise the error says why the target cannot be measured.
 fn describe(path: &Path, size: Bytes) -> Result<Description, String> {
     let root = Path::new("/");
     let length = preflight::look(path, size).map_err(|refusal| refusal.to_string())?;
@@ -394,7 +393,7 @@ fn describe(path: &Path, size: Bytes) -> Result<Description, String> {
     Ok(Description { length, layers, timeouts, environment: host_info::environment(root) })
 }
 
-/// Collects the layers below `path` with their settings; without a path, those of the whole machine.
+/// Surveys the layers below `path` with their settings; without a path, the whole machine.
 fn surveyed(path: Option<&Path>) -> Result<Event, String> {
     let root = Path::new("/");
     let found = match path {

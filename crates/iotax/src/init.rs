@@ -39,13 +39,13 @@ const BEAT: Duration = Duration::from_secs(2);
 
 /// Prepares the guest, serves the agent on the virtio-serial port and powers off.
 pub(crate) fn main() -> ! {
-    // A panic has printed itself to the console already.
+    // A panic has already been printed to the console.
     if let Ok(Err(error)) = catch_unwind(run) {
         say!("iotax init: {}", with_causes(&error));
     }
     rustix::fs::sync();
     let refused = rustix::system::reboot(RebootCommand::PowerOff);
-    // The end of PID 1 is a kernel panic, which ends the guest too.
+    // If PID 1 ends, the kernel panics, which ends the guest too.
     panic!("the guest could not be powered off: {refused:?}");
 }
 
@@ -84,7 +84,7 @@ impl Beat {
     fn begin() -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&over);
-        // A boot that is silent may be taken for a hang, and is none.
+        // Without output, the host could take a slow boot for a hang.
         let _ = threads::spawn("beat", move || {
             while !seen.load(Ordering::Relaxed) {
                 say!("");
@@ -171,8 +171,8 @@ fn open_port(path: &Path) -> Result<File> {
     }
 }
 
-/// Waits, at most [`SETTLE`], until the kernel has calibrated the TSC, about a second after boot: otherwise the switch to
-/// the final clocksource would fall into the first measurement.
+/// Waits, at most [`SETTLE`], until the kernel has calibrated the TSC, which takes about a second after boot. Otherwise the kernel could switch to
+/// the final clocksource during the first measurement.
 fn await_clocksource() {
     let end = Instant::now() + SETTLE;
     let provisional = || fs::read_to_string(agent::CLOCKSOURCE).is_ok_and(|name| name.trim() == "tsc-early");

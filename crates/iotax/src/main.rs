@@ -19,7 +19,7 @@ use crate::causes::with_causes;
 use iotax_model::exit::Exit;
 use rustix::process::{Resource, getrlimit};
 
-/// The version of iotax, with its commit.
+/// Returns the version of iotax, with its commit.
 const fn version() -> &'static str {
     env!("IOTAX_VERSION")
 }
@@ -28,10 +28,10 @@ fn main() -> ExitCode {
     if std::process::id() == 1 {
         init::main();
     }
-    // A file that may grow no further (RLIMIT_FSIZE) is an error of that write, EFBIG, and not the end of all. Where no handler can be had the
-    // signal stays what it was.
+    // Without this, a write beyond the maximum file size (RLIMIT_FSIZE) would end the process; with it, the write fails with EFBIG. If no handler can
+    // be installed, the default stays.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
-    // Otherwise here: a signal, such as that of a terminal's new size, goes to the process's first thread.
+    // Prefer the first thread: the kernel delivers signals to it, such as one for a new terminal size.
     let limit = getrlimit(Resource::Stack).current.and_then(|limit| usize::try_from(limit).ok());
     if limit.is_none_or(|limit| limit >= STACK) {
         return carry_out();

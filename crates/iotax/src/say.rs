@@ -24,7 +24,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// Prints a line to stderr.
+/// Prints a line to stderr, even with `--quiet`.
 macro_rules! say {
     ($($argument:tt)*) => { $crate::say::words(format_args!($($argument)*)) };
 }
@@ -74,17 +74,17 @@ impl Stream {
         }
     }
 
-    /// True if the stream is a terminal that obeys escape sequences.
+    /// Returns whether the stream is a terminal that obeys escape sequences.
     pub(crate) fn obeys_escapes(self) -> bool {
         self.is_terminal() && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
     }
 
-    /// True if the stream is a terminal with colours and `NO_COLOR` is not set.
+    /// Returns whether the stream is a terminal with colours and `NO_COLOR` is not set.
     pub(crate) fn has_colour(self) -> bool {
         self.obeys_escapes() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
     }
 
-    /// The width in columns: `COLUMNS`, else the terminal's.
+    /// Returns the width in columns: `COLUMNS`, else the terminal's.
     pub(crate) fn width(self) -> usize {
         let stated = std::env::var("COLUMNS").ok().and_then(|columns| columns.trim().parse().ok());
         let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
@@ -92,7 +92,7 @@ impl Stream {
         stated.filter(|columns| *columns > 0).or((columns > 0).then_some(columns)).unwrap_or(DEFAULT_WIDTH)
     }
 
-    /// The height in lines; 0 without a terminal.
+    /// Returns the height in lines; 0 without a terminal.
     pub(crate) fn height(self) -> usize {
         let lines = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_row));
         if self.is_terminal() { lines } else { 0 }
@@ -136,7 +136,7 @@ pub(crate) fn is_ascii_locale() -> bool {
     })
 }
 
-/// Replaces drawing characters by ASCII ones if the locale names a character set other than UTF-8.
+/// Replaces drawing characters with ASCII ones if the locale names a character set other than UTF-8.
 pub(crate) fn in_locale(text: &str) -> Cow<'_, str> {
     if text.is_ascii() || !is_ascii_locale() {
         return Cow::Borrowed(text);
@@ -183,7 +183,7 @@ pub(crate) fn be_quiet(quiet: bool) {
     QUIET.store(quiet, Ordering::Relaxed);
 }
 
-/// True if notes are suppressed, as by `--quiet`.
+/// Returns whether notes are suppressed, as by `--quiet`.
 pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
@@ -288,7 +288,7 @@ fn open(name: &Path) -> Result<OwnedFd, Errno> {
     let mut reader = Reader::default();
     loop {
         match rustix::fs::open(name, flags, Mode::empty()) {
-            // Nobody reads the pipe yet.
+            // The pipe has no reader yet.
             Err(Errno::NXIO) if is_pipe => reader.may_take_its_time()?,
             Err(Errno::INTR) => {}
             opened => return opened,

@@ -94,7 +94,7 @@ impl ClientSession {
         let options = streams::options(&self.parameters);
         let each = (0..sends + receives).map(|number| {
             let port = self.peer.cport.map_or(0, |first| {
-                // Beyond the last port the kernel picks one.
+                // Above port 65535 the kernel picks one.
                 u32::from(first).checked_add(number).and_then(|port| u16::try_from(port).ok()).unwrap_or(0)
             });
             let from = dial::local(self.peer.bind.as_deref(), self.address, port)?;

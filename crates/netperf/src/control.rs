@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 pub(super) const COOKIE: usize = 37;
 /// Maximum length of the parameters' JSON in bytes.
 pub(super) const MAX_PARAMETERS: u32 = 64 << 10;
-/// Maximum length of the results' JSON in bytes; those of 256 streams take some 100 KiB.
+/// Maximum length of the results' JSON in bytes; the results of 256 streams take about 100 KiB.
 pub(super) const MAX_RESULTS: u32 = 2 << 20;
 /// Maximum time to wait for each message of the peer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -63,7 +63,7 @@ impl State {
         Self::Challenge,
     ];
 
-    /// Returns the byte that stands for the state on the wire.
+    /// Returns the byte that encodes the state on the wire.
     pub(super) const fn byte(self) -> u8 {
         (self as i8).cast_unsigned()
     }

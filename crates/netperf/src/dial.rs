@@ -12,7 +12,7 @@ use super::stream::Options;
 
 /// Resolves a host name to addresses, in the system's order of preference.
 pub(super) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    // As in a URL.
+    // As in a URL, an IPv6 address may be in brackets.
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let found: Vec<SocketAddr> = (bare, port).to_socket_addrs()?.collect();
     if found.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(found) }
@@ -34,7 +34,7 @@ pub(super) fn local(bind: Option<&str>, to: SocketAddr, port: u16) -> io::Result
     })
 }
 
-/// Connects to `to` over TCP from `from`, within `patience`.
+/// Connects to `to` over TCP from the local address `from`. Fails with a timeout after `patience`.
 pub(super) fn tcp(
     from: SocketAddr,
     to: SocketAddr,
@@ -67,8 +67,8 @@ fn await_connection(socket: &OwnedFd, patience: Duration) -> io::Result<()> {
     sockopt::socket_error(socket)?.map_err(io::Error::from)
 }
 
-/// Creates a UDP socket that is bound to `from` and connected to `to`. If `from` names a port, other sockets can be bound to it too, as the
-/// server's streams are; a port that the kernel picks is exclusive.
+/// Creates a UDP socket that is bound to `from` and connected to `to`. If `from` names a port, other sockets can share it, like the server's streams
+/// do. A port that the kernel picks is exclusive.
 pub(super) fn udp(from: SocketAddr, to: SocketAddr, options: &Options) -> io::Result<UdpSocket> {
     let socket = socket(to, SocketType::DGRAM, SocketFlags::empty())?;
     options.set(&socket, false)?;

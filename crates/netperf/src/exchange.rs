@@ -32,10 +32,10 @@ struct StreamResult {
     /// Interarrival jitter in seconds.
     jitter: f64,
     errors: f64,
-    /// The part of `errors` that belongs to the warm-up; iperf3 sends it since 3.13.
+    /// The part of `errors` that belongs to the warm-up; iperf3 has sent it since 3.13.
     #[serde(skip_serializing_if = "Option::is_none")]
     omitted_errors: Option<f64>,
-    /// Number of datagrams sent; at the receiver, as far as it knows from their numbers.
+    /// Number of datagrams sent; the receiver derives it from their sequence numbers.
     packets: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     omitted_packets: Option<f64>,
@@ -116,8 +116,8 @@ impl StreamResult {
     fn of(stream: &StreamEnd, udp: bool) -> Self {
         let StreamFigures { bytes, packets, lost, jitter_ns, retransmits, .. } = stream.figures;
         let count = |count: Option<u64>| count.map_or(0.0, |count| count as f64);
-        // Including the warm-up, which iperf3 subtracts: before 3.13 by its own count, later by ours. Of the losses it subtracts
-        // only those that it is given.
+        // Includes the warm-up, which iperf3 subtracts: before 3.13 by its own count, later by ours. Warm-up losses it subtracts only if we send
+        // them.
         let omitted = stream.omitted_packets as f64;
         let packets = if udp { count(packets) + count(lost) + omitted } else { 0.0 };
         Self {
@@ -135,7 +135,7 @@ impl StreamResult {
     }
 
     fn read(&self, sends: bool, udp: bool, warmed_up: bool, more: Option<&StreamExtension>) -> StreamEnd {
-        // Before 3.13 iperf3's counts of datagrams have the warm-up in them.
+        // Before 3.13, iperf3's datagram counts include the warm-up.
         let whole = udp && (!warmed_up || self.omitted_packets.is_some());
         let without = |all: f64, omitted: Option<f64>| count(all - omitted.unwrap_or(0.0)).filter(|_| whole);
         let sent = without(self.packets, self.omitted_packets);
@@ -160,7 +160,7 @@ impl StreamResult {
             max_cwnd: more.and_then(|more| more.max_cwnd),
             max_window: more.and_then(|more| more.max_window),
             gaps: more.map(|more| more.gaps.clone()).unwrap_or_default(),
-            // It may go to a terminal.
+            // The text may be printed on a terminal.
             error: more.and_then(|more| Some(more.error.as_ref()?.escape_debug().take(200).collect())),
         }
     }

@@ -21,7 +21,7 @@ pub(super) fn call(cookie: &Cookie) -> [u8; LENGTH] {
 /// A request to open a stream, from an opening datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Call {
-    /// Cookie of the test; `None` if an iperf3 sent the datagram.
+    /// Cookie of the test; `None` if the client is iperf3.
     pub(super) cookie: Option<Cookie>,
 }
 

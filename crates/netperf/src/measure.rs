@@ -100,7 +100,7 @@ fn outcome(report: TestReport, used: ProcessUsage, ramp_ios: u64) -> Outcome {
     let tally = |upload: bool| {
         let flows = flows.iter().filter(|flow| flow.upload == upload);
         sum(flows.map(|flow| StreamFigures {
-            // Without the server's count the sender's remains.
+            // Without the server's count, use the sender's.
             bytes: flow.received_bytes.map(|bytes| window(upload, bytes)).or(flow.sent_bytes).unwrap_or(0),
             packets: flow.received_packets.map(|packets| window(upload, packets)).or(flow.sent_packets),
             ..StreamFigures::default()

@@ -113,7 +113,7 @@ impl Parameters {
             bandwidth: traffic.bitrate.map(|bitrate| bitrate.0).filter(|bitrate| *bitrate > 0),
             pacing_timer: 1000,
             congestion: traffic.congestion.clone(),
-            // More than 2^32 datagrams pass within a day.
+            // A test of a day can send more than 2^32 datagrams.
             udp_counters_64bit: udp.then_some(1),
             zerocopy: traffic.zerocopy.then_some(1),
             skip_rx_copy: None,
@@ -135,7 +135,7 @@ impl Parameters {
         self.len.filter(|length| *length > 0).unwrap_or(if self.udp { UDP_LENGTH } else { TCP_LENGTH })
     }
 
-    /// Returns the numbers of streams that the client sends and receives, in this order.
+    /// Returns the number of streams on which the client sends, then the number on which it receives.
     pub(super) const fn streams(&self) -> (u32, u32) {
         match (self.bidirectional, self.reverse) {
             (true, _) => (self.parallel, self.parallel),

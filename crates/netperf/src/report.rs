@@ -197,7 +197,7 @@ pub struct TestReport {
     pub local: End,
     /// The results that the other end sent; `None` if it sent none.
     pub remote: Option<End>,
-    /// Notes on what was done differently than requested.
+    /// Notes on deviations from the requested settings.
     pub notes: Vec<String>,
 }
 

@@ -210,7 +210,8 @@ impl Streams {
 
     /// Starts the threads of the streams that this end sends (`sends`), or of those that it receives, and starts counting.
     pub(super) fn start(&mut self, sends: bool) -> io::Result<()> {
-        // A new thread may wait for a CPU for milliseconds: all are there before the first begins, and run before the window does.
+        // A new thread may wait milliseconds for a CPU. So all threads exist before the first one transfers data, and all run before the window
+        // begins.
         let gate = Arc::new(RwLock::new(()));
         let closed = gate.write();
         let (ready, threads) = mpsc::channel();
@@ -272,7 +273,7 @@ impl Streams {
     pub(super) fn totals(&self, now: u64) -> Vec<StreamEnd> {
         let each = self.all.iter().map(|stream| {
             let tcp = stream.sends && !self.udp;
-            // A server waits for the client's first bytes: that is no part of the time that they took.
+            // A server waits for the client's first bytes; this wait does not count as transfer time.
             let first = stream.counters.first_arrival().filter(|_| !self.local && !stream.sends);
             let begin = first.map_or(self.begin, |first| first.max(self.begin));
             StreamEnd {
@@ -387,7 +388,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::thread;
 
-    /// A TCP stream that is not started, and its other end.
+    /// Returns a TCP stream that is not started, and its other end.
     fn one_stream(sends: bool) -> (Streams, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("listening");
         let remote = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");

@@ -90,7 +90,7 @@ impl ClientTest {
         if self.time == Nanos(0) && self.traffic.bytes.is_none_or(|bytes| bytes.0 == 0) {
             return Err(EngineError::Net("neither a time nor a number of bytes ends the test".into()));
         }
-        // It takes a moment, in which a started server would count time without bytes.
+        // Calibration takes a moment, during which a started server would count time without bytes.
         clock::calibrate();
         let peer = self.peer.clone();
         let auth = peer.token.is_some();
@@ -125,7 +125,7 @@ fn carry_out(
 ) -> Result<TestReport, NetError> {
     let (sockets, started) = session.connect()?;
     let mut streams = Streams::new(session.parameters(), sockets, true);
-    // The server sends as soon as it has all streams, and what nobody reads the kernel soon drops.
+    // The server sends as soon as all streams are connected, and the kernel soon drops datagrams that nobody reads.
     streams.start(false)?;
     session.await_running(started)?;
     let mut start = Start::new(session.parameters(), test.time, session.cookie(), session.address());
@@ -236,7 +236,7 @@ impl Running<'_> {
             let until = if now >= end { end } else { now };
             let interval = (until > last).then(|| self.interval(begin, last, until, omitted));
             if now >= end && !omitted {
-                // Before the event: its receiver takes CPU time, and the server sends until it hears of the end.
+                // End first, then report: the event's receiver takes CPU time, and the server sends until it is told to stop.
                 self.session.end();
             }
             if let Some(interval) = interval {
@@ -254,8 +254,8 @@ impl Running<'_> {
         TestInterval { begin_ns: last - begin, end_ns: now - begin, omitted, streams }
     }
 
-    /// Returns the time at which all data had been transferred; `None` as long as data is missing. Missing data is given up if none arrives for 2
-    /// s; data that was only sent, if it is not acknowledged within 10 s.
+    /// Returns the time at which the transfer was complete; `None` before that. Gives up on missing data if none arrives for 2 s, and on sent data
+    /// that is not acknowledged within 10 s.
     fn through(&self, now: u64, omitted: bool, progress: &mut ByteProgress) -> Option<u64> {
         let direction = self.test.traffic.direction;
         let sent_all = self.streams.have_sent_all();
@@ -276,7 +276,7 @@ impl Running<'_> {
         if !direction.receives() || received >= bytes.0 {
             return Some(now);
         }
-        // The silence was noticed later than it began.
+        // The silence began earlier than it was noticed.
         (received > 0 && now - progress.at > QUIET_NS).then_some(progress.at)
     }
 }

@@ -155,14 +155,15 @@ pub fn assert_among_guests() {
         .as_deref()
         .and_then(Path::file_name)
         .is_some_and(|name| name.to_string_lossy().starts_with("guest-"));
-    // Where there is one CPU a test is the main thread.
+    // With a single CPU, tests run on the main thread.
     assert!(
         is_guest || name == "main" || name.starts_with("guests::") || name.contains("::guests::"),
         "{name}: a test that boots guests belongs into a module `guests`, or into the test binary `guest`"
     );
 }
 
-/// Returns true if `missing` is empty. Otherwise prints `skipped:` and returns false, or panics if `promised` is `all`.
+/// Returns true if `missing` is empty. Otherwise prints `skipped:` and returns false; panics instead if `promised`, the value of `IOTAX_REQUIRE`, is
+/// `all`.
 fn judge(missing: &[String], promised: Option<&str>) -> bool {
     assert!(
         matches!(promised, None | Some("all")),
@@ -180,7 +181,7 @@ fn judge(missing: &[String], promised: Option<&str>) -> bool {
 /// Prints `skipped:`, the name of the current test and the reason in one line. Returns the default value.
 pub fn skipped<T: Default>(reason: impl Display) -> T {
     let thread = std::thread::current();
-    // One line: scripts/test looks for them.
+    // One line, because scripts/test searches the output for these lines.
     let reason = reason.to_string().replace('\n', " ");
     eprintln!("skipped: {}: {reason}", thread.name().unwrap_or("a test"));
     T::default()
@@ -191,7 +192,7 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Path of a program in PATH. Panics if it is missing: call [`require!`] first.
+/// Returns the path of a program in PATH. Panics if it is missing: call [`require!`] first.
 pub fn program(name: &str) -> PathBuf {
     find(name).unwrap_or_else(|| panic!("{name} is not in PATH: require!(program {name:?}) first"))
 }
@@ -211,7 +212,7 @@ fn kernel_has(root: &Path, module: &str) -> bool {
     releases.flat_map(|modules| ["modules.dep", "modules.builtin"].map(|index| modules.join(index))).any(
         |index| {
             let text = std::fs::read_to_string(index).unwrap_or_default();
-            // `kernel/drivers/ata/ahci.ko.xz: kernel/drivers/ata/libahci.ko.xz`: what is before the colon is there.
+            // The text before the colon is the installed module; the dependencies after the colon need not be installed.
             text.lines().filter_map(|line| line.split(':').next()).any(|file| file.contains(&object))
         },
     )

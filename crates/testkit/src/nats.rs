@@ -40,22 +40,22 @@ impl NatsServer {
         server
     }
 
-    /// Address and port of the server as `HOST:PORT`.
+    /// Returns the address and port of the server as `HOST:PORT`.
     pub fn host(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// URL of the server: `nats://HOST:PORT`.
+    /// Returns the URL of the server: `nats://HOST:PORT`.
     pub fn url(&self) -> String {
         format!("nats://{}", self.host())
     }
 
-    /// Path of a file in the server's directory.
+    /// Returns the path of a file in the server's directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// Process id of the server; `None` after [`Self::kill`].
+    /// Returns the process id of the server; `None` after [`Self::kill`].
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
@@ -87,7 +87,7 @@ impl NatsServer {
         }
     }
 
-    /// Content of the server's log; empty if it cannot be read.
+    /// Returns the content of the server's log; empty if it cannot be read.
     pub fn log(&self) -> String {
         fs::read_to_string(self.file("log")).unwrap_or_default()
     }

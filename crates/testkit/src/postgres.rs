@@ -107,7 +107,7 @@ impl PostgresServer {
     pub fn start_again(&mut self) {
         let mut command = self.command("sh");
         command.args(["-c", KEEPER, "sh"]).arg(&self.directory).args(&self.arguments);
-        // A group of its own: it outlives the test long enough to clean up.
+        // A separate process group, so that the keeper outlives a killed test and cleans up.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         self.keeper = Some(command.spawn().expect("sh starts"));
         let begun = Instant::now();
@@ -145,17 +145,17 @@ impl PostgresServer {
         self.url(SUPERUSER, &name)
     }
 
-    /// URL of a database on this server for a user, without a password.
+    /// Returns the URL of a database on this server for a user, without a password.
     pub fn url(&self, user: &str, database: &str) -> String {
         format!("postgres://{user}@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Directory of the server's Unix socket.
+    /// Returns the directory of the server's Unix socket.
     pub fn socket_directory(&self) -> &Path {
         &self.directory
     }
 
-    /// TCP port on 127.0.0.1, which is also part of the Unix socket's name.
+    /// Returns the TCP port on 127.0.0.1, which is also part of the Unix socket's name.
     pub const fn port(&self) -> u16 {
         self.port
     }
@@ -201,7 +201,7 @@ impl Drop for PostgresServer {
     }
 }
 
-/// User and group id of the user `postgres` or, without one, of `nobody`.
+/// Returns user and group id of the user `postgres` or, without one, of `nobody`.
 fn unprivileged() -> (u32, u32) {
     let users = fs::read_to_string("/etc/passwd").expect("the users");
     let of = |name: &str| {
@@ -212,7 +212,7 @@ fn unprivileged() -> (u32, u32) {
     of("postgres").or_else(|| of("nobody")).expect("the user postgres or nobody")
 }
 
-/// An unused TCP port on 127.0.0.1.
+/// Finds an unused TCP port on 127.0.0.1.
 fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     listener.local_addr().expect("bound").port()

@@ -1,4 +1,4 @@
-//! Tests that the list contains everything that the code names, and that its readers agree on it.
+//! Tests that `scripts/requirements` lists everything that tests require, and that all its readers parse it alike.
 
 use std::collections::BTreeSet;
 
@@ -86,12 +86,12 @@ fn nothing_is_on_the_list_twice() {
     }
 }
 
-/// The quoted texts that directly follow these words.
+/// Returns the quoted texts that directly follow these words.
 fn quoted_after<'a>(text: &'a str, words: &'a str) -> impl Iterator<Item = &'a str> {
     text.split(words).skip(1).filter_map(|rest| rest.split('"').next())
 }
 
-/// All Rust files of the crates but this one: path and text.
+/// Returns all Rust files of the crates but this one: path and text.
 fn sources() -> Vec<(String, String)> {
     let mut open = vec![Path::new(TOP).join("crates")];
     let mut found = Vec::new();

@@ -15,7 +15,7 @@ const SMALL_REQUEST_KIB: u64 = 128;
 const SHORT_TIMEOUT_S: u64 = 10;
 /// Name prefixes of SCSI drivers whose hardware handles one command at a time.
 const ONE_AT_A_TIME: [&str; 3] = ["ata_piix", "usb-storage", "pata_"];
-/// Minimum number of CPUs for which a single hardware queue is reported.
+/// Number of CPUs from which a disk with a single hardware queue is reported.
 const MANY_CPUS: u32 = 4;
 
 fn node(disk: &Disk) -> String {
@@ -43,7 +43,7 @@ fn cpus_of(list: &str) -> Option<&str> {
     (!list.is_empty() && list.bytes().all(|byte| byte.is_ascii_digit())).then_some(list)
 }
 
-/// Returns the CPU that all interrupts of a disk are delivered to, and its fact; `None` with fewer than two interrupts, or if they go to
+/// Returns the CPU that receives all interrupts of a disk, with the fact that shows it. `None` with fewer than two interrupts, or if they go to
 /// several CPUs.
 fn only_cpu(disk: &Disk) -> Option<(&str, &Fact<String>)> {
     let (first, rest) = disk.interrupts.split_first().filter(|(_, rest)| !rest.is_empty())?;
@@ -151,7 +151,7 @@ pub(super) const RULES: &[Rule] = &[
                 let start = disk.start_bytes.as_ref()?;
                 let whole = whole(survey, disk)?;
                 let block = match whole.kind {
-                    // A file is kept in blocks of a page, whatever the loop device says.
+                    // The file behind a loop device is stored in page-sized blocks, whatever block size the device reports.
                     DiskKind::Loop => PAGE,
                     _ => whole.physical_block_bytes.as_ref()?.value,
                 };
@@ -297,7 +297,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "Linux: Documentation/ABI/stable/sysfs-block, max_sectors_kb",
         check: |survey| {
             disks(survey, |disk| {
-                // Layers above have the limit of the disk.
+                // A layer only inherits the limit of the disk below it.
                 let most = disk.request_max_kib.as_ref().filter(|_| disk.below.is_empty())?;
                 let most = Some(most).filter(|most| most.value < SMALL_REQUEST_KIB)?;
                 let hardware =
@@ -337,7 +337,7 @@ pub(super) const RULES: &[Rule] = &[
         check: |survey| {
             disks(survey, |disk| {
                 let requests = disk.requests.as_ref().filter(|requests| requests.value < 16)?;
-                // Without a scheduler it is the hardware's own.
+                // Without a scheduler, nr_requests is the hardware's queue depth.
                 let is_set = disk.scheduler.as_ref().is_some_and(|name| name.value != "none");
                 let value = format!("nr_requests {}", requests.value);
                 is_set
@@ -411,7 +411,7 @@ pub(super) const RULES: &[Rule] = &[
                 let speeds = link.speed.as_ref().zip(link.speed_max.as_ref());
                 let speeds = speeds
                     .and_then(|(now, most)| Some((gigatransfers(&now.value)?, gigatransfers(&most.value)?)));
-                // A virtual controller has no lanes to tell of.
+                // A virtual controller reports no PCIe lanes.
                 let is_narrow = width.value > 0 && width.value < most.value;
                 let is_slow = width.value > 0 && speeds.is_some_and(|(now, most)| now < most);
                 let speed = speeds.map(|(now, most)| format!(" at {now} of {most} GT/s")).unwrap_or_default();

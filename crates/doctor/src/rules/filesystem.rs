@@ -19,7 +19,7 @@ fn is_nfs(filesystem: &Filesystem) -> bool {
 }
 
 fn is_writable(filesystem: &Filesystem) -> bool {
-    // A mount of its own may be read-only on a filesystem that is not.
+    // A mount can be read-only although its filesystem is writable.
     !filesystem.has("ro")
 }
 

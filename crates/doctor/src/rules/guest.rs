@@ -4,7 +4,7 @@ use iotax_model::survey::{Fact, GuestDisk, GuestSetup};
 
 use crate::rule::{Rule, Subject, Sureness, Violation, guest_disks, guest_nics, seen};
 
-/// Minimum number of CPUs for which a single queue is reported.
+/// Number of CPUs from which a guest's disk or NIC with a single queue is reported.
 const MANY_CPUS: u64 = 4;
 
 fn place(guest: &GuestSetup, name: &str) -> String {
@@ -15,7 +15,7 @@ fn is(fact: Option<&Fact<String>>, words: &[&str]) -> bool {
     fact.is_some_and(|fact| words.contains(&fact.value.as_str()))
 }
 
-/// A violation if the value of a disk's setting is one of `words`; `None` otherwise, or if the value is unknown.
+/// Returns a violation if the value of a disk's setting is one of `words`; `None` otherwise, or if the value is unknown.
 fn setting(
     guest: &GuestSetup,
     disk: &GuestDisk,
@@ -32,12 +32,12 @@ fn is_virtio(disk: &GuestDisk) -> bool {
     disk.bus.as_ref().is_some_and(|bus| bus.value.starts_with("virtio"))
 }
 
-/// QEMU's I/O backend (`aio`) of a local file or device; `None` for a disk behind a network protocol.
+/// Returns QEMU's I/O backend (`aio`) of a local file or device; `None` for a disk behind a network protocol.
 fn aio(disk: &GuestDisk) -> Option<&Fact<String>> {
     disk.aio.as_ref().filter(|_| disk.protocol.is_none())
 }
 
-/// Prefixes of emulated network card models in QEMU and libvirt, which may be followed by a revision.
+/// Prefixes of network card models that emulate real hardware, as named by QEMU, libvirt and VMware. A revision may follow.
 const REAL_NICS: [&str; 16] = [
     "e1000", "82540", "82543", "82545", "igb", "i825", "i828", "rtl8139", "ne2k", "pcnet", "Am79C", "vmxnet",
     "tulip", "vlance", "lance", "usb-net",
@@ -91,7 +91,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "qemu(1), -drive aio=native",
         check: |survey| {
             guest_disks(survey, |guest, disk| {
-                // Unsafe says nothing of direct I/O.
+                // cache=unsafe does not say whether direct I/O is used.
                 let buffered =
                     |cache: &&Fact<String>| ["writeback", "writethrough"].contains(&cache.value.as_str());
                 let cache = disk.cache.as_ref().filter(buffered)?;

@@ -10,19 +10,19 @@ const NEARLY_FULL_PERCENT: u64 = 90;
 /// RAID levels that compute parity.
 const PARITY: [&str; 3] = ["raid4", "raid5", "raid6"];
 
-/// Builds a violation whose source is a line of dmsetup; always `Some`.
+/// Builds a violation that cites a line of dmsetup's output; always `Some`.
 #[expect(clippy::unnecessary_wraps, reason = "checks end with it, and have nothing to report otherwise")]
 fn seen_in(disk: &Disk, value: String, line: &MapperTarget, remedy: String) -> Option<Violation> {
     Some(Violation { place: title(disk), seen: value, source: line.source.clone(), remedy })
 }
 
-/// The name in /dev/mapper; without one, the kernel's name.
+/// Returns the device's name in /dev/mapper, or the kernel's name if there is none.
 fn title(disk: &Disk) -> String {
     let title = disk.mapped.as_ref().and_then(|mapped| mapped.title.as_ref());
     title.map_or_else(|| disk.name.clone(), |title| title.value.clone())
 }
 
-/// Lines of a device's dmsetup status with this target type.
+/// Returns the lines of a device's dmsetup status with this target type.
 fn status<'a>(disk: &'a Disk, kind: &'a str) -> impl Iterator<Item = &'a MapperTarget> {
     disk.mapped.iter().flat_map(|mapped| &mapped.status).filter(move |line| line.kind == kind)
 }
@@ -119,7 +119,7 @@ pub(super) const RULES: &[Rule] = &[
             disks(survey, |disk| {
                 let file = disk.loop_file.as_ref()?;
                 let direct = file.direct.as_ref().filter(|direct| !direct.value)?;
-                // What is only read, such as a package's image, is well served by the cache.
+                // The page cache serves read-only files such as snap packages well.
                 let is_image = file.path.as_ref().is_none_or(|path| {
                     std::path::Path::new(&path.value).extension().is_none_or(|end| end != "snap")
                 });
@@ -186,7 +186,7 @@ pub(super) const RULES: &[Rule] = &[
         check: |survey| {
             disks(survey, |disk| {
                 let raid = disk.raid.as_ref()?;
-                // On mirrors a swap or a write in flight makes harmless ones.
+                // On mirrors, swap and in-flight writes cause harmless mismatches.
                 raid.level.as_ref().filter(|level| PARITY.contains(&level.value.as_str()))?;
                 let count = raid.mismatches.as_ref().filter(|count| count.value > 0)?;
                 let value = format!("mismatch_cnt {}", count.value);
@@ -301,7 +301,7 @@ pub(super) const RULES: &[Rule] = &[
                     .iter()
                     .filter_map(|name| survey.disk(name))
                     .find(|below| is_hidden(below, "-real"))?;
-                // The snapshot is on the same hidden volume, and on its own store.
+                // A snapshot lies on the same hidden volume and also has a COW store.
                 let is_snapshot = disk
                     .below
                     .iter()

@@ -5,7 +5,7 @@ use iotax_model::units::human;
 
 use crate::rule::{Rule, Subject, Sureness, Violation, seen};
 
-/// Minimum percentage of the last 5 minutes with all tasks stalled on memory at which memory, not I/O, is reported as the bottleneck.
+/// Percentage of the last 5 minutes with all tasks stalled on memory. From this value on, memory rather than I/O is reported as the bottleneck.
 const STALLS_PERCENT: f64 = 5.0;
 /// Minimum steal time in percent at which the hypervisor counts as overcommitted.
 const STEAL_PERCENT: f64 = 10.0;
@@ -38,7 +38,7 @@ fn slow_clock(machine: &MachineSetup) -> Option<Violation> {
 }
 
 fn governor(machine: &MachineSetup) -> Option<Violation> {
-    // These two scale by themselves; powersave is only their name for it.
+    // These drivers scale the frequency even under the governor named powersave.
     const OWN: [&str; 3] = ["intel_pstate", "amd-pstate-epp", "amd_pstate_epp"];
     let governor = machine.governor.as_ref().filter(|governor| governor.value == "powersave")?;
     let driver = machine.frequency_driver.as_ref().filter(|driver| !OWN.contains(&driver.value.as_str()))?;

@@ -10,7 +10,7 @@ mod network;
 
 use crate::rule::Rule;
 
-/// All rules in the order of their subjects: from disks up the stack, then machine and network.
+/// Returns all rules in the order of their subjects: from disks up the stack, then machine and network.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     [disk::RULES, layer::RULES, filesystem::RULES, image::RULES, guest::RULES, machine::RULES, network::RULES]
         .into_iter()

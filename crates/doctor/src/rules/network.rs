@@ -6,7 +6,7 @@ use crate::rule::{Rule, Subject, Sureness, Violation, interfaces, seen};
 
 /// Bytes that VXLAN over IPv4 adds to a packet.
 const VXLAN_BYTES: u64 = 50;
-/// Minimum number of CPUs for which a single receive queue is reported.
+/// Number of CPUs from which an interface with a single receive queue is reported.
 const MANY_CPUS: u32 = 4;
 /// Buffer limit in bytes below which a path of 10 ms cannot fill 1 Gbit/s. The kernel's default for receiving is 6 MiB.
 const SMALL_BUFFER: u64 = 1 << 20;
@@ -19,7 +19,7 @@ fn mtu_set(interface: &str, mtu: u64) -> String {
     format!("ip link set {interface} mtu {mtu}")
 }
 
-/// The bridge, bridge port or veth peer that exchanges frames with this interface but has a different MTU.
+/// Returns the bridge, bridge port or veth peer that exchanges frames with this interface but has a different MTU.
 fn partner<'a>(survey: &'a Survey, interface: &NetworkInterface) -> Option<&'a NetworkInterface> {
     let own = interface.mtu.as_ref()?.value;
     let mtu = |other: &&NetworkInterface| other.mtu.as_ref().map(|mtu| mtu.value);
@@ -34,7 +34,7 @@ fn partner<'a>(survey: &'a Survey, interface: &NetworkInterface) -> Option<&'a N
     }
     let peer = interface.lower.as_ref().filter(|_| interface.kind.is_none());
     let peer = peer.and_then(|peer| named(survey, &peer.value));
-    // Of two ends of a veth one is enough.
+    // Report a veth pair once, at the end whose name sorts first.
     peer.filter(|peer| interface.name < peer.name && mtu(peer).is_some_and(|mtu| mtu != own))
 }
 
@@ -45,7 +45,7 @@ fn tcp_off(fact: Option<&Fact<u64>>, name: &str) -> Vec<Violation> {
         .collect()
 }
 
-/// The first of these offloads that is off but can be turned on, with the fact that lists it.
+/// Returns the first of these offloads that is off but can be turned on, with the fact that lists it.
 fn off<'a>(
     interface: &'a NetworkInterface,
     names: &'a [&str],

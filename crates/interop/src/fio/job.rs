@@ -53,7 +53,7 @@ pub(super) struct Job<'a> {
     /// Context switches and page faults; `None` for one of several concurrent jobs.
     pub(super) counts: Option<ProcessCounts>,
     pub(super) errors: Vec<ErrorCount>,
-    /// Names of the workload keys that an imported text states; `None` for iotax's measurements, of which all keys are known.
+    /// Names of the workload keys that an imported text states; `None` for a measurement by iotax, where all keys are known.
     known: Option<&'a [String]>,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Direction {
     pub(super) short: u64,
     /// Histogram of latencies from submission to completion.
     pub(super) service: Histogram,
-    /// Histogram of latencies from when each I/O was due to its completion; `None` in a closed loop.
+    /// Histogram of latencies from an I/O's due time to its completion; `None` in a closed loop.
     pub(super) response: Option<Histogram>,
     /// Summary of each interval's bandwidth in bytes/s.
     pub(super) bytes_per_s: Series,
@@ -116,7 +116,7 @@ impl Series {
 }
 
 impl<'a> Job<'a> {
-    /// Returns all jobs of a run, in the plan's order, each once, as readers of fio's formats expect.
+    /// Returns all jobs of a run in the plan's order. Each job appears once, because readers of fio's formats expect unique jobs.
     ///
     /// # Errors
     /// The run has no measurement, or one that fio's formats cannot express.
@@ -142,7 +142,7 @@ impl<'a> Job<'a> {
                 let name = format!("{}/{}", m.workload, guest.name);
                 jobs.extend(Self::new(run, cell, group, &name, guest.duration_ns, &guest.tallies));
             }
-            // Those of several are known together only; they stand with the first, so that none is counted twice.
+            // I/O errors of concurrent jobs are known only in total; they are listed with the first job, so that none is counted twice.
             if let Some(job) = jobs.get_mut(first) {
                 job.errors.clone_from(&m.outcome.errors);
             }
@@ -205,12 +205,12 @@ impl<'a> Job<'a> {
         self.duration_ns / 1_000_000
     }
 
-    /// Returns whether the job ran in an open loop, in which each I/O has a time when it is due.
+    /// Returns whether the job ran in an open loop, in which every I/O has a due time.
     pub(super) fn is_open_loop(&self) -> bool {
         self.directions.iter().any(|direction| direction.response.is_some())
     }
 
-    /// Returns user and kernel CPU time in percent of the window; `None` if unknown.
+    /// Returns user and kernel CPU time, each in percent of the window; `None` if unknown.
     pub(super) fn cpu_percent(&self) -> Option<(f64, f64)> {
         let percent = |ns: u64| 100.0 * ns as f64 / self.duration_ns as f64;
         self.cpu.filter(|_| self.duration_ns > 0).map(|cpu| (percent(cpu.user_ns), percent(cpu.system_ns)))
@@ -225,7 +225,7 @@ impl<'a> Job<'a> {
         self.known.is_none_or(|known| known.iter().any(|one| one == key))
     }
 
-    /// Returns the workload's settings as fio options: the options that scripts expect, and all that differ from the default.
+    /// Returns the workload's settings as fio options: those in [`ALWAYS`], and all others that differ from their defaults.
     pub(super) fn options(&self) -> Vec<(&'static str, String)> {
         let lengths = self.workload.bsrange.is_some() || self.workload.bssplit.is_some();
         let keys = serde_json::to_value(self.workload).unwrap_or_default();
@@ -256,7 +256,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Formats the value of a key as fio writes it: switches are 1 or 0.
+/// Formats the value of a key as fio writes it: booleans as 1 or 0. `None` for lists, maps and null.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -301,7 +301,7 @@ fn of<'a>(tallies: &'a Tallies, direction: &str) -> Option<&'a Tally> {
     tallies.each().find(|(word, _)| *word == direction)?.1
 }
 
-/// Computes each job's share of its group's bandwidth over the intervals, at most 100%, as in fio.
+/// Computes each job's share of its group's bandwidth from the mean of its intervals; at most 100%, as in fio.
 fn share_of_group(jobs: &mut [Job<'_>]) {
     for index in 0..DIRECTIONS.len() {
         let bytes: u64 = jobs.iter().map(|job| job.directions[index].bytes).sum();

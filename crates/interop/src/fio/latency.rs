@@ -15,7 +15,7 @@ const LAST: u64 = 17_112_760_320;
 
 /// Exclusive upper bounds of the latency classes: the same numbers in ns, in us and in ms.
 pub(super) const CLASSES: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
-/// Exclusive upper bound of one more class, in ms.
+/// Exclusive upper bound of the second to last class, in ms. The last class has no bound.
 pub(super) const LAST_CLASS: u64 = 2000;
 
 /// Summary of latencies in nanoseconds, as fio gives it. Without latencies all fields are 0, as in fio.
@@ -66,7 +66,7 @@ fn middle_of_bucket(value: u64) -> u64 {
     ((value >> shift << shift) + (1 << (shift - 1))).min(LAST)
 }
 
-/// Returns fio's default percentiles of these latencies in whole nanoseconds; empty without latencies.
+/// Returns fio's default percentiles of these latencies: the percentage and the latency in nanoseconds. Empty without latencies.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

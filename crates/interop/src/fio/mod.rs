@@ -1,7 +1,7 @@
 //! Writes a run in the format of fio 3.33, for programs that read fio's output.
 //!
-//! A workload on a target is one job with its rounds merged. Values that iotax does not measure look like fio's without samples: an `N` of 0
-//! for latencies, 0 for all shares. Values that cannot be written so are left out. `docs/formats.md` lists both kinds.
+//! A workload on a target is one job with its rounds merged. Values that iotax does not measure look like fio's without samples: an `N` of 0 for
+//! latencies, 0 for all shares. Values for which fio has no such form are left out. `docs/formats.md` lists both kinds.
 
 mod job;
 mod json;
@@ -39,7 +39,7 @@ pub fn json(run: &Run) -> Result<String, Unfit> {
 /// Writes a run as fio's `--output-format=json+`, which adds histogram bins.
 ///
 /// # Errors
-/// As [`json()`].
+/// Same as [`json()`].
 pub fn json_plus(run: &Run) -> Result<String, Unfit> {
     json::text(run, true)
 }
@@ -47,7 +47,7 @@ pub fn json_plus(run: &Run) -> Result<String, Unfit> {
 /// Writes a run as fio's `--output-format=terse`, version 3.
 ///
 /// # Errors
-/// As [`json()`].
+/// Same as [`json()`].
 pub fn terse(run: &Run) -> Result<String, Unfit> {
     terse::text(run)
 }
@@ -55,7 +55,7 @@ pub fn terse(run: &Run) -> Result<String, Unfit> {
 /// Writes a run as fio's `--output-format=normal`.
 ///
 /// # Errors
-/// As [`json()`].
+/// Same as [`json()`].
 pub fn normal(run: &Run) -> Result<String, Unfit> {
     normal::text(run)
 }

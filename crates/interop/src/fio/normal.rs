@@ -13,7 +13,7 @@ use super::{VERSION, ctime, shown_share};
 use crate::Unfit;
 use iotax_model::Run;
 
-/// Number of significant digits of fio's figures.
+/// Number of significant digits that fio prints.
 const FIGURES: usize = 4;
 const NS_PER_US: u64 = 1_000;
 const NS_PER_MS: u64 = 1_000_000;
@@ -174,7 +174,8 @@ fn moved(text: &mut String, job: &Job<'_>, word: &str, direction: &Direction) ->
     )
 }
 
-/// Returns the unit in which fio shows latencies with this minimum, maximum and standard deviation: its length in nanoseconds and its name.
+/// Returns the unit in which fio shows latencies with this minimum, maximum and standard deviation, all in nanoseconds: the unit's length in
+/// nanoseconds and its name.
 fn unit(min: u64, max: u64, stddev: f64) -> (u64, &'static str) {
     if min > 2 * NS_PER_MS && max >= 100 * NS_PER_MS && stddev > NS_PER_MS as f64 {
         (NS_PER_MS, "msec")
@@ -253,7 +254,7 @@ fn status(text: &mut String, group: &[Job<'_>]) -> fmt::Result {
     Ok(())
 }
 
-/// Formats bytes with a prefix of 1024 and, in brackets, with a prefix of 1000.
+/// Formats bytes with a binary prefix and, in parentheses, with a decimal prefix.
 fn both(bytes: u64, per: &str) -> String {
     format!("{}{per} ({}{per})", amount(bytes, FIGURES, 1024, "B"), amount(bytes, FIGURES, 1000, "B"))
 }

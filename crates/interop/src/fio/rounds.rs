@@ -5,9 +5,9 @@ use iotax_model::record::{ErrorCount, Measurement, Share};
 use crate::Unfit;
 use iotax_model::Run;
 
-/// A workload on a target over all rounds. Readers of fio's formats would take two jobs of the same name for different jobs.
+/// A workload on a target with all its rounds merged, because readers of fio's formats would take two jobs of the same name for different jobs.
 pub(super) struct MergedRounds {
-    /// The merged measurement: counts, times and samples are those of all rounds, everything else is the first round's.
+    /// The merged measurement: counts, times and samples cover all rounds, everything else comes from the first round.
     pub(super) merged: Measurement,
     pub(super) rounds: u32,
     /// Time at which the last round ended, in milliseconds since 1970-01-01 UTC.

@@ -39,11 +39,11 @@ fn line(job: &Job<'_>) -> Vec<String> {
     fields.push(known(job.counts.map(|counts| counts.context_switches.to_string())));
     fields.push(known(job.counts.map(|counts| counts.major_faults.to_string())));
     fields.push(known(job.counts.map(|counts| counts.minor_faults.to_string())));
-    // fio's classes of queue depths, which it counts at each submission.
+    // Shares of I/Os by queue depth, which iotax does not count.
     fields.extend((0..7).map(|_| known(None)));
     let shares =
         Shares::of(job.directions.iter().filter(|direction| direction.ios > 0).map(Direction::total));
-    // Shares below a microsecond go into the first class of microseconds.
+    // The terse format has no classes below 1 us, so these shares count in its first class.
     let mut us = shares.us;
     us[0] += shares.ns.iter().sum::<f64>();
     fields.extend(us.iter().chain(&shares.ms).map(|share| format!("{:.2}%", shown_share(*share))));
@@ -94,7 +94,7 @@ fn known(text: Option<String>) -> String {
     text.unwrap_or_default()
 }
 
-/// Replaces semicolons and newlines by underscores, because they would end a field.
+/// Replaces semicolons and newlines with underscores, because they would end a field.
 fn plain(text: &str) -> String {
     text.replace([';', '\n'], "_")
 }

@@ -14,7 +14,7 @@ use super::quantity::{impossible, nanos_in};
 use super::{DeviceInterval, Entry, Found, ImportedInterval, Stamp};
 use iotax_analysis::Metric;
 
-/// Finds atop's results in a text; one entry per device with I/O.
+/// Finds atop's results in `text`, one entry per device with I/O; `None` if it has no output of the tool.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !["DSK", "LVM", "MDD"].iter().any(|label| text.contains(label)) {
         return None;
@@ -23,7 +23,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     let mut devices = Devices::default();
     let screens = screens(text, &mut found);
     let head_since_boot = screens.iter().find(|screen| screen.since_boot).map(|screen| screen.line);
-    // Lines that somebody cut out of one screen; where heads were lost, nothing tells which screens are which.
+    // Lines that were cut out of a screen. Without the screens' headers, their intervals are unknown.
     let is_cut_out = !text.contains("ATOP");
     for screen in screens {
         screen.close(is_cut_out, &mut devices, &mut found);
@@ -42,7 +42,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
 pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<ImportedInterval> {
     let screens = screens(text, found);
     let mut intervals = Vec::new();
-    // A screen without disks is an interval too: idle ones are left out of it.
+    // A screen without disk lines is an interval too: atop leaves out idle disks.
     if screens.iter().any(|screen| !screen.disks.is_empty()) {
         for screen in screens.into_iter().filter(|screen| !screen.since_boot) {
             screen.list_without_head(found);
@@ -59,7 +59,7 @@ const SINCE_BOOT: &str = "its figures are since boot, which is no measurement";
 /// Longest plausible length of a sample in seconds: one day.
 const LONGEST_SECONDS: f64 = 86_400.0;
 
-/// Returns all screens, including an incomplete last one. Marks samples since boot even if atop did not label them.
+/// Returns all screens, including one that the text's end cuts off. Marks samples since boot even if atop did not label them.
 fn screens<'t>(text: &'t str, found: &mut Found) -> Vec<Screen<'t>> {
     let mut screens = Vec::new();
     let mut screen = Screen::default();
@@ -82,7 +82,7 @@ fn screens<'t>(text: &'t str, found: &mut Found) -> Vec<Screen<'t>> {
     screens
 }
 
-/// Marks unlabelled samples since boot: longer than a day, or first and more than twice as long as the next one.
+/// Marks unlabelled samples since boot: any sample longer than a day, and a first one that is more than twice as long as the second.
 fn mark_since_boot(screens: &mut [Screen<'_>], found: &mut Found) {
     let lengths: Vec<f64> = screens.iter().filter_map(|screen| screen.seconds).collect();
     let is_first_longer = matches!(lengths[..], [first, next, ..] if first > 2.0 * next);
@@ -308,7 +308,7 @@ impl Disk {
         Some(disk.and_then(|disk| disk.impossible().map_or(Ok(disk), Err)))
     }
 
-    /// Explains which figure is impossible and why; `None` if all are possible.
+    /// Explains which figure is impossible and why; `None` if all figures are plausible.
     fn impossible(&self) -> Option<String> {
         let (read, written) = self.bytes_per_s.unzip();
         [

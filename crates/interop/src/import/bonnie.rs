@@ -48,7 +48,7 @@ struct About<'a> {
     line: usize,
 }
 
-/// Finds bonnie++'s results in a text. Skips a table whose figures also stand in a CSV line.
+/// Finds bonnie++'s results in `text`; `None` if it has no output of the tool. Skips tables that repeat the figures of CSV lines.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains(',') && !text.contains("%CP") {
         return None;
@@ -76,7 +76,7 @@ fn csv(lines: &Lines<'_>, line: &str, at: usize, ends: bool, found: &mut Found) 
         }
         return;
     };
-    // A line that was broken goes on where it was broken.
+    // A line that a terminal wrapped continues on the next line.
     let mut whole = line.to_owned();
     let mut more = lines.from(at).take(8);
     while whole.split(',').count() < wanted {
@@ -93,7 +93,7 @@ fn csv(lines: &Lines<'_>, line: &str, at: usize, ends: bool, found: &mut Found) 
         found.miss(Line { number: at, text: line.to_owned(), reason });
         return;
     }
-    // The last field may be cut off at the end of a text or before another piece of a line.
+    // The last field may be cut off at the end of the text, or before another piece of the line.
     let is_sure = next.map_or(ends, |next| !is_rest(next));
     if wanted == OLD {
         old(&fields, at, is_sure, found);
@@ -162,7 +162,7 @@ fn old(fields: &[&str], line: usize, is_sure: bool, found: &mut Found) {
     let (size, chunk) = fields[1].split_once(':').unwrap_or((fields[1], ""));
     let about = About { machine: fields[0], size, chunk, files: fields[14], line };
     let mut fields = fields.to_vec();
-    // A share that is a digit alone may have lost the second one with the rest of its line, and 10 the third: nothing follows it.
+    // A last CPU share of one digit, or of 10, may be truncated: no field after it shows that it is complete.
     if !is_sure || fields[OLD - 1] == "10" || fields[OLD - 1].len() == 1 {
         fields[OLD - 1] = "";
     }
@@ -193,7 +193,7 @@ fn add(found: &mut Found, about: &About<'_>, tests: &[Test; 6], pairs: &[&str], 
         let (rate, cpu) = (pairs[2 * i], pairs[2 * i + 1]);
         let latency = latencies.get(i).copied().unwrap_or_default();
         let is_of_a_file = tests[0].0 == ON_A_FILE[0].0;
-        // Tables of 2.00 have 0 for such a rate.
+        // Tables of 2.00 print 0 for a rate that is too fast to measure.
         let is_too_fast = rate == "+++++" || cpu == "+++";
         let mut entry = Entry {
             target: Some(about.machine.to_owned()).filter(|name| !name.is_empty()),
@@ -239,7 +239,7 @@ fn kibibytes(text: &str) -> Option<f64> {
     Some(value * factor)
 }
 
-/// Parses a latency such as `90363us` or `411ms` to nanoseconds.
+/// Parses a latency such as `90363us` or `411ms` into nanoseconds.
 fn time(text: &str) -> Option<f64> {
     let (value, unit) = number_and_unit(text)?;
     Some(value * nanos_in(unit).filter(|_| matches!(unit, "us" | "ms" | "s"))?)
@@ -307,11 +307,11 @@ fn tables(lines: &Lines<'_>, found: &mut Found) {
 
 /// Header lines of a table.
 struct Heads<'t> {
-    /// The last of the header lines.
+    /// The last header line.
     last: &'t str,
     /// True for tests on one file, false for tests on many files; `None` if the header does not show this.
     is_on_a_file: Option<bool>,
-    /// Name of the machine, if it stands before the column heads.
+    /// Name of the machine, if the header has it before the column heads.
     machine: Option<String>,
     version: Option<String>,
 }
@@ -371,7 +371,7 @@ impl<'t> Heads<'t> {
             }
             [.., files] if !is_on_a_file && is_count(files) => {
                 about.files = files;
-                // It stands before the heads, and before 2.00 in the row.
+                // Since 2.00 the header has the machine's name; before, the row has it.
                 let told = self.machine.take().or((name.len() > 1).then(|| name[0].to_owned()));
                 if let Some(told) = told.filter(|told| !machine.starts_with(told)) {
                     *machine = told;
@@ -386,7 +386,7 @@ impl<'t> Heads<'t> {
                 "not one latency for each test of the row above it, so that nothing tells which is whose";
             Line { number: at + 2, text: next.unwrap_or_default().to_owned(), reason: reason.to_owned() }
         });
-        // Without K in the head only a suffix gives a rate's unit.
+        // Without `K/sec` in the header, only a suffix gives a rate's unit.
         let is_told = self.last.contains("K/sec");
         let unit = |(i, text)| {
             let plain = i % 2 == 0 && i != 2 * SEEKS && is_on_a_file && number(text).is_some();
@@ -414,7 +414,7 @@ fn is_latencies(line: &str) -> bool {
 /// Splits a row of a wiki table into cells; empty for any other line.
 fn cells(line: &str) -> Vec<&str> {
     let line = line.trim();
-    // Two bars end a cell where no single one does.
+    // Some wikis end cells with two bars.
     let inner = line.trim_matches('|');
     let bar = if inner.contains("||") && !inner.replace("||", "").contains('|') { "||" } else { "|" };
     if !line.contains('|') {
@@ -439,7 +439,7 @@ const ROUNDING: f64 = 0.06;
 /// Width in characters of the machine's name and file size, including a blank.
 const NAME: usize = 19;
 
-/// Maximum number of CSV lines of one machine with which a table row is compared.
+/// Maximum number of CSV lines of the same machine that are compared with a table row.
 const MOST_ALIKE: usize = 100;
 
 /// Rates of the six tests of a kind; `None` if unknown.
@@ -475,8 +475,8 @@ impl CsvRates {
         whole.unwrap_or_else(|| name.to_owned())
     }
 
-    /// Returns whether the CSV contains this table row, the `number`-th of its machine and kind: if the CSV has that many lines, or one with
-    /// the same rates. A row without a machine name is compared with all lines.
+    /// Returns whether the CSV contains this table row, the `number`-th of its machine and kind. True if the CSV has at least that many lines of the
+    /// machine and kind, or one with the same rates. A row without a machine name is compared with all lines.
     fn has(&self, table: &Table, number: usize) -> bool {
         let own = rates(&table.entries, table.is_on_a_file);
         let is_same = |pair: (&Option<f64>, &Option<f64>)| match pair {
@@ -512,15 +512,15 @@ fn rates(entries: &[Entry], is_on_a_file: bool) -> Rates {
 
 const OUT_OF_PLACE: &str = "its figures do not stand beneath their heads";
 
-/// Width in characters of the blanks in place of a skipped test: rate, CPU share and separators.
+/// Width in characters of the blanks that replace a skipped test: rate, CPU share and separators.
 const PAIR: usize = 10;
 
-/// Words before the figures of a row, and its figures.
+/// The words before the figures of a row, and its figures.
 type Row<'a> = (Vec<&'a str>, Vec<&'a str>);
 
-/// Splits a row into the words before the figures, and twelve figures, which are empty for skipped tests.
+/// Splits a row into the words before the figures and twelve figures, which are empty for skipped tests.
 ///
-/// Twelve figures match the column heads in order. If there are fewer, only blanks show which are missing: the header must be spaced as
+/// Twelve figures match the column heads in order. If there are fewer, only the blanks show which are missing. Then the header must be spaced as
 /// bonnie++ prints it, and the row must have the blanks of a skipped test.
 fn row_of<'a>(head: &str, row: &'a str) -> Result<Row<'a>, &'static str> {
     let (heads, fields) = (cells(head), cells(row));
@@ -557,7 +557,7 @@ fn row_of<'a>(head: &str, row: &'a str) -> Result<Row<'a>, &'static str> {
     ))
 }
 
-/// Like [`row_of`], for a wiki table whose cells may hold several columns. An empty cell stands for skipped tests.
+/// Like [`row_of`], for a wiki table whose cells may span several columns. An empty cell stands for skipped tests.
 fn row_of_cells<'a>(heads: &[&str], fields: &[&'a str]) -> Option<Row<'a>> {
     let (mut names, mut figures) = (Vec::new(), Vec::new());
     for (head, field) in heads.iter().zip(fields) {
@@ -573,7 +573,8 @@ fn row_of_cells<'a>(heads: &[&str], fields: &[&'a str]) -> Option<Row<'a>> {
     (heads.len() == fields.len() && figures.len() == 12).then_some((names, figures))
 }
 
-/// Assigns the latencies in the line below the figures to tests: bonnie++ prints one for each test that ran. `None` if the numbers differ.
+/// Assigns the latencies in the line below the figures to tests: bonnie++ prints one for each test that ran. `None` if there are not as many
+/// latencies as tests.
 fn latencies<'a>(figures: &[&str], line: &'a str) -> Option<Vec<&'a str>> {
     let words = line.split(|c: char| c.is_whitespace() || c == '|').filter(|word| !word.is_empty());
     let mut told = words.skip(1);

@@ -21,8 +21,8 @@ pub fn decode(bytes: Vec<u8>) -> String {
     }
 }
 
-/// Removes from a text what terminals, mails and web pages added: colours, quote marks, bold and other markup, invisible characters,
-/// typographic quotes and dashes; also replaces decimal commas if the text clearly uses them.
+/// Removes what terminals, mails and web pages added to a text: colours, quote marks, bold and other markup, invisible characters, typographic quotes
+/// and dashes. Replaces decimal commas if the text clearly uses them.
 #[must_use]
 pub fn clean(text: &str) -> Cow<'_, str> {
     let text = text.trim_start_matches('\u{feff}');
@@ -46,8 +46,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(without_stumps(&clean))
 }
 
-/// Removes a terminal's escape sequences from a line: colours, titles and cursor movements, also if `cat -v` wrote the escape character as
-/// `^[`.
+/// Removes a terminal's escape sequences from a line: colours, titles and cursor movements, even if `cat -v` printed the escape character as `^[`.
 fn uncoloured(line: &str) -> Cow<'_, str> {
     if !line.contains('\u{1b}') && !line.contains("^[[") && !line.contains("^[]") {
         return Cow::Borrowed(line);
@@ -58,9 +57,9 @@ fn uncoloured(line: &str) -> Cow<'_, str> {
     seen.push_str(parts.next().unwrap_or_default());
     for part in parts {
         let after = match part.as_bytes().first() {
-            // Numbers, and the letter that ends them.
+            // Parameters, up to the letter that ends the sequence.
             Some(b'[') => part[1..].find(|c: char| ('@'..='~').contains(&c)).map(|end| end + 2),
-            // A title, up to a bell.
+            // A window title, which a bell ends.
             Some(b']') => part.find('\u{7}').map(|end| end + 1).or(Some(part.len())),
             Some(b'(' | b')') => Some(2),
             _ => Some(1),
@@ -81,8 +80,8 @@ fn unemphasised(line: &str) -> Cow<'_, str> {
 /// Minimum length in bytes of a line that a terminal may have wrapped.
 const BROKEN: usize = 20;
 
-/// Appends a question mark to each number that may be cut off, so that readers reject it: at the end of the text, or at a line's end if the
-/// next line holds only the rest of a number.
+/// Appends a question mark to each number that may be truncated, so that readers reject it. Such a number ends the text, or ends a line whose next
+/// line holds only digits and a point.
 fn without_stumps(text: &str) -> String {
     let is_part = |c: char| c.is_ascii_digit() || c == '.';
     let is_rest = |line: &str| {
@@ -115,10 +114,10 @@ fn unquoted(line: &str) -> &str {
     rest
 }
 
-/// HTML tags by which a text is recognised as a web page.
+/// HTML tags that identify a text as a web page.
 const PAGES: [&str; 8] = ["pre", "html", "p", "table", "br", "div", "code", "!doctype"];
 
-/// HTML tags that are removed from a web page. Others are left as text: `</data/a` is a path, and `<host>` a placeholder.
+/// HTML tags that are removed from a web page. Others are kept as text: `</data/a` is a path, and `<host>` a placeholder.
 const WITHIN: [&str; 26] = [
     "a", "b", "body", "em", "font", "h1", "h2", "h3", "head", "hr", "i", "kbd", "li", "meta", "ol", "samp",
     "script", "span", "strong", "style", "tbody", "td", "th", "title", "tr", "ul",
@@ -148,7 +147,7 @@ fn is_json(text: &str) -> bool {
 fn unmarked(line: &str) -> String {
     let mut text = String::new();
     let mut next = 0;
-    // The first end of a tag that is not passed yet.
+    // End of the last tag found so far.
     let mut end = 0;
     for (at, name) in tags(line) {
         if end <= at {

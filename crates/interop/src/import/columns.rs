@@ -1,6 +1,6 @@
 //! Parses tables with blank cells: a figure belongs to the column whose head ends at the same position.
 
-/// Maximum number of characters by which a figure may end to the right of its column head, because wider figures pushed it there.
+/// Maximum number of characters that a figure may end to the right of its column head, pushed there by wider figures.
 const ASIDE: usize = 3;
 
 /// Splits a line into words, each with its end position in characters.
@@ -25,8 +25,8 @@ pub(super) fn may_be_rest(line: Option<&str>) -> bool {
     line.is_some_and(|line| !line.trim().is_empty() && line.split_whitespace().all(figure))
 }
 
-/// Assigns words to columns: in order if there are as many words as columns, else by their end positions. `None` if a word fits no column, as after
-/// the spacing was lost. A figure may end up to `left` characters to the left of its column head.
+/// Assigns words to columns: in order if there are as many words as columns, else by their end positions. `None` if a word fits no column, for
+/// example because the spacing was lost. A figure may end up to `left` characters to the left of its column head.
 pub(super) fn placed<'a>(
     words: &[(usize, &'a str)],
     ends: &[usize],
@@ -37,7 +37,7 @@ pub(super) fn placed<'a>(
         return Some(words.iter().map(|(_, word)| Some(*word)).collect());
     }
     for (end, word) in words {
-        // They rise, so that the nearest is one of two.
+        // The column positions ascend, so the nearest is one of the two around the word.
         let after = ends.partition_point(|at| at < end);
         let (column, aside) = (after.saturating_sub(1)..ends.len().min(after + 1))
             .map(|i| (i, ends[i].abs_diff(*end)))

@@ -10,7 +10,7 @@ use iotax_analysis::Metric;
 /// Largest relative rounding difference between a row's rate and its IOPS times I/O size.
 const AGREE: f64 = 0.02;
 
-/// Finds CrystalDiskMark's results in a text.
+/// Finds CrystalDiskMark's results in `text`; `None` if it has no output of the tool.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("MB/s") {
         return None;
@@ -208,7 +208,7 @@ impl<'t> Head<'t> {
         let fits = |size: &f64| iops.is_some_and(|iops| agree(size * iops, bytes, AGREE));
         let is_plain = unit.ends_with("iB");
         match iops {
-            // A few IOPS are rounded to tenths.
+            // Low IOPS are rounded to tenths.
             Some(iops) if iops < 10.0 => Ok(is_plain.then_some(candidates[0])),
             None => Ok(is_plain.then_some(candidates[0])),
             Some(_) if is_plain => fits(&candidates[0]).then_some(Some(candidates[0])).ok_or(()),

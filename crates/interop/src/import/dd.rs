@@ -11,7 +11,7 @@ use super::parse_util::{decimal, half_a_digit, not_understood, whole_nanos};
 use super::{Entry, Found};
 use iotax_analysis::Metric;
 
-/// Finds dd's results in a text. Results of the same command are repetitions.
+/// Finds dd's results in `text`; `None` if it has no output of the tool. Results of the same command are repetitions.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("/s") {
         return None;
@@ -33,10 +33,10 @@ pub(super) fn read(text: &str) -> Option<Found> {
         if let Some((done, end)) = Done::at(&lines, i) {
             // Lines before the records in the same paragraph are progress reports of a running dd.
             if after_records || !paragraph.has_records(&lines, end) {
-                // A count that was cut differs from the other one. So do those of two record sizes, which look the same.
+                // If a count is truncated, the two counts differ. They also differ if input and output block size do.
                 let read = line_before(i, 2).and_then(records);
                 let counts = read.filter(|read| written.as_ref() == Some(read));
-                // Its repetitions move as much as it did at first.
+                // Repetitions of a command move the same number of bytes.
                 if command.moved.is_some_and(|moved| moved != done.bytes) {
                     command = Command::default();
                 }
@@ -51,7 +51,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
             continue;
         }
         let counted = || records(line).is_none() && line.split_whitespace().any(|word| whole(word).is_some());
-        // GNU's and BSD's words for it; progress reports stand in one line.
+        // The words of GNU's and BSD's result lines. GNU's progress reports are on one line, so they match more than once.
         let is_result = || line.matches(" copied, ").count() == 1 || line.contains("bytes transferred in ");
         if after_records && counted() || is_result() {
             let reason = "no bytes and seconds that the rate fits";
@@ -107,11 +107,11 @@ impl Done {
     }
 
     fn of(line: &str) -> Option<Self> {
-        // The Chinese comma stands without a space after it.
+        // No space follows the Chinese comma.
         let line = line.replace('\u{ff0c}', ", ");
         let words: Vec<&str> = line.split_whitespace().collect();
         if words.first()?.ends_with("/s") {
-            // The rest of another one.
+            // The second half of a wrapped line.
             return None;
         }
         let rate = Rate::of(&words)?;
@@ -152,7 +152,7 @@ impl Rate {
     }
 
     fn fits(&self, bytes_per_s: f64) -> bool {
-        // Seconds were rounded too.
+        // The seconds are rounded too.
         self.units
             .iter()
             .any(|unit| (bytes_per_s - self.value * unit).abs() <= self.slack * unit + 0.002 * bytes_per_s)
@@ -197,7 +197,7 @@ impl Command {
             match key {
                 "if" => command.input = Some(value.to_owned()),
                 "of" => command.output = Some(value.to_owned()),
-                // conv=sync fills records up and flushes nothing.
+                // conv=sync pads records and flushes nothing.
                 "conv" => {
                     command.writes.extend(value.split(',').filter(|flag| *flag != "sync").map(str::to_owned));
                 }
@@ -211,7 +211,7 @@ impl Command {
         known.then_some(command)
     }
 
-    /// Returns the flags of the measured side; empty if that side is unknown, or for a copy, where no flag applies to both sides.
+    /// Returns the flags of the measured side. Empty if that side is unknown, or for a copy between two files, where no flag applies to both.
     fn flags(&self, rw: Option<Rw>) -> &[String] {
         match rw {
             Some(Rw::Read) => &self.reads,

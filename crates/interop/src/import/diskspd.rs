@@ -10,7 +10,7 @@ use super::quantity::{bytes_in, number_and_unit};
 use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// Finds DiskSpd's results in a text.
+/// Finds DiskSpd's results in `text`; `None` if it has no output of the tool.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "DiskSpd", ..Found::default() };
     if text.contains("thread |") || text.contains("%-ile") {
@@ -25,7 +25,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
 /// Workload of a timespan: the settings that its targets share.
 #[derive(Debug, Clone, Default)]
 struct Work {
-    /// Number of targets. If there are several, no setting is known to be shared.
+    /// Number of targets. With several targets, settings are not known to be shared.
     targets: usize,
     path: Option<String>,
     is_random: Option<bool>,
@@ -123,7 +123,7 @@ impl Work {
 fn bytes(text: &str) -> Option<u64> {
     let (value, unit) = number_and_unit(text)?;
     let bytes = value * if unit.is_empty() { 1.0 } else { bytes_in(unit)? };
-    // Two digits of a large unit are rounded.
+    // Large units are printed with two decimals.
     if bytes.fract() == 0.0 { whole_nanos(bytes) } else { None }
 }
 
@@ -188,7 +188,7 @@ fn of_text(text: &str, found: &mut Found) {
             close(outcome.take(), &works, time.take(), found);
             works.clear();
         } else if let Some(number) = plain.strip_prefix("timespan:") {
-            // They come in order; one that is lost leaves the others without a number that fits.
+            // Timespans are numbered in order. After a missing one, the numbers do not match, so the settings are unknown.
             let is_next = number.trim().parse() == Ok(works.len() + 1);
             works.push(if is_next { Work::default() } else { Work { targets: 2, ..Work::default() } });
         } else if let Some(start) = plain.strip_prefix("start time:") {
@@ -198,7 +198,7 @@ fn of_text(text: &str, found: &mut Found) {
             let number = number.trim().trim_end_matches(':').parse().unwrap_or_default();
             outcome = Some(Outcome { line: i + 1, number, ..Outcome::default() });
         } else if plain == "Totals:" {
-            // The sum of all timespans.
+            // The sum of all timespans, which is skipped.
             close(outcome.take(), &works, time, found);
         } else if let Some(part) = part(plain) {
             let is_again = outcome.as_ref().is_some_and(|outcome| outcome.sums[part as usize].is_some());
@@ -243,7 +243,7 @@ impl Outcome {
                 return Err("a second total of the same");
             }
             self.sums[part as usize] = Some(sums(&self.heads, row)?);
-            // The next one has heads above it.
+            // The next table has its own column heads.
             self.heads.clear();
             self.part = None;
         } else if line.starts_with("%-ile") {
@@ -266,7 +266,7 @@ impl Outcome {
             (self.in_chart, self.is_doubtful) = (false, true);
             return Err("it stands twice: the head of another chart is lost");
         }
-        // Each has three digits after its point: with fewer its end was cut.
+        // Each has three decimals; with fewer, its end was cut off.
         let is_whole = |text: &&str| {
             text.rsplit(['.', ',']).next().is_some_and(|part| part.len() == 3) && text.len() > 4
         };
@@ -279,7 +279,7 @@ impl Outcome {
 /// Parses a row of totals by the column heads above it.
 fn sums(heads: &[String], row: &str) -> Result<Sums, &'static str> {
     let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-    // The thread has no cell here, and neither has the file.
+    // A row of totals has no cells for thread and file.
     let is_whole = heads.last().is_some_and(|head| head == "file") && cells.len() + 2 == heads.len();
     if !is_whole {
         return Err("not a figure for each head above it");
@@ -294,7 +294,7 @@ fn sums(heads: &[String], row: &str) -> Result<Sums, &'static str> {
     else {
         return Err("not all of bytes, I/Os, MiB/s and I/O per s");
     };
-    // The shares of both in a second are rounded to hundredths.
+    // MiB/s and I/O per s are rounded to hundredths.
     let fits = bytes_per_s < 1e5 || iops < 1.0 || agree(bytes / bytes_per_s, ios / iops, 0.1);
     if !fits {
         return Err("its figures contradict one another");

@@ -12,7 +12,7 @@ use iotax_analysis::Metric;
 
 const MIB: f64 = 1_048_576.0;
 
-/// Finds elbencho's results in a text.
+/// Finds elbencho's results in `text`; `None` if it has no output of the tool.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "elbencho", ..Found::default() };
     if text.contains("Elapsed time") {
@@ -33,7 +33,7 @@ struct Phase<'t> {
     is_doubtful: bool,
 }
 
-/// Maximum number of rows per phase; no version has so many.
+/// Maximum number of rows per phase; no version prints more.
 const MOST_OF_A_PHASE: usize = 100;
 
 impl<'t> Phase<'t> {
@@ -93,7 +93,7 @@ fn close(phase: Option<Phase<'_>>, found: &mut Found) {
     }
     let row =
         |names: &[&str]| phase.rows.iter().find(|(known, _)| names.contains(known)).map(|(_, value)| *value);
-    // The first that is done, and the last.
+    // Values when the first thread was done, and when the last one was.
     let pair = |names: &[&str]| {
         let words: Vec<&str> = row(names)?.split_whitespace().collect();
         let [first, last] = words[..] else { return None };
@@ -158,7 +158,7 @@ fn add_latencies(entry: &mut Entry, before: &str, latency: Option<&str>, percent
     }
 }
 
-/// Parses a duration such as `1h2m3s`, `30m0.262s`, `11.559s` or `61ms` to nanoseconds.
+/// Parses a duration such as `1h2m3s`, `30m0.262s`, `11.559s` or `61ms` into nanoseconds.
 fn elapsed(text: &str) -> Option<u64> {
     if let Some(ms) = text.strip_suffix("ms") {
         return whole_nanos(decimal(ms)? * 1e6);
@@ -203,7 +203,7 @@ fn csv_row(heads: &[&str], fields: &[&str], line: usize, found: &mut Found) {
     let Some(phase) = field("operation").filter(|name| is_phase(name)) else {
         return found.miss(not_understood(line, fields[0], "a row without its operation"));
     };
-    // Of a mix the plain columns are of its writes alone.
+    // In a mix, the plain columns cover only the writes.
     let reads = ["rwmix read IOPS [last]", "rwmix read MiB/s [last]"].map(of);
     let plain = ["IOPS [last]", "MiB/s [last]"].map(of);
     let sum = |i: usize| plain[i].map_or(reads[i], |value| Some(value + reads[i].unwrap_or_default()));

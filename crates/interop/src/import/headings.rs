@@ -10,7 +10,7 @@ const PLAIN: usize = 7;
 const WORDS: usize = 5;
 const LONGEST: usize = 80;
 
-/// Texts that occur in tools' output; a line with one of them is not a heading.
+/// Texts that occur in the output of tools; a line with one of them is not a heading.
 const OF_TOOLS: [&str; 46] = [
     "fio-",
     "Starting ",
@@ -95,8 +95,8 @@ pub(super) fn label(text: &str, all: &mut [Found]) {
     }
 }
 
-/// Adds new headings to the current ones, and removes current ones of the same or a deeper level. If all new headings are already current, a
-/// repetition starts and nothing changes.
+/// Adds new headings to the current ones, and removes current ones of the same or a deeper level. If all new headings are already current, the text
+/// repeats itself and nothing changes.
 fn enter<'a>(above: &mut Vec<&'a Heading>, new: &'a [Heading]) {
     if new.iter().all(|heading| above.iter().any(|known| known.text == heading.text)) {
         return;
@@ -138,7 +138,7 @@ fn heading(before: &str, line: &str, next: &str) -> Option<(usize, String)> {
     let marks = line.len() - line.trim_start_matches('#').len();
     if (1..PLAIN).contains(&marks) && line[marks..].starts_with(' ') {
         let text = line.trim_matches(['#', ' ']);
-        // After a prompt it is a command.
+        // After a prompt it would be a command.
         let is_words = !text.contains(" -") && !text.contains('=') && !text.is_empty();
         return is_words.then(|| (marks, text.to_owned()));
     }

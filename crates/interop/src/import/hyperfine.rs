@@ -8,10 +8,10 @@ use super::parse_util::{agree, not_understood, whole_nanos};
 use super::{Entry, Found, is_long};
 use iotax_analysis::Metric;
 
-/// Texts by which hyperfine's text and CSV are recognised.
+/// Texts that identify hyperfine's text and CSV.
 const SUMMARIES: [&str; 2] = ["Time (mean ", "command,mean,stddev,median,user,system,min,max"];
 
-/// Finds hyperfine's results in a text.
+/// Finds hyperfine's results in `text`; `None` if it has no output of the tool.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "hyperfine", ..Found::default() };
     for (i, line) in lines(text).enumerate() {
@@ -24,7 +24,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
         let marks = ["\"command\"", "\"times\""];
         let Some(object) = object.or_torn(line, &marks, &mut found) else { return };
         for result in object.get("results").items() {
-            // Another tool's results have no command and no times.
+            // Results of another tool have no command and times.
             let times = result.get("times");
             let Some(command) = result.get("command").string().filter(|_| times.is_list()) else { continue };
             let name = name(command, result.get("parameters"));
@@ -70,7 +70,7 @@ fn entry(name: &str, seconds: f64, line: usize, result: Value<'_>) -> Entry {
     let mut entry = Entry { workload: name.to_owned(), line, ..Entry::default() };
     entry.duration_ns = whole_nanos(seconds * 1e9);
     entry.state(Metric::LATENCY_MEAN, Some(seconds * 1e9));
-    // These are means over all runs: hyperfine keeps no others.
+    // Means over all runs: hyperfine does not store them per run.
     for (key, name) in [("user", "mean user time"), ("system", "mean system time")] {
         if let Some(value) = result.get(key).f64() {
             entry.add(name, Some(value), "s");

@@ -1,4 +1,4 @@
-//! Reads single intervals of iostat's and atop's output, which [`super::recognise`] combines to one result.
+//! Reads single intervals of iostat's and atop's output, which [`super::recognise`] combines into one result.
 
 use super::{Found, Line, Stamp, atop, clean, iostat, prefix};
 

@@ -11,7 +11,7 @@ use super::{DeviceInterval, Entry, Found, ImportedInterval};
 use iotax_analysis::Metric;
 use reports::{Columns, Report};
 
-/// Finds iostat's results in a text; one entry per device with I/O.
+/// Finds iostat's results in `text`, one entry per device with I/O; `None` if it has no output of the tool.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("Device") && !text.contains("\"sysstat\"") {
         return None;
@@ -58,7 +58,7 @@ fn device_interval(device: &str, row: &Columns) -> DeviceInterval {
     let bytes = BYTES.iter().find_map(|(read, write, unit)| {
         Some((of(read)? * unit, if write.is_empty() { None } else { Some(of(write)? * unit) }))
     });
-    // Without I/O the mean is written as 0.
+    // iostat prints 0 if there was no I/O.
     let latency = |rate: &str, wait: &str| ns(wait).filter(|_| of(rate).is_none_or(|rate| rate > 0.0));
     DeviceInterval {
         name: device.to_owned(),
@@ -76,7 +76,7 @@ fn device_interval(device: &str, row: &Columns) -> DeviceInterval {
 /// A value of a column and its weight.
 type Weighted = (f64, f64);
 
-/// Adds the entries of one iostat command, one per device, from its reports from `first` on.
+/// Adds an entry for each device from the reports of one iostat command, from index `first` on.
 fn entries(reports: &[Report], first: usize, found: &mut Found) {
     let lengths = lengths(reports, first);
     let mut devices: BTreeMap<&str, BTreeMap<&str, Vec<Weighted>>> = BTreeMap::new();
@@ -92,13 +92,13 @@ fn entries(reports: &[Report], first: usize, found: &mut Found) {
             }
         }
     }
-    // The report before the first one that counts ends where that one begins.
+    // The first counted interval begins when the report before it ends.
     let time = reports[first.saturating_sub(1)].time;
     let known = reports[first..].iter().all(|report| report.at.is_some()) && first > 0;
     for (device, columns) in devices {
         let (reported, all) =
             (columns.values().map(Vec::len).max().unwrap_or_default(), reports.len() - first);
-        // It was idle in the others (iostat -z), or its lines are lost.
+        // The device was idle in the other intervals (iostat -z), or its lines are missing.
         if reported < all {
             let reason = "it is not in every report: nothing tells whether it was idle in the others (iostat without -z tells)";
             found.miss(super::parse_util::not_understood(reports[first].line, device, reason));
@@ -119,7 +119,7 @@ fn entries(reports: &[Report], first: usize, found: &mut Found) {
     }
 }
 
-/// Key of the combined mean wait of reads and writes; it is no column of iostat.
+/// Key of the combined mean wait of reads and writes, which is not a column of iostat.
 const WAIT: &str = "wait of reads and writes";
 
 /// Returns the length of each report in seconds, from the times that `-t` prints; without times all reports get the same weight.
@@ -127,7 +127,7 @@ fn lengths(reports: &[Report], first: usize) -> Vec<f64> {
     let times: Option<Vec<u32>> = reports.iter().map(|report| report.at).collect();
     match times {
         Some(times) if first > 0 => {
-            // Midnight comes in between.
+            // The clock passed midnight.
             times.windows(2).map(|pair| f64::from((pair[1] + 86_400 - pair[0]) % 86_400)).collect()
         }
         _ => vec![1.0; reports.len() - first],
@@ -182,7 +182,7 @@ fn entry(device: &str, means: &BTreeMap<&str, f64>) -> Entry {
         }
     }
     for (name, value) in means {
-        // Shares of merges are of requests that no column counts.
+        // Merge percentages refer to requests that no column counts.
         if *name != WAIT && !matches!(*name, "%rrqm" | "%wrqm" | "%drqm") {
             entry.add(*name, Some(*value), unit(name));
         }
@@ -190,7 +190,7 @@ fn entry(device: &str, means: &BTreeMap<&str, f64>) -> Entry {
     entry
 }
 
-/// Column names of read and write rates, and bytes per unit; the second name is empty for a column of both together.
+/// Column names of read and write rates, and bytes per unit. An empty second name marks a column for reads and writes together.
 const BYTES: [(&str, &str, f64); 7] = [
     ("rsec/s", "wsec/s", 512.0),
     ("rkB/s", "wkB/s", 1024.0),

@@ -46,11 +46,11 @@ enum Unit {
     KibPerS,
     Ops,
     MicrosPerOp,
-    /// Another unit, or one requested by `-O` or `-N` in a command that the text does not show.
+    /// Another unit. Also a unit that a command outside of the text may have requested with `-O` or `-N`.
     Unknown,
 }
 
-/// Maximum number of characters by which a figure may end to the left of its column head.
+/// Maximum number of characters that a figure may end to the left of its column head.
 const LEFT: usize = 2;
 
 #[derive(Default)]
@@ -59,19 +59,19 @@ struct Reader {
     unit: Option<Unit>,
     /// End positions of the table's columns: file size, record size, then the tests.
     ends: Vec<usize>,
-    /// Test of the current part of the spreadsheet report, and the record sizes of this part in kB.
+    /// Index of the test in the current section of the spreadsheet report. `records` has the section's record sizes in kB.
     part: Option<usize>,
     records: Vec<f64>,
     direct: bool,
     /// Start time of the run, if printed.
     time: Option<Stamp>,
-    /// Test, file size, record size and figure of each entry of this run so far, to skip repetitions in another part.
+    /// Test, file size, record size and figure of each entry of this run so far, to skip figures that another part of the output repeats.
     told: HashSet<(usize, [u64; 3])>,
     /// True if the text contains something that only iozone prints.
     is_iozone: bool,
 }
 
-/// Finds iozone's results in a text.
+/// Finds iozone's results in `text`; `None` if it has no output of the tool.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !["Iozone", "reclen", "Children see", "\""].iter().any(|mark| text.contains(mark)) {
         return None;
@@ -147,7 +147,7 @@ impl Reader {
             return;
         }
         let figure = |word: Option<&str>| word.and_then(number);
-        // Another row begins where this one does.
+        // Another row starts at the same position.
         let begins = |line: &str| {
             words(line).first().is_some_and(|(end, _)| *end == row[0].0 || end.abs_diff(self.ends[0]) < 2)
         };
@@ -293,7 +293,7 @@ fn title(line: &str) -> Option<usize> {
 /// Text at the start of a result line of throughput mode.
 const CHILDREN: &str = "Children see throughput for";
 
-/// Parses a line of throughput mode to the name of the test, and its rate with unit.
+/// Parses a line of throughput mode into the name of the test, and its rate with unit.
 fn throughput(line: &str) -> Option<(&str, (f64, &str))> {
     let rest = line.strip_prefix(CHILDREN)?;
     let (what, rate) = rest.split_once('=')?;

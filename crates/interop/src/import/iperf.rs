@@ -14,7 +14,7 @@ pub(super) struct Row<'a> {
     pub(super) from: f64,
     /// End of the interval, in seconds from the test's start.
     pub(super) to: f64,
-    /// Rate in bits/s as printed, so rounded.
+    /// Rate in bits/s, rounded as printed.
     pub(super) bits_per_s: f64,
     /// True if the times have two decimals, as always in iperf3. iperf 2 prints one or four, and two with -e.
     pub(super) may_be_iperf3: bool,
@@ -64,8 +64,7 @@ impl<'a> Row<'a> {
     pub(super) fn datagrams(&self) -> Option<(f64, f64, f64)> {
         let ms = self.rest.iter().position(|word| *word == "ms")?;
         let jitter = decimal(self.rest[ms.checked_sub(1)?])?;
-        // iperf2 writes `0/  893`. Both write the share that was lost after it, in a parenthesis, without which a count may have
-        // lost its end.
+        // iperf2 writes `0/  893`. Both tools print the loss in parentheses after it; without them the count may be truncated.
         let after = &self.rest[ms + 1..];
         let counts = after[..after.iter().position(|word| word.starts_with('('))?].concat();
         let (lost, sent) = counts.split_once('/')?;

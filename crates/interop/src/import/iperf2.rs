@@ -17,7 +17,7 @@ use iotax_analysis::Metric;
 /// Texts at the start of a test's header: of a client and of a server.
 const HEADS: [&str; 2] = ["Client connecting to ", "Server listening on"];
 
-/// Finds iperf 2's results in a text. Results of the same host and kind are repetitions.
+/// Finds iperf 2's results in `text`; `None` if it has no output of the tool. Results of the same host and kind are repetitions.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "iperf", ..Found::default() };
     let mut test: Option<Test> = None;
@@ -26,7 +26,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
         if let Some(head) = Test::of_head(line) {
             close(test.replace(head), &mut found);
         } else if line.contains("Connecting to host") || line.contains("Accepted connection from") {
-            // iperf3's own.
+            // An iperf3 test starts here.
             close(test.take(), &mut found);
         } else if test.is_some() || is_headless(line) {
             let headless = || Test { is_headless: true, ..Test::default() };
@@ -43,7 +43,7 @@ pub(super) fn is_head(line: &str) -> bool {
     Test::of_head(line).is_some()
 }
 
-/// Returns whether a line can only be iperf 2's, even if the header above it is missing.
+/// Returns whether only iperf 2 prints such a line, so that it is recognised without the header above it.
 fn is_headless(line: &str) -> bool {
     line.contains("connected with") && connected(line).is_some()
         || Row::of(line).is_some_and(|row| !row.may_be_iperf3)
@@ -81,7 +81,7 @@ struct Test {
     reported: Option<String>,
 }
 
-/// Parses the line after a row: the stream number in `[  3] Sent 893 datagrams` or `[  3] Server Report:`, and true for the latter.
+/// Parses the line after a row, `[  3] Sent 893 datagrams` or `[  3] Server Report:`. Returns the stream number, and true for `Server Report:`.
 fn after_row(line: &str) -> Option<(&str, bool)> {
     let (id, rest) = bracket(line)?;
     let words: Vec<&str> = rest.split_whitespace().collect();
@@ -140,7 +140,7 @@ impl Test {
         }
     }
 
-    /// Returns whether the client receives on this stream: the local port of the stream is then the port of the test.
+    /// Returns whether the client receives on this stream, that is, whether the stream's local port is the port of the test.
     fn comes_in(&self, id: &str) -> bool {
         self.host.is_some() && self.streams.get(id).is_some_and(|port| *port == self.port)
     }
@@ -163,7 +163,7 @@ impl Test {
 
     fn direction(&self, incoming: bool, both: bool, found: &mut Found) {
         let ids = self.ids(incoming);
-        // A sum means several streams, whether or not their rows are all here.
+        // A sum row means several streams, even if their rows are missing.
         let summed = !both && self.rows.contains_key("SUM");
         let rows = match ids[..] {
             [] if incoming || !summed || !self.ids(true).is_empty() => return,

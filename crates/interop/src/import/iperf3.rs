@@ -34,10 +34,10 @@ fn add_retransmits(entry: &mut Entry, count: Option<f64>) {
     }
 }
 
-/// Finds iperf3's results in a text. Results of the same host and kind are repetitions.
+/// Finds iperf3's results in `text`; `None` if it has no output of the tool. Results of the same host and kind are repetitions.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "iperf3", ..Found::default() };
-    // Events of --json-stream come in order: the start is that of the next end.
+    // Events of --json-stream come in order: a start belongs to the next end.
     let mut start = None;
     json_tree::objects(text, &mut |line, object| {
         let Some(object) = object.or_torn(line, &["\"test_start\""], &mut found) else { return };
@@ -146,7 +146,7 @@ fn document(start: &Start, end: Value<'_>, failed: bool, line: usize, found: &mu
         vec![way("-bidir-sent", "sum_sent", "sum_received"), way("-bidir-received", sent, received)]
     } else {
         vec![way("", "sum_sent", "sum_received").or_else(|| {
-            // Up to 3.6 the sum of UDP was one, and the sender's.
+            // Up to 3.6, UDP tests had a single sum, that of the sender.
             let mut entry = way("", "sum", "")?;
             let sum = end.get("sum");
             entry.state(Metric::BYTES_PER_S, Some(sum.get("bits_per_second").f64()? / 8.0));
@@ -188,7 +188,7 @@ fn figures(entry: &mut Entry, sent: Value<'_>, received: Value<'_>) -> bool {
             .extend(sum.get("bits_per_second").f64().filter(|rate| *rate <= 0.0).map(|_| unknown(end)));
     }
     add_retransmits(entry, sent.get("retransmits").f64());
-    // A sender's own are no losses: it writes 0.
+    // The sender's loss figures are always 0, so use the receiver's.
     losses(entry, received);
     sent_rate.is_some() || received_rate.is_some()
 }

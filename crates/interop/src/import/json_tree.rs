@@ -47,7 +47,7 @@ impl<'t> Tree<'t> {
         self.nodes.clear();
         self.nodes.push(Node::Null);
         self.end = from;
-        // Beyond these no place has a number.
+        // Nodes store 32-bit positions, so a longer text is rejected.
         self.is_torn = u32::try_from(self.text.len()).is_err() || self.document().is_none();
     }
 
@@ -74,7 +74,7 @@ impl<'t> Tree<'t> {
     }
 
     fn push(&mut self, node: Node) -> Option<()> {
-        // OPEN is no place.
+        // [`OPEN`] must not be a valid index.
         (self.nodes.len() < OPEN as usize - 1).then(|| self.nodes.push(node))
     }
 
@@ -93,7 +93,7 @@ impl<'t> Tree<'t> {
         (self.byte()? == byte).then(|| self.end += 1)
     }
 
-    /// Parses until all lists and maps are closed; `None` if the text ends or is invalid before that.
+    /// Parses until the outermost list or map is closed; `None` if the text ends or becomes invalid before that.
     fn document(&mut self) -> Option<()> {
         let mut open: Vec<usize> = Vec::new();
         loop {
@@ -168,7 +168,7 @@ impl<'t> Tree<'t> {
         self.take(b':')
     }
 
-    /// Parses a quoted string to a node without its quotes.
+    /// Parses a quoted string into a node without its quotes.
     fn quoted(&mut self) -> Option<Node> {
         self.end += 1;
         let from = u32::try_from(self.end).ok()?;
@@ -199,7 +199,7 @@ impl<'t> Tree<'t> {
                 self.text[from..to].parse::<f64>().ok()?;
                 Node::Number { from: u32::try_from(from).ok()?, to: u32::try_from(to).ok()? }
             }
-            // A text that ends here may have had more of a word.
+            // At the end of the text, the word may be truncated.
             _ => return None,
         };
         self.end += length;
@@ -398,7 +398,7 @@ pub(super) fn objects(text: &str, each: &mut dyn FnMut(usize, Object<'_>)) {
             used = if tree.is_torn {
                 let end_of_tree = text.floor_char_boundary(tree.end);
                 each(line, Object::Torn(&text[at..end_of_tree]));
-                // A truncated object has no complete one after it; a broken one ends where it is broken.
+                // After a truncated object nothing is complete; after a broken one, parsing continues where it broke.
                 if tree.end >= text.len() {
                     break;
                 }
@@ -433,7 +433,7 @@ mod tests {
         found
     }
 
-    /// The value as serde_json parses it.
+    /// Returns the value as serde_json parses it.
     fn json(value: Value<'_>) -> serde_json::Value {
         match value.node() {
             Node::Null => serde_json::Value::Null,

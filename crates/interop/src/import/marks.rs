@@ -1,6 +1,6 @@
 //! Recognises whether a large text contains output of a supported tool.
 //!
-//! Parsing takes seconds per 10 MB, whatever the content. So a large file is only parsed if its first part is text and contains the mark of a
+//! Parsing takes seconds per 10 MB, regardless of the content. So a large file is only parsed if its first part is text and contains the mark of a
 //! tool. Marks are long enough not to occur in random bytes.
 
 use super::{clean, decode, unixbench};
@@ -54,12 +54,12 @@ const WORDS: &[&str] = &[
     "\"smartctl\"",
 ];
 
-/// Returns the reason for not parsing a file: its first part is not text, or has no mark of any tool. `None` if the file is to be parsed.
+/// Returns the reason for not parsing a file: its first part is not text, or has no mark of any tool. `None` if the file should be parsed.
 #[must_use]
 pub fn without_results(bytes: &[u8]) -> Option<&'static str> {
     let first = bytes.get(..FIRST).filter(|first| first.len() < bytes.len())?;
     let text = decode(first.to_vec());
-    // Those that a terminal's recording has are none.
+    // Control characters that occur in recordings of a terminal do not count.
     let is_control =
         |c: &char| c.is_ascii_control() && !matches!(c, '\t'..='\r' | '\u{7}' | '\u{8}' | '\u{1b}');
     if text.chars().filter(is_control).count() as f64 > MOST_CONTROLS * text.chars().count() as f64 {
@@ -123,7 +123,7 @@ fn is_of_atop(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Bytes that repeat nothing, of 0 to `below`.
+    /// Bytes from 0 to `below` without repetition patterns.
     fn random(below: u64) -> Vec<u8> {
         let mut state = 1_u64;
         let next = || {

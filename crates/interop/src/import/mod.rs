@@ -131,7 +131,7 @@ const LONGEST_NAME: usize = 1000;
 
 /// Reads all results in a text, which may come from several tools. Tools are recognised by the text's content.
 ///
-/// Lines of tools without any result are added to the lines not understood of the first tool that has results.
+/// If a tool has no result, its lines that were not understood are reported with the first tool that has one.
 #[must_use]
 pub fn recognise(text: &str) -> Vec<Found> {
     let (mut found, others) = read(text);
@@ -139,7 +139,7 @@ pub fn recognise(text: &str) -> Vec<Found> {
         lines_of(others).into_iter().for_each(|line| first.miss(line));
         first.not_understood.sort_by_key(|line| line.number);
     }
-    // A line that is one tool's result is no other's.
+    // A line that gave a result for one tool is not reported as not understood by another.
     let read: Vec<HashSet<usize>> =
         found.iter().map(|found| found.entries.iter().map(|entry| entry.line).collect()).collect();
     for (i, one) in found.iter_mut().enumerate() {
@@ -168,7 +168,7 @@ fn read(text: &str) -> (Vec<Found>, Vec<Found>) {
         let Some(text) = rest else { break };
         rest = prefix::without(&text);
         let found = read_clean(&text);
-        // A prefix that costs no figure may be in the names.
+        // With equal numbers of figures, shorter names win: the prefix may have been part of the names.
         let gain = figures(&found).cmp(&figures(&best)).then_with(|| names(&best).cmp(&names(&found)));
         if gain.is_gt() {
             (best, best_text) = (found, text.into());
@@ -236,8 +236,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Adds an entry until the limit is reached. An entry with an impossible figure or a too long name becomes a line that was not
-    /// understood.
+    /// Adds an entry until the limit is reached. An entry with an impossible figure or an overlong name becomes a line that was not understood.
     fn keep(&mut self, entry: Entry) {
         if let Some(reason) = entry.refusal() {
             return self.miss(Line { number: entry.line, text: String::new(), reason });
@@ -279,7 +278,7 @@ pub struct Entry {
     pub workload: String,
     /// Workload keys that the text states; the others are unset.
     pub keys: Box<WorkloadKeys>,
-    /// Time of the run's start, else of its report; `None` if unknown.
+    /// Start time of the run if printed, else the time of its report; `None` if unknown.
     pub time: Option<Stamp>,
     /// Duration of the run in nanoseconds, if known.
     pub duration_ns: Option<u64>,

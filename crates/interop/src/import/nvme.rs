@@ -32,7 +32,7 @@ const FIELDS: [(&str, &str, &str, &str, f64); 14] = [
     ("num_err_log_entries", "num_err_log_entries", "error log entries", "", 1.0),
 ];
 
-/// Finds device states of `nvme smart-log` in a text.
+/// Finds device states of `nvme smart-log` in `text`; `None` if it has no output of the tool.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "nvme smart-log", ..Found::default() };
     if text.contains("Smart Log for NVM") {
@@ -112,7 +112,7 @@ fn of_json(text: &str, found: &mut Found) {
         for (key, value) in object.entries() {
             let is_sensor = key.starts_with("temperature_sensor_");
             if is_sensor || key == "temperature" {
-                // 0 is a sensor that is not there.
+                // 0 marks a missing sensor.
                 let kelvin = whole(value).filter(|kelvin| *kelvin > 0.0);
                 entry.add(key.replace('_', " "), kelvin.map(|kelvin| kelvin - FREEZING), "\u{b0}C");
             }

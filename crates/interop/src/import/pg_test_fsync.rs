@@ -7,7 +7,7 @@ use super::parse_util::{agree, decimal, not_understood};
 use super::{Entry, Found};
 use iotax_analysis::Metric;
 
-/// Finds `pg_test_fsync`'s results in a text.
+/// Finds `pg_test_fsync`'s results in `text`; `None` if it has no output of the tool.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("ops/sec") {
         return None;
@@ -26,7 +26,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
         } else if let Some(new) = Section::of(plain) {
             (section, last) = (Some(new), None);
         } else if plain.contains("ops/sec") {
-            // sysbench and others have such words too.
+            // sysbench and others print these words too.
             let Some(head) = &mut section else { continue };
             if !head.has(plain, &mut last) {
                 found.miss(not_understood(
@@ -52,7 +52,7 @@ enum Section {
     Methods { writes: u32, kb: u32 },
     /// Method `open_sync` with different write sizes.
     Sizes,
-    /// Sync through another file descriptor than that of the write.
+    /// Sync through a different file descriptor than the write.
     Descriptors,
     /// Writes of `kb` kB without any sync.
     NotSynced { kb: u32 },
@@ -68,7 +68,7 @@ impl Section {
         match self {
             Self::Methods { .. } => {
                 let is_next = method.is_some() && method > *last;
-                // None follows the last one, so that what comes after a lost head is of another part.
+                // After the last method, rows belong to another section whose header is missing.
                 *last = if is_next { method } else { Some(METHODS.len()) };
                 is_next
             }
@@ -106,7 +106,7 @@ fn row(section: &Section, line: &str, direct: Option<bool>) -> Result<Entry, &'s
             Some(rest.strip_suffix("usecs/op").and_then(|us| decimal(us.trim())).ok_or("its time is torn")?)
         }
     };
-    // It is rounded to whole microseconds.
+    // The time is rounded to whole microseconds.
     if micros.is_some_and(|us| !agree(us, 1e6 / rate, 0.01) && (us - 1e6 / rate).abs() > 0.51) {
         return Err("its rate and its time contradict one another");
     }
@@ -139,7 +139,7 @@ fn row(section: &Section, line: &str, direct: Option<bool>) -> Result<Entry, &'s
         "fsync" if writes == Some(1) => entry.set("fsync", "1"),
         _ => false,
     };
-    // Those that open the file so try direct I/O too.
+    // Methods that open the file with O_DSYNC or O_SYNC also try direct I/O.
     if let Some(direct) = direct.map(|direct| direct && opens_synced) {
         entry.set("direct", if direct { "1" } else { "0" });
     }

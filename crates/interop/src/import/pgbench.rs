@@ -7,7 +7,7 @@ use super::parse_util::{decimal, not_understood, whole_nanos};
 use super::{Entry, Found};
 use iotax_analysis::Metric;
 
-/// Finds pgbench's results in a text.
+/// Finds pgbench's results in `text`; `None` if it has no output of the tool.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("tps = ") {
         return None;
@@ -39,7 +39,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
             }
         } else if let Some(summary) = &mut run {
             if plain.starts_with("SQL script") || plain.starts_with("statement latencies") {
-                // What follows is of parts of it.
+                // The following lines describe parts of the run.
                 summary.is_over = true;
             }
             summary.take(plain);
@@ -69,7 +69,7 @@ impl Rate {
     }
 }
 
-/// A summary of which some lines have been parsed.
+/// A summary that is being parsed.
 #[derive(Default)]
 struct Summary {
     line: usize,

@@ -1,7 +1,7 @@
 //! Reads ping's output: of iputils, busybox, BSD and macOS, and of Windows in any language.
 //!
-//! Figures are those of the summary. Round-trip times become a histogram only if the text has all replies that the summary counts, and their
-//! mean equals the summary's.
+//! Figures come from the summary. Round-trip times become a histogram only if the text has all replies that the summary counts, and their mean equals
+//! the summary's.
 
 use iotax_model::histogram::Histogram;
 use iotax_model::record::{Tallies, Tally};
@@ -14,7 +14,7 @@ use iotax_analysis::Metric;
 /// Nanoseconds per millisecond, which is the unit of ping's times.
 const MS: f64 = 1e6;
 
-/// Finds ping's results in a text. Results of the same host are repetitions.
+/// Finds ping's results in `text`; `None` if it has no output of the tool. Results of the same host are repetitions.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("ms") && !text.contains('%') {
         return None;
@@ -47,7 +47,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// A run of ping of which some lines have been parsed.
+/// A run of ping that is being parsed.
 #[derive(Default)]
 struct Test {
     line: usize,
@@ -158,7 +158,7 @@ fn host_of_summary(line: &str) -> Option<String> {
         return inner.split_whitespace().next().map(str::to_owned);
     }
     let host = trimmed.strip_suffix(':')?.split_whitespace().last()?;
-    // An address, or a name with a domain, and not the last word of some sentence.
+    // An address, or a name with a domain; any other word may be the end of a sentence.
     (trimmed.to_lowercase().starts_with("ping") || trimmed.to_lowercase().contains(" ping "))
         .then(|| host.to_owned())
         .filter(|host| host.contains(['.', ':', '-']) || trimmed.split_whitespace().count() <= 4)
@@ -234,7 +234,7 @@ fn seconds_since_1970(word: &str) -> Option<Stamp> {
 fn close(test: Option<Test>, found: &mut Found) {
     let Some(test) = test else { return };
     if test.times.is_none() && test.counts.is_none() {
-        // A head alone may be anything's.
+        // A first line alone may come from anything.
         if !test.replies.is_empty() {
             let reason = "its summary is not there, and without it nobody knows whether all replies are";
             found.miss(not_understood(test.line, &test.head, reason));

@@ -1,6 +1,6 @@
 //! Strips common line prefixes: indentation, log time stamps, host names, container names.
 //!
-//! The lines of some tools begin alike anyway, so the text without the prefix is used only if more of it is understood.
+//! Some tools' lines begin alike, so the text without the prefix is used only if it yields more results.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ fn full(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.trim().is_empty() && line.len() <= LONGEST)
 }
 
-/// Replaces each line by the result of `rest`, if there is one; `None` if `rest` has a result for fewer than 3 lines or 90% of them.
+/// Replaces each line with the result of `rest`, if there is one; `None` if `rest` has a result for fewer than 3 lines or 90% of them.
 fn cut(text: &str, rest: impl Fn(&str) -> Option<&str>) -> Option<String> {
     let (mut all, mut with) = (0_usize, 0_usize);
     for line in full(text) {
@@ -112,7 +112,7 @@ fn without_word(text: &str) -> Option<String> {
         Some(line.len() - rest.strip_prefix([' ', '\t']).unwrap_or(rest).len())
     };
     let bar = |line: &str| behind(line).is_some_and(|at| line[at..].trim_start().starts_with('|'));
-    // Tables of tools have bars too, though not in every line. Blanks align those of containers.
+    // Tables of tools have bars too, but not on every line. After container names, blanks align the bars.
     let has_bar = full(text).filter(|line| bar(line)).count() as f64 >= MOST * all as f64;
     cut(text, |line| {
         let rest = &line[behind(line)?..];

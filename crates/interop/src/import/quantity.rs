@@ -12,7 +12,7 @@ pub(super) fn number(text: &str) -> Option<f64> {
 /// Returns the largest plausible value in a unit; a larger one must have been read wrongly.
 fn most(unit: &str) -> f64 {
     match unit {
-        // The largest systems of all do a hundredth of it at most.
+        // The largest systems reach at most a hundredth of this.
         "IOPS" | "1/s" | "/s" => 1e12,
         "B/s" => 1e18,
         "bit/s" => 8e18,
@@ -21,11 +21,11 @@ fn most(unit: &str) -> f64 {
         "us" => CENTURY_NS / 1e3,
         "ms" => CENTURY_NS / 1e6,
         "s" => CENTURY_NS / 1e9,
-        // All of 100,000 CPUs.
+        // 100,000 fully used CPUs.
         "%" => 1e7,
-        // The most bytes per second for the longest time.
+        // The maximum byte rate for the maximum time.
         "B" => 1e18 * CENTURY_NS / 1e9,
-        // No counter has more bits than 64.
+        // No counter has more than 64 bits.
         _ => 2e19,
     }
 }
@@ -44,7 +44,7 @@ pub(super) fn impossible(value: f64, unit: &str) -> Option<String> {
         .then(|| format!("it is more than any machine has: {most:.0e} {unit}").trim_end().to_owned())
 }
 
-/// Splits a number from its unit: `12.5MiB/s`, `404 usec`.
+/// Splits `12.5MiB/s` or `404 usec` into number and unit.
 pub(super) fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-')).unwrap_or(text.len());

@@ -49,10 +49,10 @@ struct Row {
     notes: Vec<String>,
 }
 
-/// Converts the results found in files, each given by its name, to runs: one per tool, in the order of their first appearance.
+/// Converts the results found in files, each given by its name, to runs. The runs are one per tool, in the order of the tools' first appearance.
 ///
-/// Entries of the same target and workload are repetitions and become rounds. If they are under different headings, each heading becomes a
-/// separate target instead. `label` replaces all headings.
+/// Entries of the same target and workload are repetitions and become rounds. If they are under different headings, each heading becomes a separate
+/// target instead. `label` replaces all headings.
 #[must_use]
 pub fn runs(files: Vec<(String, Vec<Found>)>, label: Option<&str>) -> Vec<Imported> {
     let mut runs: Vec<Imported> = Vec::new();
@@ -185,7 +185,7 @@ impl Imported {
         });
     }
 
-    /// Returns the index of the target with this label and name. Adds a missing one, with a number appended if its name is taken.
+    /// Returns the index of the target with this label and name. Adds the target if it is new, with a number appended if its name is taken.
     fn target(&mut self, label: Option<&str>, told: Option<&str>) -> usize {
         let key = (label.map(str::to_owned), told.map(str::to_owned));
         if let Some(place) = self.names.get(&key) {
@@ -214,7 +214,7 @@ impl Imported {
         place
     }
 
-    /// Returns the index of the entry's workload. Adds a missing one, with a number appended if a workload with other keys has its name.
+    /// Returns the index of the entry's workload. Adds the workload if it is new, with a number appended if its name is taken.
     fn workload(&mut self, entry: &Entry) -> usize {
         let tree = serde_json::to_value(&entry.keys).unwrap_or_default();
         let alike = (entry.workload.clone(), tree.to_string());
@@ -267,7 +267,7 @@ fn simple(text: &str, end: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_.".contains(c);
     let parts: Vec<&str> = text.split(|c| !plain(c)).filter(|part| !part.is_empty()).collect();
     let name = parts.join("-");
-    // The end says more than the beginning: of a path, the file.
+    // The end of a name is more specific than its beginning: the file name in a path.
     let beyond = name.chars().count().saturating_sub(LONGEST - end.len());
     let name: String = name.chars().skip(beyond).collect();
     let name = name.trim_start_matches(['.', '-']);

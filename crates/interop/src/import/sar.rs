@@ -9,7 +9,7 @@ use super::parse_util::{decimal, not_understood};
 use super::{Entry, Found, MOST_ROWS, Stamp};
 use iotax_analysis::Metric;
 
-/// Finds `sar -d`'s results in a text.
+/// Finds `sar -d`'s results in `text`; `None` if it has no output of the tool.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("DEV") || !text.contains("tps") {
         return None;
@@ -27,7 +27,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
                 words.iter().find(|word| word.matches(['/', '-']).count() == 2).map(|day| (*day).to_owned());
             heads = None;
         } else if words.is_empty() {
-            // A new table has heads of its own.
+            // A new table has its own column heads.
         } else if let Some(new) = Heads::of(&words) {
             heads = Some(new);
         } else if let Some(known) = &heads {
@@ -70,7 +70,7 @@ impl Heads {
     /// Parses a row; `None` if the line is not a row, or belongs to another table.
     fn row(&self, words: &[&str]) -> Option<Result<Row, &'static str>> {
         let prefix = prefix(words);
-        // Of another statistic, or of a text around it.
+        // A row of another statistic, or surrounding text.
         if prefix == 0 || words.len() < prefix + 2 {
             return None;
         }
@@ -105,7 +105,7 @@ fn prefix(words: &[&str]) -> usize {
     match words {
         [first, ..] if is_clock(first) => 1 + usize::from(is_half),
         [first, ..] if first.ends_with([':', '\u{ff1a}']) => 1,
-        // French has a blank before it.
+        // French has a blank before the colon.
         [_, ":", ..] => 2,
         _ => 0,
     }
@@ -131,13 +131,13 @@ impl Output {
         if self.rows > MOST_ROWS {
             found.is_cut = true;
         } else if row.is_average {
-            // The second of a device is another call's, whose first line is lost.
+            // A device's second average belongs to another sar command, whose first line is missing.
             if self.averages.contains_key(&row.device) {
                 std::mem::take(self).close(found);
             }
             self.averages.insert(row.device, (line, row.columns));
         } else {
-            // An interval after the averages is another call's too.
+            // An interval after the averages also belongs to another command.
             if !self.averages.is_empty() {
                 std::mem::take(self).close(found);
             }
@@ -180,7 +180,7 @@ impl Output {
     }
 }
 
-/// Returns the mean of each column; columns per I/O are weighted with the I/Os.
+/// Returns name and mean of each column. Columns per I/O are weighted with the I/Os.
 fn means(rows: &[Vec<(String, f64)>]) -> Vec<(String, f64)> {
     let Some(first) = rows.first() else { return vec![] };
     let mean = |(i, (name, _)): (usize, &(String, f64))| {

@@ -31,7 +31,7 @@ const FIGURES: [(&[&str], &str, &str, f64); 21] = [
 
 const NVME: &str = "nvme_smart_health_information_log";
 
-/// Finds device states that smartctl printed in a text.
+/// Finds device states that smartctl printed in `text`; `None` if it has no output of the tool.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("\"smartctl\"") {
         return None;
@@ -64,7 +64,7 @@ fn state(object: Value<'_>, line: usize, found: &mut Found) {
     }
     for attribute in object.at(&["ata_smart_attributes", "table"]).items() {
         if let Some(name) = attribute.get("name").string() {
-            // The meaning of a raw value is the vendor's.
+            // The meaning of a raw value depends on the vendor.
             entry.add(format!("{name} raw"), attribute.at(&["raw", "value"]).f64(), "");
             entry.add(format!("{name} normalized"), attribute.get("value").f64(), "");
         }

@@ -41,7 +41,7 @@ const LAST_MS: u64 = 253_402_300_799_999;
 /// Milliseconds in a minute.
 const MINUTE: u64 = 60_000;
 
-/// Parts of a time that have been found so far.
+/// Parts of a time that have been parsed so far.
 #[derive(Default)]
 struct Parts {
     year: Option<u64>,
@@ -117,7 +117,7 @@ fn month(word: &str) -> Option<u64> {
     (1..).zip(MONTHS).find(|(_, name)| *name == word).map(|(number, _)| number)
 }
 
-/// Parses a date to year, month and day: `2026-11-22`, `2023/03/01`, `11/22/26`. If the year is last, a number above 12 must show which of the
+/// Parses a date into year, month and day: `2026-11-22`, `2023/03/01`, `11/22/26`. If the year is last, a number above 12 must show which of the
 /// other two is the day; otherwise `None`, unless both are equal.
 fn date(word: &str) -> Option<[u64; 3]> {
     let parts: Vec<u64> = word.split(['/', '-']).map(|part| part.parse().ok()).collect::<Option<_>>()?;
@@ -134,7 +134,7 @@ fn date(word: &str) -> Option<[u64; 3]> {
     }
 }
 
-/// Parses an offset from UTC to minutes: `+0130`, `-07:00`, `Z`.
+/// Parses an offset from UTC into minutes: `+0130`, `-07:00`, `Z`.
 fn offset(zone: &str) -> Option<i64> {
     if zone == "Z" {
         return Some(0);

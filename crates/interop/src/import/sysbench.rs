@@ -11,7 +11,7 @@ use iotax_analysis::Metric;
 
 const MIB: f64 = 1_048_576.0;
 
-/// Finds sysbench's fileio results in a text.
+/// Finds sysbench's fileio results in `text`; `None` if it has no output of the tool.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !["File operations:", "Operations performed:", "IOPS="].iter().any(|mark| text.contains(mark)) {
         return None;
@@ -33,7 +33,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
             std::mem::take(&mut test).close(&mut found);
             test.take(plain);
         } else if is_begin(plain) {
-            // A second result without the parameters of its own has none.
+            // A second result needs its own parameters; without them, its parameters are unknown.
             if test.line > 0 {
                 std::mem::take(&mut test).close(&mut found);
             }
@@ -52,7 +52,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
 /// Returns whether a line is the first line of a result.
 fn is_begin(line: &str) -> bool {
     let is_new = || line.starts_with("read:") && line.contains("IOPS=") && line.contains(" MiB/s (");
-    // fio's rows begin alike.
+    // fio's lines begin alike.
     line == "File operations:"
         || line.starts_with("Operations performed:")
         || is_new() && !line.contains("BW=")
@@ -61,7 +61,7 @@ fn is_begin(line: &str) -> bool {
 /// Maximum number of latencies kept per result.
 const MOST_LATENCIES: usize = 32;
 
-/// A run of which some lines have been parsed.
+/// A run that is being parsed.
 #[derive(Default)]
 struct Test {
     /// Number of the line where the result starts; 0 before that line.
@@ -98,7 +98,7 @@ impl Test {
             self.direct = match flags {
                 "(none)" | "0" => Some(false),
                 _ if flags.contains("directio") => Some(true),
-                // A number of the machine's own.
+                // Other versions print a number whose meaning depends on the machine.
                 _ => None,
             };
         } else if let Some(each) = line.strip_prefix("Periodic FSYNC enabled, calling fsync() each ") {
@@ -174,7 +174,7 @@ impl Test {
             let reason = "a result of sysbench's fileio without its reads and writes per second";
             return found.miss(not_understood(self.line, "", reason));
         }
-        // Rates of small I/O are rounded.
+        // The rates of small I/Os are rounded.
         let contradicts = |(block, bytes): (u64, f64)| {
             let moved = block as f64 * iops.unwrap_or_default();
             (bytes - moved).abs() > 0.02 * bytes.max(moved) + 0.01 * MIB
@@ -189,7 +189,7 @@ impl Test {
         entry.state(Metric::IOPS, iops);
         entry.state(Metric::BYTES_PER_S, bytes);
         for (before, at) in [("read ", 0), ("write ", 1)] {
-            // Of one direction alone they are those above.
+            // With a single direction, these would repeat the totals above.
             if self.ios[0].is_some_and(|ios| ios > 0.0) && self.ios[1].is_some_and(|ios| ios > 0.0) {
                 entry.add(format!("{before}iops"), self.ios[at], "IOPS");
                 entry.add(format!("{before}bytes_per_s"), self.bytes[at], "B/s");
@@ -251,7 +251,7 @@ impl Test {
     }
 }
 
-/// Parses a block size to bytes: `16KiB`, or `16Kb`, which in 0.4 and 0.5 is also 16 * 1024 bytes.
+/// Parses a block size into bytes: `16KiB`, or `16Kb`, which in 0.4 and 0.5 is also 16 * 1024 bytes.
 fn block(text: &str) -> Option<u64> {
     let (value, unit) = number_and_unit(text)?;
     let unit = match unit {

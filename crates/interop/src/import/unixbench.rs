@@ -11,7 +11,8 @@ use super::parse_util::{decimal, half_a_digit, not_understood};
 use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// Finds UnixBench's results in a text. Results with several parallel copies get the number of copies in the workload's name.
+/// Finds UnixBench's results in `text`; `None` if it has no output of the tool. With several parallel copies,
+/// the workload's name includes their number.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("sample") && !text.contains("INDEX") && !TESTS.iter().any(|test| text.contains(test)) {
         return None;
@@ -151,7 +152,7 @@ impl Rated {
         let [baseline, result, index] = [baseline, result, index].map(|word| decimal(word));
         let (baseline, result, index) = (baseline?, result?, index?);
         let given = result / baseline * 10.0;
-        // A small result was rounded more than its index.
+        // The index is more precise than a small result.
         ((given - index).abs() <= slack + 0.5 / baseline && is_name(&name)).then_some(Self {
             name,
             result,
@@ -201,7 +202,7 @@ impl Run {
             && !trimmed.starts_with('=')
             && trimmed.split_whitespace().any(|w| decimal(w).is_some())
         {
-            // Tests that were not run have dashes.
+            // A test that was not run has dashes.
             found.miss(not_understood(
                 number,
                 line,
@@ -211,7 +212,7 @@ impl Run {
     }
 
     fn close(self, found: &mut Found) {
-        // Both say a result with the same digits.
+        // A score and its index row print the same result, by which they are matched.
         let mut rated: HashMap<(&str, u64), VecDeque<&(usize, Rated)>> = HashMap::new();
         for row in &self.indices {
             rated.entry((&row.1.name, row.1.result.to_bits())).or_default().push_back(row);
@@ -226,7 +227,7 @@ impl Run {
             }
             found.keep(entry);
         }
-        // Those that are left over have no score above them.
+        // The remaining index rows have no matching score.
         let mut alone: Vec<&(usize, Rated)> = rated.into_values().flatten().collect();
         alone.sort_by_key(|(line, _)| *line);
         for (line, index) in alone {
@@ -258,7 +259,7 @@ impl Run {
     }
 
     fn score(entry: &mut Entry, test: &str, value: f64, unit: &str) {
-        // No other test has this unit, also where the beginning of a name is lost.
+        // Only this test has the unit, so the test is recognised even if the beginning of its name is missing.
         if unit == "KBps" {
             entry.state(Metric::BYTES_PER_S, Some(value * 1024.0));
             let whole = test.strip_prefix("File Copy ").unwrap_or_default();

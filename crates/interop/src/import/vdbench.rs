@@ -30,10 +30,10 @@ struct Reader {
     told: HashMap<String, Option<u64>>,
 }
 
-/// Maximum difference in seconds between prints of one result, because console, summary and totals are written at the same time.
+/// Maximum seconds between prints of the same result, because vdbench prints to console, summary and totals at the same time.
 const AT_ONCE: u64 = 2;
 
-/// Finds vdbench's results in a text.
+/// Finds vdbench's results in `text`; `None` if it has no output of the tool.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("avg_") {
         return None;
@@ -57,7 +57,7 @@ impl Reader {
         } else if let Some((_, run)) = line.split_once("Starting RD=") {
             self.run = Some(named(run));
             self.interval = 0;
-            // Heads stand above the first of several runs. A time that goes back is that of another output, of any version.
+            // Column heads appear only above the first run. If the time goes back, the output belongs to another vdbench, so its heads may differ.
             if second_of_day(line) < second_of_day(&self.began) {
                 self.heads.clear();
             }
@@ -67,11 +67,11 @@ impl Reader {
             self.heads.clear();
             self.day = words[..place].join(" ");
         } else if words.first() == Some(&"tod") && words.contains(&"Interval") {
-            // Heads and a row that were broken alike would fit one another.
+            // If header and row were wrapped at the same place, they would fit each other by mistake.
             let is_whole = is_timed(next);
             self.flat = words.iter().filter(|_| is_whole).map(|word| (*word).to_owned()).collect();
         } else if !self.upper.is_empty() && words.first() == Some(&"rate") {
-            // One head is a word of the upper line and the one beneath it.
+            // A column head consists of a word of the upper line and the word below.
             let upper = std::mem::take(&mut self.upper);
             if upper.len() == words.len() {
                 self.heads = upper.iter().zip(&words).map(|(one, other)| format!("{one} {other}")).collect();
@@ -88,7 +88,7 @@ impl Reader {
         } else if let Some(place) = words.iter().position(|word| is_average(word)) {
             self.average(&words[place + 1..], line, at);
         } else if let Some(interval) = words.get(1).and_then(|word| word.parse().ok()) {
-            // Intervals that begin anew belong to a run whose start is not there.
+            // An interval number that starts over belongs to a run whose start is missing.
             if words.len() == self.heads.len() + 2 {
                 if interval < self.interval {
                     self.run = None;
@@ -245,7 +245,7 @@ fn by_units(words: &[&str]) -> BTreeMap<&'static str, f64> {
     words.windows(2).filter_map(figure).collect()
 }
 
-/// Parses the time at the start of a line to seconds since midnight.
+/// Parses the time at the start of a line into seconds since midnight.
 fn second_of_day(line: &str) -> Option<u64> {
     let first = line.split_whitespace().next().filter(|_| is_timed(line))?;
     let parts = first.split('.').next()?.split(':').map(|part| part.parse::<u64>().ok());

@@ -9,7 +9,7 @@ use iotax_model::workload::{
     WorkloadKeys,
 };
 
-/// Checksums of fio that iotax replaces by another checksum.
+/// fio's checksums that iotax replaces with another one.
 const SUMS: [&str; 19] = [
     "xxhash",
     "crc7",
@@ -32,8 +32,8 @@ const SUMS: [&str; 19] = [
     "crc32c-arm64",
 ];
 
-/// Options parsed so far from a section of a job file. `keys` holds those that map to one workload key each; the other fields hold values that
-/// can be converted only once several options are known.
+/// Options parsed so far from a section of a job file. `keys` holds options that map to a single workload key. The other fields hold values that can
+/// be converted only once several options are known.
 #[derive(Debug, Clone, Default)]
 pub(super) struct JobBuilder {
     pub(super) keys: WorkloadKeys,
@@ -189,7 +189,7 @@ impl JobBuilder {
     }
 
     pub(super) fn engine(&mut self, value: OptionValue<'_>) -> Result<(), String> {
-        // An external engine has its path behind the colon, any other a suboption.
+        // After the colon, an external engine has its path; other engines have a suboption.
         let name = value.text.split(':').next().unwrap_or_default();
         self.keys.test = operation(name);
         if self.keys.test.is_some() {

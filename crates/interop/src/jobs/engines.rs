@@ -32,7 +32,7 @@ pub(super) fn done_by(engine: &str) -> Option<(IoEngine, &'static str)> {
     })
 }
 
-/// Returns the file test for an fio engine that does one operation on each of many files; `None` for other engines.
+/// Returns the iotax test for an fio engine that performs one operation per file, such as `filecreate`; `None` for other engines.
 pub(super) fn operation(engine: &str) -> Option<Test> {
     Some(match engine {
         "filecreate" => Test::Create,

@@ -20,7 +20,7 @@ pub(super) const LONGEST: Nanos = Nanos::from_secs(3600);
 
 const SECTOR: u64 = 512;
 
-/// Name of an option that other options rule out, and the reason.
+/// Name of an option that conflicts with other options, and the reason.
 type Wrong = (&'static str, String);
 
 /// Function that resolves a group of options that depend on each other.
@@ -80,7 +80,7 @@ fn last<'a>(section: &'a Section, name: &str) -> Option<&'a OptionLine> {
     section.options.iter().rev().find(|setting| setting.name == name)
 }
 
-/// Returns the options in effect, in file order; of synonyms, the last one counts.
+/// Returns the options in effect, in file order, each with its definition. Of several synonyms, the last one counts.
 fn effective<'a>(
     section: &'a Section,
     trouble: &mut LineErrors,
@@ -151,7 +151,7 @@ fn finish(draft: &mut JobBuilder, notes: &mut Notes) -> Vec<Wrong> {
     wrong
 }
 
-/// Resolves a job that does one operation per file; fio measures nothing else in such a job.
+/// Converts a job whose engine does one operation per file. fio measures nothing else in such a job.
 fn on_files(draft: &mut JobBuilder, test: Test, notes: &mut Notes) -> Result<(), Wrong> {
     if draft.filename.is_some() {
         return Err((
@@ -181,7 +181,7 @@ fn on_files(draft: &mut JobBuilder, test: Test, notes: &mut Notes) -> Result<(),
     ));
     let keys = &mut draft.keys;
     (keys.rw, keys.direct, keys.mem) = (Some(Rw::RandRead), Some(false), None);
-    // fio drops pages of files and no names.
+    // fio drops cached data but not cached names.
     keys.invalidate = Some(false);
     keys.nrfiles = Some(files);
     keys.loops = draft.loops.filter(|loops| *loops > 1);
@@ -194,7 +194,7 @@ fn rw(draft: &JobBuilder) -> Rw {
     draft.keys.rw.unwrap_or(Rw::Read)
 }
 
-/// Replaces the engine libblkio by io_uring.
+/// Replaces the engine libblkio with io_uring.
 fn libblkio(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     let path = draft.libblkio_path.take();
     if draft.keys.ioengine != Some(IoEngine::Libblkio) {
@@ -281,7 +281,7 @@ fn used<T: Copy>(rw: Rw, [read, write, trim]: [T; 3]) -> Vec<T> {
     all.into_iter().filter(|(has, _)| *has).map(|(_, value)| value).collect()
 }
 
-/// Merges options that fio has per direction to iotax's single value; rejects them if the values differ.
+/// Merges options that fio has per direction into iotax's single value; rejects them if the values differ.
 fn per_direction(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     let rw = rw(draft);
     let same = |option, values: [Option<u64>; 3]| {
@@ -301,7 +301,7 @@ fn per_direction(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong>
     }
     draft.keys.blockalign = used_alike(rw, "blockalign", &draft.blockalign)?.filter(|_| rw.is_random());
     if draft.keys.blockalign.is_some() {
-        // As in fio, there is no map of blocks that could overlap.
+        // As in fio, no map of blocks is kept, because blocks could overlap.
         draft.keys.norandommap = Some(true);
     }
     let percent = same("percentage_random", draft.percentage_random.map(|percent| percent.map(u64::from)))?;
@@ -338,7 +338,7 @@ fn used_alike<T: Clone + PartialEq>(
     Err((option, "reads and writes of a job have one here; give each a job of its own".into()))
 }
 
-/// Combines rates per direction to the job's total rate, and derives the percentage of reads from them, because in fio they override
+/// Combines rates per direction into the job's total rate, and derives the percentage of reads from them, because in fio they override
 /// `rwmixread`.
 fn rate_of(
     draft: &mut JobBuilder,
@@ -455,7 +455,7 @@ fn amount(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Treats several files of a job as one area of their total size, and checks that random I/O uses it.
+/// Treats the several files of a job as one area of their total size, and checks that the job's I/O is random.
 fn files(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     if draft.fill_device == Some(true) {
         (draft.size, draft.filesize) = (None, None);
@@ -466,7 +466,7 @@ fn files(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     let number = draft.nrfiles.unwrap_or(1).max(1);
     if let Some(one) = draft.filesize {
         let all = one.0.checked_mul(number).ok_or(("filesize", "it is too large".to_owned()))?;
-        // The files are as long as they are: less is an amount of I/O, more is never reached.
+        // File sizes are fixed: a smaller `size` only limits the amount of I/O, a larger one is never reached.
         if draft.size.is_some_and(|size| size.0 < all) && draft.keys.loops.is_some() {
             draft.keys.io_size = draft.keys.io_size.or(draft.size);
         }
@@ -517,7 +517,7 @@ fn around(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
         return Ok(());
     }
     let option = "end_fsync";
-    // Without loops only the runtime ends a job.
+    // Without `loops`, the runtime always ends the job.
     if draft.keys.loops.is_some() {
         draft.keys.end_fsync = Some(true);
         if draft.runtime.is_some() {
@@ -543,7 +543,7 @@ fn file_state(draft: &mut JobBuilder) {
     }
     if keys.direct != Some(true) {
         keys.fadvise_hint.get_or_insert(AccessHint::Pattern);
-        // fio knows the end of an endless random job's pass by its map of blocks alone.
+        // For an endless random job, fio recognises the end of a pass only by its map of blocks.
         let has_map = keys.norandommap != Some(true)
             && matches!(keys.random_distribution, None | Some(Distribution::Random));
         let has_passes = !endless || !rw.is_random() || has_map;

@@ -9,9 +9,9 @@ use super::{FileLine, Included, LineErrors, MOST_JOBS, MachineKeywords, Surround
 const DEEPEST: usize = 8;
 /// Maximum number of included files, which also ends recursive includes.
 const MOST: usize = 100;
-/// Maximum number of options of all jobs together. An option of `[global]` counts once per job, a long one more than once.
+/// Maximum number of options over all jobs. An option of `[global]` counts once per job; a long option counts as several.
 const MOST_OPTIONS: usize = 1 << 16;
-/// Length in bytes that counts as one option.
+/// Bytes of an option that count as one more option.
 const OPTION: usize = 64;
 /// Maximum length of a value in bytes after variables were expanded.
 const LONGEST_VALUE: usize = 64 << 10;

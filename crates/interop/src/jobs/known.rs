@@ -12,9 +12,9 @@ pub(super) enum Support {
     Ignored(&'static str),
     /// Accepted without effect like [`Self::Ignored`], but takes a boolean value.
     IgnoredSwitch(&'static str),
-    /// Rejected, because the option would change the workload. Some values are accepted, because they ask for what iotax does anyway.
+    /// Rejected, because the option would change the workload, unless its value is listed here.
     Unsupported {
-        /// Values that are accepted, because they ask for what iotax does anyway.
+        /// Accepted values, which request what iotax does anyway.
         unless: &'static [&'static str],
         /// Reason for the rejection, and the alternative.
         why: &'static str,
@@ -25,7 +25,7 @@ pub(super) enum Support {
 pub(super) struct KnownOption {
     /// Name of the option, followed by its aliases.
     pub(super) names: &'static [&'static str],
-    /// True if the option may stand without a value.
+    /// True if the option may be given without a value.
     pub(super) alone: bool,
     /// Level of support for the option.
     pub(super) standing: Support,

@@ -8,7 +8,7 @@ use iotax_model::plan::MOST as MOST_AT_ONCE;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{FileLayout, Kind, Verify, Workload, WorkloadError};
 
-/// Alignment of each job's area in bytes, so that I/O is aligned as within the job's file.
+/// Alignment of each job's area in bytes, so that I/O is aligned as in a separate file.
 const ALIGNMENT: u64 = 1 << 20;
 
 /// A section whose options have all been parsed.
@@ -121,7 +121,7 @@ impl Notes {
     }
 }
 
-/// Groups concurrent jobs into workloads; `stonewall` starts a new group.
+/// Groups concurrent jobs into workloads; `stonewall` starts a new group. Adds errors to `trouble`.
 pub(super) fn lay_out(jobs: Vec<SectionJob>, mut notes: Notes, trouble: &mut LineErrors) -> Jobs {
     let mut filenames: Vec<(FileLine, String)> = Vec::new();
     let mut seen = HashSet::new();
@@ -174,7 +174,7 @@ fn waits_for_all(job: &SectionJob, groups: &[Vec<SectionJob>], trouble: &mut Lin
     is_last
 }
 
-/// Marks a file as filled for all groups but the first that uses it, because an earlier group has written it.
+/// Marks a file as filled in all groups after the first one that uses it, because the first group has written it.
 fn once_new(groups: &mut [Vec<SectionJob>]) {
     let mut seen: HashMap<String, usize> = HashMap::new();
     for (number, job) in groups
@@ -189,7 +189,7 @@ fn once_new(groups: &mut [Vec<SectionJob>]) {
     }
 }
 
-/// Sets an area to be filled before the run if another job reads it concurrently, because reads of unwritten blocks do no I/O.
+/// Marks an area for filling before the run if another job reads it concurrently, because reads of unwritten blocks do no I/O.
 fn fill_for_readers(workloads: &mut [Workload], notes: &mut Notes) {
     let area = |job: &Workload| {
         let length = job.size.and_then(|size| job.span(size)).map_or(0, |span| span.0);
@@ -322,7 +322,7 @@ fn place(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> O
         let Some(size) = job.size else {
             let alike = job.clones() == 1 || (job.workload.rw.is_random() && job.increment.is_none());
             if group.len() == 1 && job.filename.is_some() && alike {
-                // The whole target.
+                // The job gets the whole target.
                 return Some(vec![Files { start: 0, increment: None }]);
             }
             job.complain(trouble, "size", "size is not given, and is needed here: such as size = 1g".into());
@@ -367,7 +367,7 @@ impl<'a> Room<'a> {
             self.starts.insert(name, start);
             Some(start)
         })?;
-        // Otherwise sequential clones would split the file; in fio each of them reads all of it.
+        // Otherwise sequential clones would split the file; in fio each clone reads the whole file.
         let shared = (clones > 1 && !job.workload.rw.is_random()).then_some(Bytes(0));
         Some(Files { start, increment: job.increment.filter(|_| clones > 1).or(shared) })
     }

@@ -61,7 +61,7 @@ pub struct Surroundings<'a> {
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// Values of `$pagesize`, `$mb_memory` and `$ncpus`.
     pub machine: MachineKeywords,
-    /// Size for every job, in place of the size in the file, if given.
+    /// Size for every job, instead of the size in the file; `None` to use the file's.
     pub size: Option<Bytes>,
 }
 
@@ -70,9 +70,9 @@ pub struct Surroundings<'a> {
 pub struct Jobs {
     /// Workloads, one per group of concurrent sections; their names are unique.
     pub workloads: Vec<Workload>,
-    /// Distinct values of fio's `filename` or vdbench's `lun` in file order, each with the position of its option.
+    /// Distinct values of fio's `filename` or vdbench's `lun` in file order, each with the position where it is set.
     pub filenames: Vec<(FileLine, String)>,
-    /// True if files are created: a section of fio has no `filename`, an `sd` of vdbench no `lun`, or there is work on files.
+    /// True if iotax creates files, because a fio section has no `filename`, a vdbench `sd` has no `lun`, or the file describes operations on files.
     pub own_files: bool,
     /// First `directory` of fio or `anchor` of vdbench.
     pub directory: Option<String>,
@@ -80,7 +80,7 @@ pub struct Jobs {
     pub seed: Option<u64>,
     /// Loads of vdbench's `iorate=curve`, if given.
     pub curve: Option<CurveSpec>,
-    /// Notes on options without effect, or with another effect than in fio; one line each.
+    /// Notes on options that have no effect, or another effect than in the original tool; one line each.
     pub notes: Vec<String>,
 }
 
@@ -121,8 +121,8 @@ impl fmt::Display for LineError {
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct JobsError(pub Vec<LineError>);
 
-/// Returns whether a text looks like a job file: its first non-empty line is a section header, and no line starts a TOML array of tables, as
-/// plans have.
+/// Returns whether a text looks like a job file: its first non-empty line is a section header, and no line starts a TOML array of tables. Plans have
+/// such arrays.
 #[must_use]
 pub fn is_job_file(text: &str) -> bool {
     let mut lines =
@@ -173,7 +173,7 @@ const MOST_JOBS: usize = 1000;
 struct LineErrors(Vec<LineError>);
 
 impl LineErrors {
-    /// Adds an error unless it was added before: an error in `[global]` is found again for each job.
+    /// Adds an error unless the same one was added before: an error in `[global]` is found once per job.
     fn add(&mut self, place: &FileLine, quoted: String, why: String) {
         let complaint = LineError { place: place.clone(), quoted, why };
         if !self.is_full() && !self.0.contains(&complaint) {

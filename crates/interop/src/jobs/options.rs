@@ -14,8 +14,8 @@ pub(super) fn find(name: &str) -> Option<&'static KnownOption> {
     OPTIONS.into_iter().flatten().find(|known| known.names.contains(&name))
 }
 
-/// Maximum edit distance between a mistyped name of more than 8 letters and the option suggested for it. For shorter names it is 1; options
-/// of up to 4 letters are never suggested.
+/// Maximum edit distance between a mistyped name of more than 8 letters and the suggested option. For shorter names the maximum is 1. Options of up
+/// to 4 letters are never suggested.
 const MISTYPED: usize = 2;
 
 /// Returns the names and aliases of all known options.

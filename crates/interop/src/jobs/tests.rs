@@ -59,7 +59,7 @@ fn sections_run_at_once_until_a_stonewall() {
     let [first, c, a] = &read.workloads[..] else { panic!("three") };
     let [b] = &first.beside[..] else { panic!("one beside") };
     assert_eq!((first.bs.0, c.bs.0, b.name.as_str()), (4096, 65536, "b"));
-    // Separate files are laid out one after the other; each group has the whole target.
+    // Separate files are laid out one after another; each group has the whole target.
     assert_eq!((first.offset.0, b.offset.0, b.offset_increment), (0, 10 << 20, Some(Bytes(10 << 20))));
     assert_eq!((c.offset.0, a.offset.0, a.size), (0, 0, Some(Bytes(1 << 20))));
     assert_eq!((c.loops, c.runtime), (None, Nanos::from_secs(5)));
@@ -226,7 +226,7 @@ const OPTIONS_TO_KEYS: &[(&str, &str, &str)] = &[
     ("numa_cpu_nodes=0\nnuma_mem_policy=bind:0", "numa_mem_policy", "bind:0"),
     ("prioclass=3\nprio=2", "prioclass", "3"),
     ("rw=write\ndedupe_percentage=50\ndedupe_mode=working_set", "dedupe_mode", "working_set"),
-    // fio 3.33 does 245 I/Os of 4k for an amount of 1000000, and 123 for 500000.
+    // fio 3.33 does 245 I/Os of 4k for an io_size of 1000000, and 123 for 500000.
     ("rw=randwrite\nfilesize=4000000\nsize=1000000", "io_size", "980k"),
     ("rw=randwrite\nfilesize=4000000\nsize=1000000", "size", "4000000"),
     ("rw=write\nio_size=500000", "io_size", "492k"),

@@ -65,7 +65,7 @@ impl<'a> OptionValue<'a> {
         T::try_from(value).map_err(|_| format!("{value} is too large"))
     }
 
-    /// Parses a whole number; `None` for 0, by which fio means the default.
+    /// Parses a whole number; `None` for 0, which selects fio's default.
     pub(super) fn unless_zero<T: TryFrom<u64> + PartialEq + Default>(self) -> Result<Option<T>, String> {
         self.number().map(|value| Some(value).filter(|value| *value != T::default()))
     }
@@ -102,7 +102,7 @@ impl<'a> OptionValue<'a> {
     fn time(self, default: u64) -> Result<Nanos, String> {
         let refuse = || format!("accepted: {TIMES}");
         if let Some(value) = self.expression() {
-            // In an expression fio takes microseconds.
+            // In an expression, a number without a unit is in microseconds, as in fio.
             let value = value.map_err(|why| format!("{why}; {}", refuse()))?;
             let nanos = u64::try_from(value).ok().and_then(|value| value.checked_mul(1000));
             return nanos.map(Nanos).ok_or_else(refuse);
@@ -146,7 +146,7 @@ impl<'a> OptionValue<'a> {
         Ok((one.min(other), one.max(other)))
     }
 
-    /// Parses a word that means the same in iotax as in fio.
+    /// Parses a word that has the same meaning in fio and iotax.
     pub(super) fn word<T: FromStr<Err: std::fmt::Display>>(self) -> Result<T, String> {
         self.text.parse().map_err(|error: T::Err| error.to_string())
     }

@@ -29,7 +29,7 @@ struct Table {
 pub struct DatasetFile {
     /// Path within the data set's directory: `runs/year=2026/month=11/run-17-20261120T120000Z-1188f.parquet`.
     pub path: String,
-    /// Mark by which iotax recognises the file as its own.
+    /// Mark that identifies the file as written by iotax.
     pub mark: Mark,
     /// Content of the file.
     pub bytes: Vec<u8>,
@@ -94,7 +94,7 @@ fn runs((run, _): &(Run, Judgement), tags: &[String]) -> DataTable {
         "name" => row.run.plan.name.as_str(),
         "state" => row.run.state.word(),
         "started_at" => UnixMs(row.run.started_at_ms),
-        // A seed may be beyond 2^63.
+        // A seed may exceed 2^63.
         "seed" => row.run.seed.to_string(),
         "rounds" => row.run.measurements.iter().map(|m| m.round).max(),
         "baseline" => row.run.plan.baseline.as_str(),

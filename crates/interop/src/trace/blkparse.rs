@@ -58,7 +58,7 @@ pub(super) fn events(
             match parsed {
                 Ok(Some(line)) if line.action == begin => {
                     let at_ns = line.at_ns.max(last);
-                    // CPUs are merged by blkparse, and a little out of order all the same.
+                    // blkparse merges the CPUs' events, but leaves them slightly out of order.
                     last = at_ns;
                     let Line { process, operation, fua, offset, length, .. } = line;
                     let (process, latency_ns, queue) = (Some(process), None, None);
@@ -98,13 +98,13 @@ fn parse(line: &str) -> Result<Option<Line>, String> {
     let Some((operation, fua)) = operation(kind.as_bytes()) else { return Ok(None) };
     let mut numbers = line.split_whitespace().skip(7);
     let sector = match numbers.next() {
-        // A request without data has the process alone.
+        // A request without data has only the process.
         Some(process) if process.starts_with('[') => 0,
         number => whole("the sector", number)?,
     };
     let sectors = match numbers.next() {
         Some("+") => whole("the number of sectors", numbers.next())?,
-        // A flush has a sector alone.
+        // A flush has only a sector.
         _ => 0,
     };
     let (offset, length) = (times("the sector", sector, SECTOR)?, times("the length", sectors, SECTOR)?);
@@ -122,7 +122,7 @@ fn parse(line: &str) -> Result<Option<Line>, String> {
     }))
 }
 
-/// Parses the kernel's RWBS letters to the operation, and whether it has FUA. F before the direction means a preceding flush, F after it FUA.
+/// Parses the kernel's RWBS letters into the operation, and true for FUA. An F before the direction means a preceding flush, an F after it means FUA.
 #[must_use]
 pub fn operation(letters: &[u8]) -> Option<(TracedOperation, bool)> {
     let mut letters = letters.iter();

@@ -245,7 +245,7 @@ impl Merged {
             self.matcher.complete(device.into(), offset, operation, at_ns);
             return Ok(());
         }
-        // A CPU's clock may be a little behind another's.
+        // The CPUs' clocks may differ slightly.
         self.last = self.last.max(at_ns);
         let fua = category & FUA != 0 && operation == TracedOperation::Write;
         let (process, queue, latency_ns) = (Some(process), None, None);

@@ -15,7 +15,7 @@ pub(super) fn times(name: &str, value: u64, factor: u64) -> Result<u64, String> 
         .ok_or_else(|| format!("{name} is {value}: too large to be in bytes or nanoseconds"))
 }
 
-/// Parses seconds with decimals to nanoseconds.
+/// Parses seconds with decimals into nanoseconds.
 pub(super) fn seconds(name: &str, text: &str) -> Result<u64, String> {
     let refused = || format!("{name} is {}; accepted: seconds, such as 0.004321", quoted(text));
     let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));

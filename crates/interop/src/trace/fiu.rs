@@ -20,7 +20,7 @@ pub(super) fn is_line(line: &str) -> bool {
 pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<TracedIo, String>> + Send {
     of_lines(source, false, |line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        // The last is the content's hash.
+        // The last field is a hash of the content.
         let ([time, process, _, block, blocks, kind, major, minor]
         | [time, process, _, block, blocks, kind, major, minor, _]) = fields[..]
         else {

@@ -79,7 +79,7 @@ impl Iolog {
             }
             (self.now_ns, rest) = (at_ns, others.trim_start());
         }
-        // A file's name may have blanks; what is behind it has none.
+        // A file name may contain blanks; the fields after it do not.
         let words: Vec<&str> = rest.split_whitespace().collect();
         let behind = words.iter().rev().take_while(|word| word.parse::<u64>().is_ok()).count().min(2);
         let Some(action) = words.len().checked_sub(behind + 1).filter(|place| *place > 0) else {

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 /// Maximum length of a line in bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// Reads the lines of a source and counts them.
+/// A line reader that counts the lines.
 pub(super) struct Lines {
     source: BufReader<Box<dyn Read + Send>>,
     number: u64,

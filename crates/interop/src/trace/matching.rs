@@ -8,7 +8,7 @@ use iotax_model::trace::{TracedIo, TracedOperation};
 /// Maximum number of I/Os held back while the oldest one waits for its completion.
 const WINDOW: usize = 1 << 16;
 
-/// Identifies a request in flight by device, offset and operation.
+/// Key of a request in flight: device, offset and operation.
 type Key = (u64, u64, TracedOperation);
 
 /// Matches completions with issues, and returns I/Os in order of issue, with their latency if the completion was seen.
@@ -65,8 +65,8 @@ impl Matcher {
         }
     }
 
-    /// Returns the next I/O in order of issue. `None` while it is incomplete and at most 65,536 I/Os are held back; `all` returns incomplete
-    /// ones too.
+    /// Returns the next I/O in order of issue. `None` while it is incomplete and at most 65,536 I/Os are held back. With `all`, also returns
+    /// incomplete I/Os.
     pub fn next(&mut self, all: bool) -> Option<TracedIo> {
         let front = self.issued.front()?;
         let (key, is_done) = (front.key(), front.is_done);
@@ -75,7 +75,7 @@ impl Matcher {
             return None;
         }
         if !is_done {
-            // Its completion is not waited for any more.
+            // Stop waiting for the completion.
             self.take_oldest(key);
         }
         self.first += 1;

@@ -103,7 +103,7 @@ pub fn open(path: &Path) -> Result<Trace, TraceError> {
     Ok(Trace { format, facts: TraceFacts::default(), events })
 }
 
-/// Reads a trace from memory, for tests and fuzzing.
+/// Reads a trace from memory, for tests and fuzzing. Returns its format and its I/Os.
 ///
 /// # Errors
 /// The content is not a trace.
@@ -122,7 +122,7 @@ pub fn read(bytes: Vec<u8>) -> Result<(Format, Events), String> {
     Ok((format, events))
 }
 
-/// Reads a trace compressed with zstd. Its window may have up to 128 MiB, the default limit of `zstd`.
+/// Reads a trace compressed with zstd. Returns its format and its I/Os. The compression window may have up to 128 MiB, the default limit of `zstd`.
 ///
 /// # Errors
 /// The content is not a trace, or has a format that cannot be read as a stream.

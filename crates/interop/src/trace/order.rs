@@ -37,7 +37,7 @@ impl Held {
     }
 }
 
-/// Sorts events that are at most 65,536 positions out of order; fails at an event that is further.
+/// Sorts events that are at most 65,536 positions out of order; fails at an event that is farther out.
 pub fn ordered(events: impl Iterator<Item = Result<TracedIo, String>> + Send + 'static) -> Events {
     let mut events = events.fuse();
     let (mut heap, mut number, mut last, mut broken) = (BinaryHeap::new(), 0_u64, 0, None);
@@ -64,7 +64,7 @@ pub fn ordered(events: impl Iterator<Item = Result<TracedIo, String>> + Send + '
                 last = event.at_ns;
                 Some(Ok(event))
             }
-            // Once.
+            // Report the error once.
             None => broken.replace(String::new()).filter(|reason| !reason.is_empty()).map(Err),
         }
     }))

@@ -184,7 +184,7 @@ fn put<T: DataType, W: Write + Send>(
     column.close()
 }
 
-/// Opens a Parquet trace.
+/// Opens a Parquet trace. Returns the facts about the recording, and the I/Os.
 ///
 /// # Errors
 /// The file is not Parquet, or a column is missing or of another type.
@@ -358,7 +358,7 @@ fn column<T: DataType>(reader: &mut ColumnReaderImpl<T>) -> Result<Vec<Option<T:
     let (rows, ..) = reader
         .read_records(BATCH, Some(&mut levels), None, &mut values)
         .map_err(|error| error.to_string())?;
-    // Without levels every row has its value.
+    // Without definition levels, no value is null.
     if levels.is_empty() {
         return Ok(values.into_iter().map(Some).collect());
     }

@@ -4,7 +4,7 @@ use iotax_model::trace::TraceFormat as Format;
 
 use super::{blkparse, blktrace, csv, fiu, iolog, oracle, tencent, vscsi};
 
-/// Number of bytes at the start of a file by which its format is recognised.
+/// Number of bytes at the start of a file that are examined to recognise its format.
 pub(super) const HEAD: usize = 64 << 10;
 
 /// Recognises the format of a trace by its first bytes.

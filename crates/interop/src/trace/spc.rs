@@ -12,7 +12,7 @@ use super::volumes::direction;
 pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<TracedIo, String>> + Send {
     of_lines(source, false, |line| {
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
-        // Further fields are the application's own.
+        // Applications may append more fields.
         let [unit, block, size, opcode, time, ..] = fields[..] else {
             return Err(format!("{} has {} fields; accepted: 5 and more", quoted(line), fields.len()));
         };

@@ -23,7 +23,7 @@ pub(super) fn msr(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<T
         };
         let operation = direction(kind)?;
         let time = whole("Timestamp", Some(time))?;
-        // Files begin in the year 1601: only what came after the first I/O fits into nanoseconds.
+        // Timestamps count from 1601; only differences from the first I/O fit into nanoseconds.
         let first = *first.get_or_insert(time.saturating_sub(EARLIER));
         let since = time
             .checked_sub(first)
@@ -41,7 +41,7 @@ pub(super) fn msr(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<T
     })
 }
 
-/// Maximum time by which a line may be earlier than the first line, in units of 100 ns: 60 s.
+/// Maximum time that a line may precede the first line, in units of 100 ns: 60 s.
 const EARLIER: u64 = 600_000_000;
 
 /// Reads Alibaba traces: `device_id,opcode,offset,length,timestamp`, with times in microseconds.

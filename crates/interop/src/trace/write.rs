@@ -7,7 +7,7 @@ use iotax_model::trace::{TraceExport as Export, TracedIo, TracedOperation};
 use super::csv::HEADER;
 use super::parquet::{TraceFacts, TraceWriter};
 
-/// File name in a written iolog; fio's `replay_redirect` replaces it by another.
+/// File name in a written iolog; fio's `replay_redirect` replaces it with the actual target.
 const FILE: &str = "trace";
 
 /// Writes a trace in another format. Returns the number of I/Os.

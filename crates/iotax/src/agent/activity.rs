@@ -34,7 +34,7 @@ struct Began {
     pace: PaceReading,
 }
 
-/// Readings at the end of the window.
+/// Readings at the end of the window, before the final flush.
 struct Ended {
     at: Instant,
     activity: HostActivity,
@@ -79,11 +79,11 @@ impl ActivityRecorder {
         }
     }
 
-    /// Returns the activity between the two snapshots, and the gaps of devices. With `flushed`, disk activity includes the final flush. The
-    /// activity is `None` if the window did not begin.
+    /// Returns the activity between the two snapshots, and the gaps in which devices completed no I/O. With `flushed`, disk activity includes the
+    /// final flush. The activity is `None` if the window did not begin.
     pub(super) fn finish(mut self, flushed: bool) -> (Option<HostActivity>, Vec<DeviceGaps>) {
         if self.ended.is_none() {
-            // It ended before its time.
+            // The load ended before its time.
             self.end();
         }
         let Some((began, ended)) = self.began.zip(self.ended) else { return (None, Vec::new()) };

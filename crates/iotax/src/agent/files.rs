@@ -51,7 +51,7 @@ impl Files {
         self.made.get(path)?.identity
     }
 
-    /// Creates an empty directory next to the file `beside`, under an unused name: after a guest's reboot the directories of its last boot
+    /// Creates an empty directory next to the file `beside`. Chooses an unused name, because after a guest's reboot the directories of its last boot
     /// still exist.
     pub(super) fn make_directory(&mut self, beside: &Path) -> Result<PathBuf, String> {
         if !beside.is_file() {

@@ -97,13 +97,13 @@ const ROUNDS: u64 = 24;
 const STEP: Nanos = Nanos::from_millis(50);
 
 impl LengthArgs {
-    /// True if `--time` is an hour or more, for which a ladder uses larger disks.
+    /// Returns true if `--time` is at least an hour; a ladder then uses larger disks.
     pub(super) fn is_long(&self) -> bool {
         self.time.is_some_and(|time| time >= LONG)
     }
 
-    /// Returns the lengths of each measurement's window and warm-up, for `cells` measurements per round. A window derived from the total
-    /// time is at least `shortest`.
+    /// Returns the lengths of a measurement's window and of its warm-up. `cells` is the number of measurements per round. A window derived from the
+    /// total time is at least `shortest`.
     pub(super) fn window(&self, cells: usize, shortest: Nanos) -> (Nanos, Nanos) {
         let cell = self.time().0 / (ROUNDS * cells.max(1) as u64);
         // A sixth of the time without the pause is warm-up.
@@ -114,7 +114,7 @@ impl LengthArgs {
         (runtime, self.ramp_time.unwrap_or(Nanos(runtime.0 / 5)))
     }
 
-    /// Sets the plan's number of rounds: `--repeat`, the five of the steady-state rule, or as many as fit into the total time.
+    /// Sets the plan's number of rounds: `--repeat`, the five rounds of the steady-state rule, or as many as fit into the total time.
     pub(super) fn apply(&self, plan: Plan, design: &DesignArgs) -> Result<Plan, PlanError> {
         let is_steady = design.steady.until_steady;
         if self.repeat.is_none() && !is_steady && (design.max_rounds.is_some() || design.max_time.is_some()) {
@@ -182,7 +182,7 @@ impl SteadyArgs {
 }
 
 impl DesignArgs {
-    /// Replaces the plan's margin and its rule for adding rounds by the given options. Fails if they do not fit the plan; otherwise the caller
+    /// Replaces the plan's margin and its rule for adding rounds with the given options. Fails if they do not fit the plan; otherwise the caller
     /// checks the plan.
     pub(super) fn apply(&self, plan: &mut Plan) -> Result<(), PlanError> {
         plan.margin = self.margin.margin.unwrap_or(plan.margin);
@@ -255,7 +255,7 @@ impl PlanOverrides {
         match (self.repeat, file.time) {
             (Some(repeat), time) => {
                 plan.repeat = repeat;
-                // A fixed number of rounds takes the place of a time.
+                // A fixed number of rounds replaces a time limit.
                 if time.is_some() {
                     plan.design = Design::FixedRounds;
                 }
@@ -288,7 +288,7 @@ pub(super) struct GuestArgs {
 }
 
 impl GuestArgs {
-    /// True with `--kernel` or `--accel kvm`: rungs with guests must then not be left out silently.
+    /// Returns true with `--kernel` or `--accel kvm`. The user then expects guests, so rungs with guests must not be left out silently.
     pub(super) fn is_specific(&self) -> bool {
         self.kernel.is_some() || self.accel == Accel::Kvm
     }

@@ -139,13 +139,13 @@ fn pure(of: RateUnit, workloads: &[Workload]) -> Vec<&Workload> {
     pure().filter(|one| Some(one.bs) == bs).collect()
 }
 
-/// The lowest rate that keeps a promised one.
+/// Returns the lowest measured rate that still counts as keeping the promised `rate`: 99% of it.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below the promise")]
 fn least(rate: u64) -> u64 {
     ((rate as f64 * KEPT).floor() as u64).max(1)
 }
 
-/// Turns a promised rate into demands on the pure reads and writes of its unit's block size.
+/// Turns a promised rate into demands on the workloads with pure reads and pure writes of the unit's block size.
 fn sustained(of: RateUnit, rate: u64, workloads: &[Workload]) -> Vec<Demand> {
     let promised = match of {
         RateUnit::Ios => format!("iops={rate}"),
@@ -159,7 +159,8 @@ fn sustained(of: RateUnit, rate: u64, workloads: &[Workload]) -> Vec<Demand> {
     pure(of, workloads).into_iter().map(demand).collect()
 }
 
-/// Turns a promised burst into workloads that last as long as it, each after a pause of `refill`, and demands on them.
+/// Turns a promised burst into demands and the workloads that test them. Each workload lasts as long as the burst and starts after a pause of
+/// `refill`.
 fn burst(rate: u64, length: Nanos, refill: Nanos, workloads: &[Workload]) -> (Vec<Demand>, Vec<Workload>) {
     let bursts: Vec<Workload> = pure(RateUnit::Ios, workloads)
         .into_iter()
@@ -178,8 +179,8 @@ fn burst(rate: u64, length: Nanos, refill: Nanos, workloads: &[Workload]) -> (Ve
     (bursts.iter().map(demand).collect(), bursts)
 }
 
-/// The pause after which a burst is possible again: a bucket of tokens refills at the sustained rate, and a tenth is added for what the
-/// limiter counts otherwise.
+/// Returns the pause after which a burst is possible again: the time in which a token bucket refills at the sustained rate, plus 10%, because the
+/// limiter may count differently.
 fn refill(promises: &[Promise], burst: u64, length: Nanos) -> anyhow::Result<Nanos> {
     let rates = promises.iter().filter_map(|promise| match promise {
         Promise::Sustained { of: RateUnit::Ios, rate } => Some(*rate),

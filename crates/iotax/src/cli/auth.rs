@@ -8,7 +8,7 @@ use iotax_model::plan::Plan;
 
 use super::{Failure, input, usage};
 
-/// Value of `auth` in a plan that stands for the environment variable `IOTAX_TOKEN`.
+/// Value of `auth` in a plan that refers to the environment variable `IOTAX_TOKEN`.
 const VARIABLE: &str = "$IOTAX_TOKEN";
 
 /// Authentication of client and server. The token is never an argument, which everyone on the machine could read.

@@ -111,7 +111,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Session { keep: args.keep, ask: false, ..session }.carry_out()
 }
 
-/// Returns the image format, other than raw, that the extension of a file's name stands for.
+/// Returns the image format that a file name's extension implies; `None` for raw images and other files.
 fn named_as_image(path: &Path) -> Option<Format> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
     let format = if extension == "vhd" { Format::Vpc } else { extension.parse().ok()? };
@@ -121,8 +121,8 @@ fn named_as_image(path: &Path) -> Option<Format> {
 /// Maximum size in bytes of an image's descriptor file, which only names the files that hold the data.
 const DESCRIPTION: u64 = 64 << 10;
 
-/// Returns the target. If it is a disk image and no workload writes, adds targets that read its bytes and its disk through QEMU: the former
-/// show the cost of QEMU's block layer and virtio, the latter that of the format.
+/// Returns the targets to measure. For a disk image that no workload writes, these are the file itself, its bytes read through QEMU (the cost of
+/// QEMU's block layer and virtio), and its disk read through QEMU (the cost of the format). If the data is in other files, only the disk is measured.
 fn with_image(target: TargetSpec, workloads: &[Workload]) -> Vec<TargetSpec> {
     let Some(path) = target.path().filter(|_| !workloads.iter().any(Workload::modifies)) else {
         return vec![target];
@@ -140,7 +140,7 @@ fn with_image(target: TargetSpec, workloads: &[Workload]) -> Vec<TargetSpec> {
         TargetSpec::new(format!("as-{format}"), Stack::from(image).with(VirtioSpec::default()))
     };
     let (format, image) = (found.format, read_as(found.format));
-    // Its own bytes are other data than those that a guest sees.
+    // The file's own bytes are not the data that a guest sees.
     if !found.others.is_empty() || path.metadata().is_ok_and(|found| found.len() < DESCRIPTION) {
         note!(
             "{} is an image whose data are in other files: what QEMU reads of it is measured ({format}).",

@@ -30,7 +30,7 @@ pub(super) enum Command {
 }
 
 pub(super) fn main(command: &Command) -> Result<Exit, Failure> {
-    // A line is acknowledged once the pipe has it: nothing may hold it back.
+    // A row counts as acknowledged once its line is in the pipe, so stdout must not be buffered.
     let stdout = rustix::stdio::stdout().try_clone_to_owned().or_exit(Exit::Environment)?;
     let mut said = File::from(stdout);
     match command {

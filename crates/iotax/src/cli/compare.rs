@@ -111,7 +111,7 @@ impl Named {
         if let Ok(run) = head.parse() {
             return named(Source::Run(run), target);
         }
-        // A file's name may hold a colon.
+        // A file name may contain a colon.
         if Path::new(text).is_file() {
             return named(Source::File(text.into()), None);
         }

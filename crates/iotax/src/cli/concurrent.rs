@@ -40,7 +40,7 @@ struct MetRun {
 }
 
 impl ConcurrentRuns {
-    /// Prepares to detect other runs on the disks that hold, or will hold, this plan's targets.
+    /// Prepares to detect other runs on the disks that hold this plan's targets or will hold them.
     pub(super) fn beside(
         undo_dir: PathBuf,
         plan: &Plan,
@@ -50,7 +50,7 @@ impl ConcurrentRuns {
         let given = plan.everything().flat_map(|target| target.path().into_iter().chain(target.device()));
         let mut disks = Vec::new();
         for place in needs.space.keys().map(PathBuf::as_path).chain(given) {
-            // What cannot be read here has no disk here.
+            // A path that cannot be read here is on no disk of this machine.
             for disk in stack::of_path(Path::new("/"), place).unwrap_or_default().disks {
                 if !disks.contains(&disk) {
                     disks.push(disk);
@@ -91,7 +91,7 @@ impl ConcurrentRuns {
         lines
     }
 
-    /// Returns the names of the runs that now share a disk with this run, each with that disk.
+    /// Returns the name of each run that now shares a disk with this run, along with the name of that disk.
     fn others(&self) -> Vec<(String, String)> {
         let own = undo::running(&self.undo_dir).into_iter().filter(|run| *run != self.own);
         let own = own.filter_map(|run| Some((called(&self.own, &run), shared(&self.own, &run)?.to_owned())));

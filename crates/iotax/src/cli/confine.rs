@@ -85,7 +85,7 @@ impl Directories {
             name,
             stack,
             settings,
-            // Of another machine alone.
+            // These concern only other machines.
             sudo: _,
             neighbour: _,
         } = target;
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// The verdict on a plan with this target, workload and head that is confined to `directory`.
+    /// Returns the verdict on a plan with this target, workload and head that is confined to `directory`.
     fn said(directory: &Path, head: &str, target: &str, workload: &str) -> Option<String> {
         let text = format!("{head}\n[[target]]\nname = 't'\n{target}\n[[workload]]\n{workload}");
         let plan = Plan::from_toml(&text).unwrap_or_else(|error| panic!("{text}: {error}"));

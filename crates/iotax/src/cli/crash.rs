@@ -33,7 +33,7 @@ const LONGEST: Nanos = Nanos::from_secs(120);
 /// Default number of writes between two flushes of the load.
 const WRITES_PER_FLUSH: u32 = 16;
 
-/// A database that commits rows, in place of the plain write load.
+/// A database that commits rows, instead of the plain write load.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Application {
     /// SQLite, in all its journal modes

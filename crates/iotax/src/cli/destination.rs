@@ -60,7 +60,7 @@ impl Destination {
         &self.name
     }
 
-    /// True if both destinations are the same file or stream.
+    /// Returns whether both destinations are the same file or stream.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (self.is_stdout(), other.is_stdout()) {
             (false, false) => is_one_file(&self.name, &other.name),
@@ -68,12 +68,12 @@ impl Destination {
         }
     }
 
-    /// True if the destination is the file of this name.
+    /// Returns whether the destination is the file of this name.
     pub(super) fn is_file(&self, name: &Path) -> bool {
         !self.is_stdout() && is_one_file(&self.name, name)
     }
 
-    /// True if the destination is a file directly in this directory with this extension.
+    /// Returns whether the destination is a file directly in this directory with this extension.
     pub(super) fn is_in(&self, dir: &Path, extension: &str) -> bool {
         let OutputPlace::File(path) = &self.place else { return false };
         let is_there = fs::canonicalize(dir).is_ok_and(|dir| directory(path) == dir);
@@ -88,7 +88,7 @@ impl Destination {
                 Ok(())
             }
             OutputPlace::Stream => match say::document_to(&self.name, contents) {
-                // As for stdout: the reader has read enough.
+                // As for stdout, a reader that has read enough is no error.
                 Err(Errno::PIPE) => Ok(()),
                 Err(Errno::CANCELED) => Err(Interrupted)
                     .with_context(|| format!("nobody reads {}", self.name.display()))
@@ -172,7 +172,7 @@ fn replace(path: &Path, old: Option<&File>, contents: &[u8]) -> io::Result<()> {
     draft.publish(path, old.is_some())
 }
 
-/// True for pipes, terminals and devices that store nothing, such as `/dev/null`. Other devices may interpret the bytes as commands.
+/// Returns true for pipes, terminals and devices that store nothing, such as `/dev/null`. Other devices may interpret the bytes as commands.
 fn is_stream(metadata: &Metadata) -> bool {
     let kind = metadata.file_type();
     let is_terminal = matches!(rustix::fs::major(metadata.rdev()), 4 | 5 | 136..=143);

@@ -1,6 +1,6 @@
-//! Locks that show runs of other users which disks are in use. A run takes a shared lock on a sysfs file of each disk: everybody may read
-//! such a file, and nobody can replace it. The kernel lists the locks in /proc/locks and drops them when the process ends. This module
-//! creates no file, and opens no file of another user.
+//! Locks that tell runs of other users which disks are in use. A run takes a shared lock on a sysfs file of each disk, which anyone may read and no
+//! one can replace. The kernel lists the locks in /proc/locks and drops them when the process ends. This module creates no file, and opens no file of
+//! another user.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -42,8 +42,8 @@ impl DiskMark {
         Some(Self { disk: disk.to_owned(), file, place })
     }
 
-    /// Takes the shared lock that marks the disk, until this value is dropped. Ignores a failure: then another process holds an exclusive
-    /// lock, which /proc/locks shows too.
+    /// Takes the shared lock that marks the disk, until this value is dropped. Ignores a failure, which means that another process holds an exclusive
+    /// lock: /proc/locks lists that lock too.
     pub(super) fn show(&self) {
         let _ = self.file.try_lock_shared();
     }

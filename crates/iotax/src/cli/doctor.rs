@@ -139,7 +139,7 @@ fn domain(xml: &str, source: &str) -> Result<GuestSetup, Failure> {
 
 /// Surveys another machine or a container, through an agent started there.
 fn elsewhere(target: &str, sudo: bool) -> Result<Survey, Failure> {
-    // Without a path the whole machine is meant.
+    // Without a path, survey the whole machine.
     let (machine, path) = Machine::split(target).map_err(usage)?;
     let host = RemoteHost { machine, sudo };
     let stop = watch_signals().or_exit(Exit::Environment)?;

@@ -74,7 +74,7 @@ impl Args {
                 work(&mut agent, &fleet, &program, &place, &stop)?;
             }
         }
-        // Empty unless something could not be undone.
+        // These fail if some change could not be undone, because the directories are then not empty.
         let _ = fs::remove_dir(place.join("iotax/undo"));
         let _ = fs::remove_dir(place.join("iotax"));
         let _ = fs::remove_dir(&place);
@@ -99,7 +99,7 @@ pub(super) fn refused(error: NatsError) -> Failure {
     Failure { exit, error: error.into() }
 }
 
-/// Runs `iotax clean` on the state of an earlier agent of this name that was killed.
+/// Runs `iotax clean` on the state that a killed agent of the same name left in `place`.
 fn clean(program: &Path, place: &PathBuf) -> Result<(), Failure> {
     if !place.exists() {
         return Ok(());
@@ -141,7 +141,7 @@ fn work(
         }
     };
     let reason = agent.carry(stdout, stdin, LOOK, drain);
-    // Undoing takes the time that it takes, and the next fleet must find the machine as it was.
+    // Undoing may take any length of time, and must be complete before the next fleet.
     while child.try_wait().or_exit(Exit::Environment)?.is_none() {
         agent.linger(POLL).or_exit(Exit::Environment)?;
     }

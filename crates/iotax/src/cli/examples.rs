@@ -400,7 +400,7 @@ mod tests {
         for path in documents() {
             let text = fs::read_to_string(&path).expect("text");
             for line in commands(&text) {
-                // A command in a sentence may leave out what is not its subject, or give it a name in capitals.
+                // A command within a sentence may lack required arguments, or have a placeholder in capitals.
                 let is_pattern = |kind, why: &str| {
                     let quoted = why.split('\'').nth(1).unwrap_or_default();
                     kind == ErrorKind::MissingRequiredArgument
@@ -443,7 +443,7 @@ mod tests {
         assert_eq!(found, expected);
     }
 
-    /// The README and every page of docs/.
+    /// Returns the README and every page of docs/.
     fn documents() -> Vec<PathBuf> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let pages =
@@ -451,7 +451,7 @@ mod tests {
         pages.chain([root.join("README.md")]).collect()
     }
 
-    /// Commands on separate lines and in backticks, without comments; placeholders are skipped.
+    /// Returns commands on separate lines and in backticks, without comments; skips placeholders.
     fn commands(text: &str) -> impl Iterator<Item = &str> {
         let lines = text.lines().flat_map(|line| {
             let alone = line.strip_prefix("    ").or(line.strip_prefix("$ "));
@@ -468,7 +468,7 @@ mod tests {
         })
     }
 
-    /// Clap's error about a command line.
+    /// Returns clap's error about a command line, as kind and text; `None` if the line is valid or asks for help.
     fn refused(line: &str) -> Option<(ErrorKind, String)> {
         let words = line.split_whitespace().fold(Vec::new(), joined);
         let error = help::command(80).try_get_matches_from(words).err()?;

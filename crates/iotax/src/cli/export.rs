@@ -41,7 +41,7 @@ pub(super) struct Args {
     store: StoreArgs,
 }
 
-/// The help text that lists the formats.
+/// Returns the help text that lists the formats.
 fn formats() -> String {
     let each = FORMATS.iter().map(|format| format!("{} ({})", format.name, format.help));
     format!("Format: {}", each.collect::<Vec<_>>().join(", "))
@@ -77,7 +77,7 @@ fn write_dataset(dir: &Path, store: &Store, runs: &[i64]) -> Result<Exit, Failur
     for id in &ids {
         let run = match load(store, *id) {
             Ok(run) => run,
-            // Of all runs those that are sound are worth having.
+            // An export of all runs skips damaged ones.
             Err(failure) if runs.is_empty() => {
                 say!("run {id} is left out: {}", with_causes(&failure.error));
                 left_out += 1;

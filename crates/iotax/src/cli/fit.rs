@@ -74,7 +74,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     }
     let permission = args.run.session.overwrite.permission()?;
     let targets = target_args::targets(&args.targets, args.sudo, &permission)?;
-    // Its work is not yet what these targets take.
+    // Read the profile with a placeholder, because its workloads may not fit these targets yet.
     let plan = Plan::of_profile(&text, vec![nowhere()]);
     let plan = plan.map_err(|error| usage(format!("{application}: {error}")))?;
     if plan.require.is_empty() {
@@ -111,7 +111,7 @@ fn leave_out_page_cache(plan: &mut Plan) {
         workload.direct = true;
         workload.bs = Bytes(workload.bs.0.next_multiple_of(PAGE));
         if is_all {
-            // The engine of these targets is not for files.
+            // The profile's engine is for files, but all targets are virtio devices.
             workload.ioengine = IoEngine::Auto;
         }
     }

@@ -101,7 +101,7 @@ fn workloads(args: &Args, suite: &Suite, targets: &[TargetSpec]) -> Result<Vec<W
         note!("{}: a virtio device's driver has no page cache; every method uses direct I/O", target.name);
     }
     if targets.iter().all(is_virtio) {
-        // The engine of these targets is not for files.
+        // The suite's engine is for files, but all targets are virtio devices.
         all.iter_mut().for_each(|workload| workload.ioengine = IoEngine::Auto);
     }
     if args.methods.is_empty() {

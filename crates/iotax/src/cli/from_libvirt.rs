@@ -34,8 +34,8 @@ pub(super) fn targets(domain: &str, disk: Option<&str>, dir: &Path) -> Result<La
     Ok(rungs(domain, dir))
 }
 
-/// Replaces each guest by QEMU's storage daemon with the same disk settings, and drops targets that are then identical to an earlier one. Notes
-/// name the settings of the disk that a guest alone can have.
+/// Replaces each guest with QEMU's storage daemon and the same disk settings, and drops targets that then duplicate an earlier one. Adds notes on
+/// settings of the disk that need a guest.
 pub(super) fn without_guests(ladder: LadderTargets) -> LadderTargets {
     let mut targets: Vec<TargetSpec> = Vec::new();
     let mut notes = ladder.notes;
@@ -57,7 +57,7 @@ pub(super) fn without_guests(ladder: LadderTargets) -> LadderTargets {
     LadderTargets { targets, notes }
 }
 
-/// The settings of a guest's disk that a virtio device without a guest does not have, a sentence each.
+/// Returns a sentence for each setting of a guest's disk that a virtio device without a guest lacks.
 fn of_guests_alone(guest: &GuestSpec) -> Vec<String> {
     let bus = (guest.bus != Bus::VirtioBlk)
         .then(|| format!("bus={}: without a guest virtio-blk takes its place", guest.bus));

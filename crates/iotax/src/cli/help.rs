@@ -1,4 +1,4 @@
-//! Help that fits a screen: `-h` shows the everyday options in a line each, `--help` all of them, under headings, with examples.
+//! Help that fits a screen: `-h` shows the everyday options, one line each; `--help` shows all options under headings, with examples.
 
 use clap::builder::Resettable;
 use clap::{Arg, Command, CommandFactory};
@@ -54,7 +54,7 @@ const HEADINGS: [(&str, &[&str]); 6] = [
     ("Guests", &["guests", "accel", "kernel", "modules", "like", "like_disk"]),
 ];
 
-/// Defaults that differ from those of other commands with the same option.
+/// Defaults that differ from other commands with the same option.
 const DEFAULTS: [(&str, &[(&str, &str)]); 2] = [
     ("bench", &[("runtime", "2s in each of 5 rounds"), ("ramp_time", "500ms; 1s with --runtime")]),
     (
@@ -106,10 +106,10 @@ pub(super) fn command(width: usize) -> Command {
     each("", Cli::command().term_width(width.min(WIDEST)), &|path, command| {
         let command = command.mut_args(|arg| {
             let takes_values = arg.get_action().takes_values();
-            // The help texts name the words; the list is for completions.
+            // The help texts list the possible values; clap's list is for completions.
             let has_list = arg.get_id() != "shell" && takes_values;
             let arg = if has_list { arg.hide_possible_values(true) } else { arg };
-            // So that `--points -3` is told which points are accepted.
+            // With this, the error for `--points -3` names the accepted values.
             let arg = if takes_values { arg.allow_negative_numbers(true) } else { arg };
             let is_in = |ids: &[&str]| ids.contains(&arg.get_id().as_str());
             match HEADINGS.iter().find(|(_, ids)| is_in(ids)) {
@@ -138,7 +138,7 @@ pub(super) fn short(width: usize) -> Command {
             |arg: &Arg| everyday.is_none_or(|ids| ids.split_whitespace().any(|id| arg.get_id() == id));
         let is_shown = |arg: &Arg| arg.get_id() != "quiet" && is_everyday(arg);
         let longest = command.get_arguments().filter(|arg| is_shown(arg)).map(name_width).max();
-        // Blanks and a short flag come before the name, blanks after it.
+        // 8 columns for indentation, the short flag and the gap before the text.
         let room = width.saturating_sub(longest.unwrap_or_default() + 8);
         let command = with_own_defaults(path, command);
         let command = command.disable_help_subcommand(true).mut_args(|arg| {
@@ -155,7 +155,7 @@ pub(super) fn short(width: usize) -> Command {
         let room = width.saturating_sub(names.max().unwrap_or_default() + 4);
         let command = if path.is_empty() { command.override_help(OVERVIEW) } else { command };
         command.mut_subcommands(|sub| {
-            // Behind a text stands ` [alias: NAME]`.
+            // clap appends ` [alias: NAME]` to a text.
             let aliases: usize = sub.get_visible_aliases().map(|alias| alias.len() + 10).sum();
             let about = sub.get_about();
             let about = about.map(|about| first_clauses(&about.to_string(), room.saturating_sub(aliases)));
@@ -164,7 +164,7 @@ pub(super) fn short(width: usize) -> Command {
     })
 }
 
-/// Replaces defaults in a command's help by those in `DEFAULTS`.
+/// Replaces defaults in a command's help with its entries in `DEFAULTS`.
 fn with_own_defaults(path: &str, command: Command) -> Command {
     let own = DEFAULTS.iter().find(|(name, _)| *name == path).map_or(&[][..], |(_, own)| *own);
     own.iter().fold(command, |command, (id, default)| {
@@ -186,7 +186,7 @@ fn each(path: &str, command: Command, arrange: &dyn Fn(&str, Command) -> Command
     arrange(path, command)
 }
 
-/// The width in columns of an argument's name and value in help, as in `--json [<FILE|->]`.
+/// Returns the width in columns of an argument's name and value in help, as in `--json [<FILE|->]`.
 fn name_width(arg: &Arg) -> usize {
     let flag = arg.get_long().map_or(0, |long| long.len() + 2);
     let value = arg.get_value_names().and_then(|names| names.first()).map_or(0, |name| name.len() + 3);
@@ -218,7 +218,7 @@ mod tests {
     /// The lines and columns of the smallest usual terminal.
     const SCREEN: (usize, usize) = (24, 80);
 
-    /// All commands with their paths.
+    /// Returns all commands with their paths.
     fn all(path: &str, command: &Command) -> Vec<(String, Command)> {
         let subs = command
             .get_subcommands()

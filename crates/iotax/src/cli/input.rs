@@ -51,14 +51,14 @@ pub(super) fn bytes(path: &Path, kind: InputKind) -> Result<Vec<u8>, Failure> {
     if metadata.is_dir() {
         return Err(usage(format!("{name} is a directory; accepted: {}", kind.what)));
     }
-    // Devices and pipes have no length.
+    // Devices and pipes report no length.
     all_of(file, metadata.is_file().then_some(metadata.len()), &name, kind)
 }
 
 /// Reads a text file without its byte order mark. Fails as [`bytes`] does, and if the text is not UTF-8.
 pub(super) fn text(path: &Path, kind: InputKind) -> Result<String, Failure> {
     let mut bytes = bytes(path, kind)?;
-    // Editors of Windows begin a file with it.
+    // Windows editors write it at the start of a file.
     if bytes.starts_with(BYTE_ORDER_MARK) {
         bytes.drain(..BYTE_ORDER_MARK.len());
     }
@@ -71,7 +71,7 @@ pub(super) fn text(path: &Path, kind: InputKind) -> Result<String, Failure> {
 /// The byte order mark U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads a source. Fails if it is larger than the limit, after reading at most one byte more.
+/// Reads a source. Fails if it is larger than its kind's limit, after reading at most one byte beyond it.
 fn all_of(source: impl Read, told: Option<u64>, name: &str, kind: InputKind) -> Result<Vec<u8>, Failure> {
     let too_large = |size: String| {
         let InputKind { what, most, remedy } = kind;

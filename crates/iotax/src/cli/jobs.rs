@@ -30,7 +30,7 @@ pub(super) struct JobFlags {
     section: Vec<String>,
 }
 
-/// True for a fio job file or a vdbench parameter file. The endings .fio, .job and .toml decide; for other names the content does.
+/// Returns true for a fio job file or a vdbench parameter file. The endings .fio, .job and .toml decide; for other names the content does.
 pub(super) fn is_meant(path: &Path, text: &str) -> bool {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("fio" | "job") => true,
@@ -130,7 +130,7 @@ impl JobFlags {
     }
 }
 
-/// Returns a job file's own target: the one file that all jobs name, otherwise a new file in the directory of its files.
+/// Returns a job file's own target: the file that all jobs name, otherwise a new file in the directory of the jobs' files.
 fn target_of(jobs: &Jobs, permission: &Permission) -> Result<TargetSpec, Failure> {
     let base = jobs.directory.as_deref().map_or_else(|| PathBuf::from("."), PathBuf::from);
     if let ([(_, name)], false) = (jobs.filenames.as_slice(), jobs.own_files) {
@@ -161,7 +161,7 @@ fn common_directory(jobs: &Jobs, base: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Reads an included file: by its name if that exists, else next to the including file.
+/// Reads an included file, by its name if that exists, otherwise from the directory of the including file.
 fn included(including: &str, name: &str, confined: Option<&Directories>) -> Result<Included, String> {
     let beside = Path::new(including).parent().map(|directory| directory.join(name));
     let named = Path::new(name).to_path_buf();

@@ -56,7 +56,7 @@ fn of_run(run: &Run, path: Option<&Path>) -> Vec<Fact<SwallowedFlushes>> {
     found.map(|one| Fact::new(fact(one), source.clone())).collect()
 }
 
-/// True if the target's path is at or below `path`, or `path` is below the target's path.
+/// Returns whether the target's path is at or below `path`, or `path` is below the target's path.
 fn is_on(spec: &iotax_model::TargetSpec, path: &Path) -> bool {
     let place = match spec.stack.location() {
         Some(

@@ -19,7 +19,7 @@ pub(super) struct Args {
     /// Only runs that have this word: in their name, targets, workloads, machine, tags or note
     #[arg(value_name = "WORD")]
     words: Vec<String>,
-    /// Only runs with this tag; repeat for several that all must be there
+    /// Only runs with this tag; repeat to require several tags
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
     /// Only runs of this machine, by its host name
@@ -47,7 +47,7 @@ const SHOWN: u32 = 100;
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let store = args.store.open_existing()?;
     let runs = if args.check { store.runs().or_exit(Exit::Environment)? } else { listed(args, &store)? };
-    // To read the figures of all runs takes as long as a trend over them.
+    // Reading the figures of all runs would take as long as a trend over them.
     let told = runs.len().saturating_sub(SHOWN as usize);
     let outcomes = runs.iter().enumerate().map(|(at, (_, run))| {
         let run = run.as_ref().ok().filter(|_| at >= told);
@@ -62,7 +62,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         } else {
             print_line!("{:>5}  {:<20}  {:<11}  {:>9}  NAME", "RUN", "STARTED", "STATE", "MEASURED");
         }
-        // What reads lines gets each whole.
+        // A program that reads the output gets unwrapped lines.
         let is_wide = !say::Stream::Stdout.is_terminal() && std::env::var_os("COLUMNS").is_none();
         let width = if is_wide { usize::MAX } else { say::Stream::Stdout.width() };
         for ((id, run), outcome) in runs.iter().zip(outcomes) {
@@ -86,7 +86,7 @@ struct Outcome {
 
 impl Outcome {
     fn of(store: &Store, run: &RunSummary) -> Self {
-        // The figures of a run that is measuring would be taken from all its measurements.
+        // For a run in progress, all measurements would have to be read for its figures.
         if run.state == RunState::Running || run.damage.is_some() {
             return Self::default();
         }
@@ -105,7 +105,7 @@ impl Outcome {
     }
 }
 
-/// The message that no run matches the arguments, or that no run is stored yet.
+/// Returns the message that no run matches the arguments, or that no run is stored yet.
 fn nothing(args: &Args) -> String {
     let asked = args.words.iter().map(|word| format!("{word:?}"));
     let asked = asked.chain(args.tags.iter().map(|tag| format!("--tag {tag}")));
@@ -118,14 +118,14 @@ fn nothing(args: &Args) -> String {
     }
 }
 
-/// The runs that match the arguments, newest last.
+/// Returns the runs that match the arguments, newest last.
 fn listed(args: &Args, store: &Store) -> Result<Vec<Listed>, Failure> {
     let is_cut = args.limit.is_none() && !args.json && say::Stream::Stdout.is_terminal();
     let filter = Filter {
         text: args.words.join(" "),
         tags: args.tags.clone(),
         machine: args.machine.clone(),
-        // One more, to know whether any is left out.
+        // One more than shown, to detect that runs are left out.
         limit: if is_cut { Some(SHOWN + 1) } else { args.limit },
         ..Filter::default()
     };

@@ -32,7 +32,7 @@ impl Live {
             let mut last = Map::new();
             while matches!(ended.recv_timeout(EVERY), Err(RecvTimeoutError::Timeout)) {
                 let now = told.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                // A state that cannot be told is missed by nobody but those who look.
+                // If the state cannot be published, only observers of the run miss it.
                 if now != last && store.put_live(run, &Value::Object(now.clone())).is_ok() {
                     last = now;
                 }

@@ -38,7 +38,7 @@ impl StoreArgs {
     }
 
     pub(super) fn location(&self) -> Result<Location, Failure> {
-        // Unlike an argument the variable is not shown to other users: a URL may have a password.
+        // Unlike an argument, the variable is hidden from other users; a URL may contain a password.
         let named = || std::env::var_os(VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from);
         match self.db.clone().or_else(named) {
             Some(place) => Ok((&place).into()),
@@ -79,7 +79,7 @@ impl StoreArgs {
         run::command("ladder", "DIR", "", self.name().as_deref())
     }
 
-    /// The value of `--db` without a password; `None` without the flag.
+    /// Returns the value of `--db` without a password; `None` without the flag.
     fn name(&self) -> Option<String> {
         self.db.as_ref().map(|place| Location::from(place).to_string())
     }
@@ -92,7 +92,7 @@ impl StoreArgs {
         let opened = if is_empty() { None } else { Some(Store::open_to_read(place.clone())) };
         match opened {
             Some(Ok(store)) => Ok(Some(store.named(self.name()))),
-            // What a process was killed over while it made it is rolled back to nothing when it is read.
+            // If a process was killed while it created the store, reading rolls the file back to an empty one.
             Some(Err(error)) if !is_empty() => Err(error).or_exit(Exit::Environment),
             _ => Ok(None),
         }
@@ -196,7 +196,7 @@ impl Html {
 }
 
 impl Destinations {
-    /// All destinations that the user named, with their flags.
+    /// Returns all destinations that the user named, with their flags.
     fn all(&self) -> Vec<(&'static str, &Destination)> {
         let json = self.json.as_ref().map(|place| ("--json", place));
         let html = self.html.as_ref().and_then(|html| match html {
@@ -206,8 +206,8 @@ impl Destinations {
         json.into_iter().chain(html).chain(self.formats.all()).collect()
     }
 
-    /// Refuses a path with two uses: as a result and as one of `made`, or as two of `made`. `made` lists the files that the command creates
-    /// or measures, each with its purpose.
+    /// Refuses a path that is used twice: as a result and in `made`, or twice in `made`. `made` lists the files that the command creates or measures,
+    /// each with its purpose.
     pub(super) fn refuse_made(&self, made: &[(&str, PathBuf)]) -> Result<(), Failure> {
         for (index, (what, path)) in made.iter().enumerate() {
             let earlier = made[..index].iter().filter(|(other, _)| other != what);
@@ -242,7 +242,7 @@ impl Destinations {
         self.html.is_some() || self.formats.all().next().is_some()
     }
 
-    /// True if a result goes to stdout, which must then carry nothing else.
+    /// Returns whether a result goes to stdout, which must then carry nothing else.
     pub(super) fn stdout_is_taken(&self) -> bool {
         self.all().iter().any(|(_, place)| place.is_stdout())
     }
@@ -287,7 +287,7 @@ impl Destinations {
     }
 }
 
-/// The path of a run's HTML report: `iotax-3.html` next to `iotax.db`.
+/// Returns the path of a run's HTML report: `iotax-3.html` next to `iotax.db`.
 fn page_of(store: &Path, run: i64) -> PathBuf {
     let stem = store.file_stem().unwrap_or_default().to_string_lossy();
     store.with_file_name(format!("{stem}-{run}.html"))

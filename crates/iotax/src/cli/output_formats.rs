@@ -15,7 +15,7 @@ use super::known_words::known_words;
 use super::say::note;
 use super::{Failure, OrExit, csv_dir, usage};
 
-/// Stands in for the mark of a file with several formats. Such a file has no mark, because only its first format could be recognised.
+/// Placeholder for the mark of a file with several formats. Such a file has no mark, because only its first format could be recognised.
 const SEVERAL: Mark = Mark { format: "a text of several formats", place: mark::MarkPosition::Nowhere };
 
 /// The name of stdout as a destination.
@@ -34,12 +34,12 @@ pub(super) struct FormatArgs {
     /// Write the --output-format results to this file [default format: normal]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The format of the classic behind a suite, and its destination; `-` is stdout.
+    /// The output format of the suite's classic benchmark, and its destination; `-` is stdout.
     #[arg(skip)]
     classic: Option<(&'static ExportFormat, PathBuf)>,
 }
 
-/// The values of `--output-format`.
+/// Returns the values of `--output-format`.
 fn names() -> Vec<&'static str> {
     FORMATS.iter().filter_map(|format| format.output_format).collect()
 }

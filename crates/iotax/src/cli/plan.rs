@@ -153,7 +153,7 @@ fn check(reading: &PlanFile, permission: &Permission, guest: &GuestArgs) -> Resu
 fn show(reading: &PlanFile, as_json: bool) -> Result<(), Failure> {
     let mut plan = reading.plan.clone();
     make_absolute(&mut plan).or_exit(Exit::Environment)?;
-    // A plan may be for another machine with other directories and devices.
+    // A plan may be meant for another machine, with other directories and devices.
     let permission = Permission::new(devices(&plan), true);
     let needs = preflight::check(&plan, &permission);
     if as_json {
@@ -211,7 +211,7 @@ fn devices(plan: &Plan) -> Vec<PathBuf> {
 
 /// Formats the numbers of targets, workloads and measurements, the time and the space in one line.
 fn totals(plan: &Plan, space: &[String]) -> String {
-    // Of a curve and a search the measurements follow from what the targets can do.
+    // For curves and searches, the number of measurements depends on the targets' capacity.
     let of_rounds = if plan.finds_rates() {
         String::new()
     } else {

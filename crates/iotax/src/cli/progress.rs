@@ -1,5 +1,5 @@
-//! Progress on stderr. On a terminal a bar with an ETA; elsewhere a line for each measurement and another with its result. If rounds are
-//! added, the table of results after each interim look instead.
+//! Shows progress on stderr: on a terminal a bar with an ETA, elsewhere a line for each measurement and a line with its result. If rounds are added,
+//! a table of the results after each interim look replaces these lines.
 
 use std::time::{Duration, Instant};
 
@@ -237,7 +237,7 @@ impl Progress for Watcher<'_> {
             return;
         }
         let table = (self.so_far)(Stream::Stderr.width());
-        // A table that does not fit would push the bar off the screen.
+        // A table that does not fit would scroll the bar off the screen.
         let fits = |table: &&str| table.lines().count() + 3 <= Stream::Stderr.height();
         let table = table.as_deref().filter(fits).unwrap_or_default();
         self.bar.set_prefix(say::in_locale(&format!("{}\n{table}", visible::line(text))).into_owned());

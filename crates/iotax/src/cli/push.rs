@@ -18,7 +18,7 @@ pub(super) struct Which {
     /// Copy every run
     #[arg(long, conflicts_with_all = ["runs", "tags"])]
     all: bool,
-    /// Copy the runs with this tag; repeat for several that all must be there
+    /// Copy the runs with this tag; repeat to require several tags
     #[arg(long = "tag", value_name = "TAG", conflicts_with = "runs")]
     tags: Vec<String>,
 }
@@ -42,7 +42,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if runs.is_empty() {
         return Ok(Exit::Fine);
     }
-    // Not before there is something to copy: it may be made with this.
+    // Open the store only now, because opening may create it.
     let mut to = Store::open(args.to.as_str()).or_exit(Exit::Environment)?;
     copy(runs, &from, &mut to)
 }

@@ -34,7 +34,7 @@ impl QuitKey {
         }
         let before = tcgetattr(&stdin).ok()?;
         let mut by_key = before.clone();
-        // Keys come at once. The echo stays: it is all that a killed iotax could leave otherwise.
+        // Keys arrive without Enter. Echo stays on, so that a killed iotax leaves the terminal usable.
         by_key.local_modes.remove(LocalModes::ICANON);
         tcsetattr(&stdin, OptionalActions::Now, &by_key).ok()?;
         let over = Arc::new(AtomicBool::new(false));
@@ -52,7 +52,7 @@ impl Drop for QuitKey {
             let _ = waiting.join();
         }
         if is_ours() {
-            // A terminal that is gone needs no mode.
+            // The terminal may be gone, which is no error.
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
         }
     }
@@ -68,7 +68,7 @@ fn wait(stop: &Interrupt, over: &AtomicBool, socket: &Path) {
         let mut key = [0];
         match rustix::io::read(&stdin, &mut key) {
             Ok(1) if key == *b"q" => stop.store(true, Ordering::Relaxed),
-            // Nothing is marked where nothing is watched.
+            // Only watches take marks.
             Ok(1) if key == *b"m" => drop(marks::send(socket, MARK)),
             Ok(1) => {}
             _ => return,

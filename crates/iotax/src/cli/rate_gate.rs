@@ -48,7 +48,7 @@ impl RateGate {
                 _ => Exit::Fine,
             };
         }
-        // Nothing that was asked about was measured.
+        // Without answers, no requested workload was measured.
         if answers.is_empty() { Exit::Unjudged } else { exit }
     }
 }

@@ -53,7 +53,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     }
     let recorded = recorded(args, &disk, file, &stop);
     if recorded.is_err() {
-        // It is this command's own file, and half a trace.
+        // This command created the file, and it holds only part of the trace.
         let _ = fs::remove_file(&args.output);
     }
     let (ios, facts) = recorded?;
@@ -71,7 +71,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// Records the trace, then undoes the changes to the kernel's tracing.
+/// Records the trace, then undoes the changes to the kernel's tracing. Returns the number of I/Os, and facts about the recording.
 fn recorded(
     args: &Args,
     disk: &TracedDisk,
@@ -88,7 +88,8 @@ fn recorded(
     written
 }
 
-/// Writes the kernel's trace events to `file` until `time` has passed or Ctrl-C is pressed.
+/// Writes the kernel's trace events to `file` until `time` has passed or Ctrl-C is pressed. Returns the number of I/Os, and facts about the
+/// recording.
 fn follow(
     mut trace: BlockTrace,
     time: Nanos,
@@ -142,7 +143,7 @@ fn failed(reason: String) -> Failure {
 fn take(matcher: &mut Matcher, request: &DiskRequest, begin: u64) {
     let DiskRequest { at_ns, is_completed, sector, sectors, kind, process } = *request;
     let Some((operation, fua)) = operation(&kind) else { return };
-    // A flush has no place.
+    // A flush has no offset.
     let is_flush = sectors == 0;
     let operation = if is_flush { TracedOperation::Flush } else { operation };
     let offset = if is_flush { 0 } else { sector.saturating_mul(SECTOR) };

@@ -58,7 +58,7 @@ impl Draft {
             Ok(length) => {
                 rustix::fs::fsetxattr(&self.file, ACCESS_LIST, &list[..length], XattrFlags::empty())?;
             }
-            // The directory's default list may have applied.
+            // The directory's default access list may have been applied.
             Err(_) => drop(rustix::fs::fremovexattr(&self.file, ACCESS_LIST)),
         }
         self.file.set_permissions(metadata.permissions())
@@ -113,7 +113,7 @@ pub(super) fn remove_leftovers(dir: &Path, largest: u64, is_result: impl Fn(&[u8
     }
 }
 
-/// True for names made by [`under_a_new_name`].
+/// Returns true for names made by [`under_a_new_name`].
 fn is_drafts(name: &Path) -> bool {
     let numbers = name.file_name().and_then(|name| name.to_str()?.strip_prefix(NAME)?.split_once('-'));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -129,12 +129,12 @@ fn is_leftover(name: &Path, largest: u64, is_result: impl Fn(&[u8]) -> bool) -> 
     }
     let mut contents = Vec::new();
     (&file).take(largest).read_to_end(&mut contents)?;
-    // Its writer may have published it meanwhile, and another draft may have the name now.
+    // The writer may have published the draft meanwhile, and another draft may have its name now.
     let still = fs::symlink_metadata(name)?;
     Ok(is_result(&contents) && (still.dev(), still.ino()) == (metadata.dev(), metadata.ino()))
 }
 
-/// Calls `make` with unused names until one succeeds.
+/// Calls `make` with new names in `dir` until it finds one that does not exist. Returns the result and the name.
 fn under_a_new_name<T>(dir: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
     let mut number = 0;
     loop {
@@ -162,7 +162,7 @@ mod tests {
         let names = inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVE;
         let mut draft = Draft::new(temp.path()).expect("made");
         if draft.name.is_some() {
-            // This filesystem has no files without a name.
+            // This filesystem does not support unnamed files.
             return;
         }
         draft.fill(b"whole").expect("written");

@@ -17,7 +17,7 @@ use super::{Failure, OrExit};
 const NO_COMPLETIONS: &str = "replay_pace = dependency needs the times of completion, which most of its I/Os lack; leave replay_pace out, or record \
                               it with iotax record or blktrace";
 
-/// True if the file's content is a trace. False for names that end in .toml, .fio or .job.
+/// Returns whether the file's content is a trace. False for names that end in .toml, .fio or .job.
 pub(super) fn is_meant(path: &Path) -> bool {
     let named = path.extension().and_then(|extension| extension.to_str());
     !matches!(named, Some("toml" | "fio" | "job")) && trace::open(path).is_ok()
@@ -31,8 +31,8 @@ pub(super) fn plan(path: &Path, targets: Vec<TargetSpec>, repeat: u32) -> Plan {
     Plan { repeat, ..Plan::new(name, targets, vec![workload]) }
 }
 
-/// Reads each trace of a plan to its end, and completes its workload from the summary. Fails on a trace without I/Os, or if
-/// `replay_pace = dependency` lacks most times of completion.
+/// Reads each trace of a plan to its end, and completes its workload from the summary. Fails on a trace without I/Os, and with `replay_pace =
+/// dependency` on a trace that lacks most completion times.
 pub(super) fn take_over(plan: &mut Plan) -> Result<(), Failure> {
     for workload in plan.workloads.iter_mut().filter(|workload| workload.read_iolog.is_some()) {
         let path = PathBuf::from(workload.read_iolog.take().unwrap_or_default());

@@ -104,7 +104,7 @@ fn several(args: &Args, store: &Store, runs: &[i64]) -> Result<Exit, Failure> {
         })
         .collect::<Result<Vec<_>, Failure>>()?;
     let accounts: Vec<Account> = runs.iter().map(|(run, judgement)| Account::of(run, judgement)).collect();
-    // Plans may have different margins; the widest is the most careful.
+    // Plans may have different margins; the widest one is the most cautious.
     let margin = runs.iter().map(|(run, _)| run.plan.margin.share()).fold(0.0, f64::max);
     let history = history(&accounts, margin);
     args.page.show(&document::history(&accounts, &history), outputs.stdout_is_taken());

@@ -41,7 +41,7 @@ fn of_demands(run: &Run, judgement: &Judgement) -> Exit {
     }
 }
 
-/// True if the measurement's journal of acknowledged writes is incomplete.
+/// Returns whether the measurement's journal of acknowledged writes is incomplete.
 fn lacks_records(episode: &Episode<'_>) -> bool {
     episode.measurement.outcome.verify.as_ref().is_some_and(|findings| findings.journal.is_some())
 }

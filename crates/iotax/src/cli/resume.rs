@@ -155,7 +155,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let is_complete = match &run.plan.design {
         Design::FixedRounds | Design::Curve(_) | Design::Watch(_) => run.measurements.len() == planned,
         Design::Ask(_) => run.state == RunState::Complete,
-        // The last look says so, above.
+        // The last interim look has already reported that.
         Design::UntilDecided(_) => false,
         Design::UntilSteady(until) => SteadyState::of(&run)
             .is_some_and(|state| state.is_reached() || state.rounds() >= until.max_rounds),

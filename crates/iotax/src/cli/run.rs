@@ -1,4 +1,4 @@
-//! `iotax run`: runs a plan file, or a job file of fio.
+//! `iotax run`: runs a plan file, a fio job file or a trace.
 
 use std::path::PathBuf;
 

@@ -161,14 +161,14 @@ impl<'a> Session<'a> {
         self.carry_out_and(Self::report)
     }
 
-    /// Runs the plan for a command that reports the results of several runs itself. Returns the run, unless the user declined or it could
-    /// not be started.
+    /// Runs the plan for a command that reports the results of several runs itself. Returns the run's number and the exit code. The number is `None`
+    /// if the user declined or the run could not be started.
     pub(super) fn measure(self) -> Result<(Option<i64>, Exit), Failure> {
         let mut run = None;
         let exit = self.carry_out_and(|_, measured, store, _| {
             run = Some(measured.run);
             Ok(match measured.ended.or_exit(Exit::Environment)? {
-                // A target that was lost is told as such by the command.
+                // The command itself reports lost targets.
                 Ended::Complete | Ended::Missing(_) => Exit::Fine,
                 Ended::Interrupted => {
                     let command = store.command("report", measured.run, "");
@@ -214,7 +214,7 @@ impl<'a> Session<'a> {
         let mut opened = Opened { needs, tokens, tag, undo_log, store, concurrent, checked, stop };
         let measured = self.with_undo_log(&mut opened);
         let Opened { mut undo_log, mut store, stop, .. } = opened;
-        // Undone before the results are written, because their readers may be slow.
+        // Undo before writing the results, because their readers may be slow.
         let undoing = Instant::now();
         if stop.load(Ordering::Relaxed) {
             note!("Stopping: what was made is undone; another Ctrl-C leaves that to iotax clean.");
@@ -223,7 +223,7 @@ impl<'a> Session<'a> {
         failures.iter().for_each(say_not_undone);
         let result = measured.and_then(|measured| {
             let Some(measured) = measured else { return Ok(Exit::Fine) };
-            // A store that cannot be written is reported with the results.
+            // If the store cannot be written, the results still report it.
             let _ = add_phase(&mut store, measured.run, UNDO, undoing.elapsed());
             report(&self, measured, &store, &outputs)
         });
@@ -239,7 +239,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Refuses a path with two uses among store, target, journal and result, and a journal that exists.
+    /// Refuses a path that is used twice among store, target, journal and results. Also refuses a journal that already exists.
     fn refuse_taken(&self, outputs: &Destinations) -> Result<(), Failure> {
         let local = self.plan.everything().filter(|target| target.remote().is_none());
         let targets = local.filter_map(|target| Some(("the target", target.path()?.to_owned())));
@@ -267,7 +267,7 @@ impl<'a> Session<'a> {
     fn with_undo_log(&self, opened: &mut Opened) -> Result<Option<Measured>, Failure> {
         let Opened { needs, tokens, tag, undo_log, store, concurrent, checked, stop } = opened;
         let plan = &self.plan;
-        // Claimed first: the run may be active in another process.
+        // Claim the run first: it may be active in another process.
         let earlier = self.earlier.as_ref().map(|earlier| store.claim(earlier.run));
         let claimed = earlier.transpose().or_exit(Exit::Environment)?;
         let guests = plan
@@ -294,7 +294,7 @@ impl<'a> Session<'a> {
             (None, None) => runner::fresh_seed().or_exit(Exit::Environment)? % 1_000_000,
         };
         if self.ask {
-            // Nobody is asked about a plan unseen.
+            // Show the plan whenever the user is asked about it.
             if !(self.yes && say::is_quiet()) {
                 confirm::show_plan(plan, Some(seed), done, needs.total(), guests.as_ref());
             }
@@ -336,7 +336,7 @@ impl<'a> Session<'a> {
             let page = document::so_far(&run, &judge(&run));
             Some(terminal::set(&page, width, Stream::Stderr.has_colour()))
         };
-        // A store of its own, since this one is the runner's.
+        // A second connection, because the runner uses the first one.
         let live = self.output.store.open().ok().map(|store| Live::of(run, store));
         let mut watcher = Watcher::new(self.live.line, &so_far, live, concurrent);
         let quit_key = watcher.is_on_terminal().then(|| QuitKey::watch(stop, undo_log.socket())).flatten();
@@ -497,7 +497,7 @@ pub(super) fn watch_signals() -> anyhow::Result<Interrupt> {
 /// [`PRESSED`] is set by then.
 pub(super) fn watch_signals_with(pressed: &Interrupt) -> anyhow::Result<Interrupt> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    // Of a command that measures twice the first Ctrl-C would otherwise count twice, and the second one ends the process.
+    // A command that measures twice must not install the handlers twice: one Ctrl-C would then count as two and end the process.
     static WATCHED: OnceLock<Interrupt> = OnceLock::new();
     if let Some(stop) = WATCHED.get() {
         return Ok(Arc::clone(stop));
@@ -568,7 +568,7 @@ fn conclude(ended: Ended, run: i64, plan: &Plan, store: &Store) -> Exit {
         }
         Ended::Missing(cells) => {
             if plan.adds_rounds() {
-                // Looks already taken cannot be repeated with other figures.
+                // Interim looks without these measurements cannot be repeated with them.
                 say!("{cells} measurements failed; the looks were taken without them. Run {run} kept");
             } else {
                 say!("{cells} measurements failed; try them again with: {}", resume());
@@ -576,7 +576,7 @@ fn conclude(ended: Ended, run: i64, plan: &Plan, store: &Store) -> Exit {
             Exit::Measurement
         }
         Ended::Interrupted => {
-            // A watch that the user ended has its one measurement.
+            // A watch that the user ended has kept its measurement.
             let there = store.load(run).map_or(0, |run| run.measurements.len());
             let is_whole = plan.watch().is_some() && there >= plan.cells() * plan.most_rounds() as usize;
             let next = if is_whole {

@@ -70,8 +70,8 @@ fn tell_apart(targets: &mut [TargetSpec]) {
     }
 }
 
-/// Returns whether the text is a stack line, such as `/srv > raw file > virtio`, and not a file name. The name of a single layer counts as a line:
-/// the error then says what is missing, and no file gets that name.
+/// Returns whether the text is a stack line, such as `/srv > raw file > virtio`, and not a file name. A single layer counts as a line, so that the
+/// user gets an error about missing layers instead of a file with that name.
 fn is_line(text: &str) -> bool {
     let is_layer = || match Stack::parse(text) {
         Ok(stack) => !stack.has::<PathSpec>(),

@@ -11,7 +11,7 @@ pub(super) struct PageArgs {
     /// Print as Markdown, for tickets
     #[arg(long)]
     markdown: bool,
-    /// 80 columns without colours, whatever the terminal.
+    /// True for 80 columns without colours, regardless of the terminal.
     #[arg(skip)]
     is_to_paste: bool,
 }

@@ -1,4 +1,4 @@
-//! Parses times on the command line. A plain number has the unit of the tool from which the flag comes.
+//! Parses times on the command line. A plain number has the unit of the tool that the flag imitates, such as fio.
 
 use std::borrow::Cow;
 
@@ -48,7 +48,7 @@ mod tests {
             ("thinktime", "20", "20us"),
             ("runtime", "300ms", "300ms"),
             ("runtime", "", ""),
-            // It is iotax's own.
+            // fio has no such key.
             ("stall_timeout", "5", "5"),
             ("bs", "512", "512"),
         ] {

@@ -55,7 +55,7 @@ pub(super) fn open(file: &Path) -> Result<Trace, Failure> {
     trace::open(file).or_exit(Exit::Usage)
 }
 
-/// The error for a trace that cannot be used.
+/// Returns the error for a trace that cannot be used.
 pub(super) fn broken(file: &Path, reason: &str) -> Failure {
     usage(format!("{}: {reason}", file.display()))
 }
@@ -77,7 +77,7 @@ fn export(file: &Path, opened: Trace, format: TraceExport, out: &Path) -> Result
             Ok(Exit::Fine)
         }
         Err(reason) => {
-            // It is this command's own file, and half a trace.
+            // This command created the file, and it holds only part of the trace.
             let _ = fs::remove_file(out);
             Err(broken(file, &reason))
         }
@@ -225,8 +225,8 @@ fn hits(reuse: &Reuse, ios: &str, does: &str, of: fn(&CacheHits) -> Option<HitSh
     (most > 0.0).then(|| format!("{ios}: an LRU cache of {}, and no larger one more", told.join(", ")))
 }
 
-/// Describes the shares of the touched area that take 50% and 90% of all I/Os. Adds reads and writes if their areas with 50% differ by a
-/// factor of more than 1.5.
+/// Describes the shares of the touched area that take 50% and 90% of all I/Os. Adds separate lines for reads and writes if their 50% areas differ by
+/// a factor of more than 1.5.
 fn hot_lines(hot: &HotAreas) -> Vec<String> {
     let line = |ios: &str, share: HotShare| {
         format!(

@@ -29,7 +29,7 @@ pub(super) struct Args {
     /// Runs with the name of this plan file
     #[arg(long, value_name = "FILE", conflicts_with = "name")]
     plan: Option<PathBuf>,
-    /// Only runs with this tag (repeat for several that all must be there)
+    /// Only runs with this tag (repeat to require several tags)
     #[arg(long, value_name = "TAG")]
     tag: Vec<String>,
     /// Only runs of this machine, by its host name [default: that of the newest run]
@@ -79,7 +79,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let metrics = if args.metric.is_empty() { FOLLOWED.to_vec() } else { args.metric.clone() };
     let mut runs = Vec::with_capacity(chosen.len());
     for summary in &chosen {
-        // One that is damaged does not hide what the others say.
+        // A damaged run does not hide the others.
         let ((run, figures), note) = match (store.load_figures(summary.id), store.notes(summary.id)) {
             (Ok(read), Ok(notes)) => (read, notes.text),
             (Err(error), _) | (_, Err(error)) => {
@@ -107,7 +107,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 }
 
 impl Args {
-    /// The runs of the history, the oldest first.
+    /// Returns the runs of the history, the oldest first.
     fn choose(&self, store: &Store) -> Result<Vec<RunSummary>, Failure> {
         let filter = Filter { tags: self.tag.clone(), ..Filter::default() };
         let mut runs = store.list(&filter).or_exit(Exit::Environment)?;
@@ -175,8 +175,8 @@ fn names(runs: &[RunSummary]) -> String {
     names.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the index of the first run from the one that `text` names: by the run's number, or by a day or time of its start. The number of runs if
-/// there is no such run. Fails for a number above the newest run's, and for any other text.
+/// Returns the index of the first run from the one that `text` names: by the run's number, or by a day or time of its start. If there is no such run,
+/// returns the number of runs. Fails for a number above the newest run's, and for any other text.
 fn since_of(text: &str, runs: &[PastRun]) -> Result<usize, Failure> {
     let place = |counts: &dyn Fn(&PastRun) -> bool| runs.iter().position(counts).unwrap_or(runs.len());
     if let Ok(id) = text.parse::<i64>() {

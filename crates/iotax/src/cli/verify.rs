@@ -56,7 +56,7 @@ pub(super) fn check_journal(path: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// True if the beginning of the file has the magic number of a batch header. Two batches are searched, because the first header may be
+/// Returns whether the beginning of the file has the magic number of a batch header. Two batches are searched, because the first header may be
 /// damaged.
 fn is_journal(path: &Path) -> io::Result<bool> {
     let mut head = Vec::new();

@@ -57,9 +57,9 @@ pub(super) struct Args {
     run: RunArgs,
 }
 
-/// I/Os per second: enough to locate a gap's beginning to the millisecond, and far below any storage's capacity.
+/// I/Os per second: enough to locate the start of a gap to the millisecond, and far below the capacity of any storage.
 const RATE: u64 = 1000;
-/// Queue depth: large enough that reads go on for a while if only writes hang.
+/// Queue depth: large enough that reads continue for a while if only writes hang.
 const DEPTH: u32 = 512;
 const RUNTIME: Nanos = Nanos::from_secs(60);
 const PINGS: u64 = 100;
@@ -79,7 +79,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         rate_iops: given.rate_iops.or(given.rate.is_none().then_some(RATE)),
         blackout: given.blackout.or(Some(GAP)),
         mem: given.mem.or(Some(Memory::Malloc)),
-        // What is only read need not have been written by this program.
+        // Data that is only read may come from another program, without stamps to verify.
         verify: given.verify.or(rw.writes().then_some(Verify::Xxh3)),
         ..given.clone()
     };
@@ -124,7 +124,7 @@ fn pinged(host: &str) -> Result<TargetSpec, Failure> {
     Ok(TargetSpec::new(name, network))
 }
 
-/// The workload of ICMP echo requests that lasts as long as the load.
+/// Returns the workload of ICMP echo requests that lasts as long as the load.
 fn ping(load: &Workload) -> Workload {
     let keys = WorkloadKeys {
         net: Some(Traffic { rate: Some(PINGS), ..Traffic::new(NetTest::IcmpRtt) }),

@@ -64,7 +64,7 @@ impl RowCheck {
     }
 }
 
-/// The content of a row: its number, repeated.
+/// Returns the content of a row: its number, repeated.
 fn content(number: u64) -> Vec<u8> {
     number.to_le_bytes().into_iter().cycle().take(CONTENT).collect()
 }
@@ -85,7 +85,7 @@ fn commit_rows(
     Ok(())
 }
 
-/// Reads a client's output to its end. Returns the number of the last acknowledged row, 0 if there is none.
+/// Reads a client's output to its end. Returns the number of the last acknowledged row; 0 if there is none.
 pub(crate) fn acknowledged(said: &mut impl BufRead) -> io::Result<u64> {
     let (mut last, mut line) = (0, String::new());
     while said.read_line(&mut line)? > 0 {

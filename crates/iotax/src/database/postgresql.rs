@@ -21,9 +21,9 @@ pub(crate) fn commit_rows(sockets: &Path, said: &mut impl Write) -> anyhow::Resu
     client.batch_execute(
         "CREATE TABLE item (number BIGINT PRIMARY KEY, content BYTEA NOT NULL); CREATE EXTENSION amcheck",
     )?;
-    // Said now if this version has no such check.
+    // Fail now if this version lacks the check.
     client.query_one(HEAP, &[])?;
-    // The table itself is not at stake.
+    // Make the table durable: only the rows are tested.
     client.batch_execute("CHECKPOINT")?;
     let insert = client.prepare("INSERT INTO item VALUES ($1, $2)")?;
     super::commit_rows(said, |number, content| {

@@ -11,11 +11,11 @@ use super::{DatabaseCheck, RowCheck};
 /// Commits rows to a new database until it is killed.
 pub(crate) fn commit_rows(path: &Path, mode: SqliteMode, said: &mut impl Write) -> anyhow::Result<()> {
     let database = Connection::open(path)?;
-    // There is one client. So a write-ahead log needs no shared memory, which not every filesystem has.
+    // With a single client, the write-ahead log needs no shared memory, which some filesystems lack.
     database.pragma_update(None, "locking_mode", "exclusive")?;
     database.pragma_update(None, "synchronous", "full")?;
     database.pragma_update(None, "journal_mode", mode.journal_mode.word())?;
-    // The table itself is not at stake.
+    // Make the table durable: only the rows are tested.
     database.execute_batch("CREATE TABLE item (number INTEGER PRIMARY KEY, content BLOB NOT NULL)")?;
     if mode.journal_mode == JournalMode::Wal {
         database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;

@@ -18,15 +18,15 @@ use super::LOOK_AGAIN;
 /// Time limit for the kernel to release the filesystem after the agent has ended.
 const LET_GO: Duration = Duration::from_secs(5);
 
-/// The device node of the disk with this serial number. `blocks` is /sys/block.
+/// Returns the device node of the disk with this serial number. `blocks` is /sys/block.
 pub(super) fn with_serial(blocks: &Path, serial: &str) -> Option<PathBuf> {
     fs::read_dir(blocks).ok()?.flatten().find_map(|entry| {
         (self::serial(&entry.path())? == serial).then(|| Path::new("/dev").join(entry.file_name()))
     })
 }
 
-/// A disk's serial number: an attribute of the disk (virtio-blk) or the controller (NVMe), or vital product data page
-/// 0x80 after its header of four bytes (SCSI, ATA).
+/// Returns a disk's serial number. It is an attribute of the disk (virtio-blk) or of the controller (NVMe), or vital product data page 0x80 after a
+/// header of four bytes (SCSI, ATA).
 fn serial(block: &Path) -> Option<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     ["serial", "device/serial"]
@@ -59,8 +59,8 @@ pub(super) fn measured(disk: &Path, parameters: &str) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Makes a filesystem with default settings except: no discard, which would undo preallocation, and no lazy initialization, which would
-/// write during measurements.
+/// Makes a filesystem with default settings, except for discard, which would undo preallocation, and lazy initialization, which would write during
+/// measurements.
 fn make(kind: GuestFs, disk: &Path) -> Result<()> {
     let arguments: &[&str] = match kind {
         GuestFs::Ext4 => {

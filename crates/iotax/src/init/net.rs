@@ -30,7 +30,7 @@ pub(super) fn set_up(parameters: &str) -> Result<()> {
     running.map(drop).with_context(|| format!("{name} has no link"))
 }
 
-/// True if the NIC reports a link.
+/// Returns whether the NIC reports a link.
 fn carrier(card: &Path) -> bool {
     std::fs::read_to_string(card.join("carrier")).is_ok_and(|carrier| carrier.trim() == "1")
 }

@@ -68,7 +68,7 @@ impl Runner<'_> {
         scheduled.iter().map(of).collect()
     }
 
-    /// Prepares cells and then measures them at the same time, without those of lost targets. Fails if any cell cannot be prepared.
+    /// Prepares the given cells, none of them of a lost target, and then measures them at the same time. Fails if any cell cannot be prepared.
     fn measure_ready(
         &mut self,
         scheduled: &[ScheduledCell],
@@ -137,7 +137,7 @@ impl Runner<'_> {
         let commands = planned.as_ref().filter(|planned| planned.has_commands());
         let commands = commands.map(|planned| Effect::Commands { marker: planned.marker.clone() });
         let commands = commands.map(|commands| self.context.undo_log.record(commands)).transpose()?;
-        // Targets that are measured together have no settings.
+        // Targets that are measured at the same time have no settings to apply.
         let setting = wanted.first().map_or(usize::MAX, |(target, _)| *target);
         let applied =
             self.settings.apply(setting, self.context.undo_log).context("a setting cannot be applied");
@@ -155,7 +155,7 @@ impl Runner<'_> {
         let restored = self.settings.restore(self.context.undo_log).context("a setting is not as it was");
         drop(planned);
         if let Some(commands) = commands {
-            // They ended, or were left running.
+            // The commands have ended, or the user left them running.
             let _ = self.context.undo_log.commit(commands);
         }
         self.phases.begin(phases::FINISH);
@@ -168,9 +168,9 @@ impl Runner<'_> {
         let performed = performed?;
         restored?;
         lifted?;
-        // A watch that the user ended is kept, whether QEMU still answers or not.
+        // Keep a watch that the user ended, whether QEMU still answers or not.
         let paused = parts.iter_mut().flat_map(Part::everything).try_for_each(Target::pause);
-        // Why a measurement failed says more than that its guest does not answer.
+        // The reason for a failed measurement is more useful than the error of a guest that does not answer.
         if plan.watch().is_none() && performed.iter().all(Result::is_ok) {
             paused?;
         }
@@ -226,12 +226,12 @@ impl Runner<'_> {
         let leaves_holes = workload.lays_out() || workload.frees_space();
         let modifies = workload.modifies();
         self.each_on_storage_of(scheduled.cell.target, |part| {
-            // Blocks may hold anything unless all that was written was acknowledged. A snapshot takes them back.
+            // After unacknowledged writes, blocks may hold anything. A snapshot would restore them.
             let is_at_stake = part.stamped.is_some() && modifies && !part.has_snapshot();
             part.is_filled &= !(leaves_holes && part.takes_layouts() || is_at_stake);
         });
         let (targets, neighbours) = pair(&mut self.groups, scheduled.cell.target, neighbour);
-        // The first writes after a snapshot pay for it: a warm-up would do so uncounted.
+        // The first writes after a snapshot bear its cost; a warm-up would hide that.
         let from_the_first = workload.modifies() && targets.iter().any(Target::has_snapshot);
         if from_the_first {
             workload.ramp_time = Nanos(0);
@@ -248,7 +248,7 @@ impl Runner<'_> {
         let (mut host_cache, mut guest_cache) = (None, None);
         if workload.invalidate {
             guest_cache = drop_in_guests(targets)?;
-            // Where metadata is the work, the agent drops them once its files are made.
+            // For metadata workloads, the agent drops the caches after it has created the files.
             let machine = workload.invalidate_machine;
             host_cache = drop_on_host(&mut self.local, targets, machine)?;
             drop_on_host(&mut self.local, neighbours, machine)?;
@@ -278,7 +278,7 @@ fn measurement(
     let view = watched.view(all.samples.len());
     let in_guest = spec.guest().is_some();
     if view.host.is_some() && !in_guest {
-        // The monitor has recorded the same, and more.
+        // The host's monitor has recorded a superset of these.
         all.outcome.inside = None;
     }
     if prepared.from_the_first {
@@ -290,7 +290,7 @@ fn measurement(
         all.outcome.notes.extend(notes);
         share
     });
-    // An agent on this host has its clock.
+    // An agent on this host uses the host's clock, so no standstill can be seen.
     let has_own_clock = in_guest || view.host.is_none();
     let standstills = if has_own_clock { watched.standstills(&occurrences) } else { Vec::new() };
     let host = view
@@ -321,8 +321,8 @@ fn measurement(
     })
 }
 
-/// True if each written block is known to hold its last write: the load ran to its end, only reads failed, and verification found nothing
-/// uncertain. False without verification.
+/// Returns whether each written block is known to hold its last write: the load ran to its end, only reads failed, and verification found nothing
+/// uncertain. Always false without verification.
 fn is_known_to_hold(outcome: &Outcome) -> bool {
     let reads_alone_failed = outcome.errors.iter().all(|error| error.direction == "read");
     let is_certain = outcome.verify.as_ref().is_some_and(|found| found.uncertain == 0);
@@ -358,7 +358,7 @@ fn drop_on_host(
     for target in targets {
         let dropped = match &mut target.site {
             Site::Remote(site) => site.agent.drop_caches(machine),
-            // A server of somebody's has them.
+            // A server that iotax did not start has the caches.
             Site::Host(HostSite { storage, .. }) if storage.built.cached().is_empty() && !machine => continue,
             Site::Host(HostSite { storage, .. }) => run_agent.drop_caches(&storage.built.cached(), machine),
             Site::Guest(site) => run_agent.drop_caches(&site.files(), machine),
@@ -372,13 +372,13 @@ fn drop_on_host(
     Ok(how)
 }
 
-/// The workload of a neighbour (a competing load), without a warm-up and 1 s longer than the measured one.
+/// Returns the workload of a neighbour (a competing load), without a warm-up and 1 s longer than the measured one.
 fn outlasting(neighbour: &Workload, measured: &Workload) -> Workload {
     let runtime = Nanos(measured.duration().0 + OUTLAST.0);
     Workload { ramp_time: Nanos(0), runtime, ..neighbour.clone() }
 }
 
-/// The seed of offsets and payload. It does not depend on the target, so that within a round all targets get the same work.
+/// Returns the seed of offsets and payload. It does not depend on the target, so that within a round all targets get the same work.
 pub(super) fn job_seed(seed: u64, workload: usize, round: u32) -> u64 {
     // The finalizer of SplitMix64, so that neighbouring inputs share nothing.
     let mut z = seed ^ ((workload as u64) << 32 | u64::from(round)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -387,13 +387,13 @@ pub(super) fn job_seed(seed: u64, workload: usize, round: u32) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The sampling interval of a watch: 250 ms, or 1 s if its window is longer than 15 minutes.
+/// Returns the sampling interval of a watch: 250 ms, or 1 s if its window is longer than 15 minutes.
 fn watch_interval(workload: &Workload) -> Nanos {
     if workload.window() > LONG { COARSE } else { FINE }
 }
 
-/// The sampling interval: a tenth of the window, from 100 ms to 1 s. With several guests from 10 ms to 100 ms, because their common
-/// window counts only whole intervals.
+/// Returns the sampling interval: a tenth of the window, from 100 ms to 1 s. With several guests it is 10 ms to 100 ms, because their common window
+/// counts only whole intervals.
 fn interval(workload: &Workload, guests: usize) -> Nanos {
     if guests > 1 {
         return common_window::fine(workload);

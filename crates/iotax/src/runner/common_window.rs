@@ -1,7 +1,7 @@
 //! Merges the results of several agents over the window in which all of them ran.
 //!
-//! Each agent's samples are placed on the host's clock by the moment at which its window began. The common window reaches from the last
-//! beginning to the first end. Only whole intervals within it count, the same number from each agent.
+//! Each agent's samples are placed on the host's clock, starting when the agent's window began. The common window lasts from the latest start to the
+//! earliest end. Only whole intervals within the common window count, the same number from each agent.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,8 @@ use iotax_model::record::{Carried, CpuScope, CpuTime, Flow, Outcome, Sample, Sha
 use iotax_model::units::Nanos;
 use iotax_model::workload::Workload;
 
-/// The sampling interval for several agents: a tenth of the window, from 10 ms to 100 ms, so that little is lost at the ends of the
-/// common window.
+/// Returns the sampling interval for several agents: a tenth of the window, from 10 ms to 100 ms, so that little is lost at the ends of the common
+/// window.
 pub(super) fn fine(workload: &Workload) -> Nanos {
     Nanos((workload.window().0 / 10).clamp(10_000_000, 100_000_000))
 }
@@ -60,13 +60,13 @@ impl AgentRun {
         self.began + Duration::from_nanos(self.samples.last().map_or(0, |sample| sample.at_ns))
     }
 
-    /// The name in notes: `guest 2`, or a server's address.
+    /// Returns the agent's name for notes: `guest 2`, or a server's address.
     fn who(&self) -> String {
         if self.name.parse::<u32>().is_ok() { format!("guest {}", self.name) } else { self.name.clone() }
     }
 
-    /// Returns the bytes that servers received and the bytes that this end sent, over all uploads. `None` if a server does not report the
-    /// former, or if nothing was sent.
+    /// Returns the bytes that servers received and the bytes that this end sent, over all uploads. `None` if a server does not report what it
+    /// received, or if nothing was sent.
     fn received_of_sent(&self) -> Option<(u64, u64)> {
         let flows =
             || self.outcome.carried.iter().flat_map(|carried| &carried.flows).filter(|flow| flow.upload);
@@ -181,7 +181,7 @@ fn merge_outcomes(all: &[AgentRun], duration_ns: u64, shares: &[Share]) -> Outco
     outcome
 }
 
-/// An agent's outcome in the counted part of its window. CPU time and streams are scaled, because they cover its whole window, which is
+/// Returns an agent's outcome for the counted part of its window. Scales CPU time and streams, because they cover the agent's whole window, which is
 /// slightly longer.
 fn of_window(ran: &AgentRun, duration_ns: u64, share: &Share) -> Outcome {
     let mut outcome = ran.outcome.clone();
@@ -196,7 +196,7 @@ fn of_window(ran: &AgentRun, duration_ns: u64, share: &Share) -> Outcome {
         server_cpu: carried.server_cpu.map(scaled),
         ..carried
     });
-    // The edges are those of its own window.
+    // The edges belong to the agent's own window.
     Outcome {
         duration_ns,
         tallies: share.tallies.clone(),

@@ -74,7 +74,7 @@ impl<'a> PowerCuts<'a> {
     ) -> anyhow::Result<PowerCut> {
         let (spec, seed, built) = self.build(target, number, undo_log)?;
         let journal = self.journals.join(format!("{}-{number}", spec.name));
-        // An image names a file with its data by its place in the directory that was cut.
+        // An image with a data file names it by its path in the directory that was cut.
         let has_tables_alone = spec.file().is_none_or(|file| !file.data_file);
         let stored = built.stored().filter(|_| has_tables_alone);
         let image = stored.and_then(|(path, format)| Some((path.file_name()?.to_owned(), format)));
@@ -122,7 +122,8 @@ impl<'a> PowerCuts<'a> {
         }
     }
 
-    /// Writes to a target until its power is cut. Returns the number of seconds until then.
+    /// Writes to a target until its power is cut. Returns the seconds until the cut, the volatile layer's counts at the cut, and the storage that is
+    /// left.
     fn under_load(
         &self,
         spec: &TargetSpec,
@@ -148,7 +149,7 @@ impl<'a> PowerCuts<'a> {
         let (begins, began) = mpsc::channel();
         let (seconds, account) = thread::scope(|scope| {
             let load = threads::spawn_scoped(scope, "load", || {
-                // Moved, so that who waits is told of a load that does not begin.
+                // Moved here, so that a load that fails to begin closes the channel and ends the wait.
                 let begins = begins;
                 agent.run(&job, BEGINNING, &mut |event| {
                     if matches!(event, Event::Measuring) {
@@ -186,7 +187,7 @@ impl<'a> PowerCuts<'a> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Interrupted.into());
         }
-        // Its files are open in them.
+        // They have files open in the volatile directory.
         drop((target, agent));
         Ok((seconds, account, volatile.remove(undo_log)?))
     }
@@ -204,7 +205,7 @@ impl<'a> PowerCuts<'a> {
     }
 }
 
-/// The time from the first write to the cut: 0.5 s to 2.5 s, by the seed.
+/// Returns the time from the first write to the cut: 0.5 s to 2.5 s, drawn from the seed.
 pub(super) fn moment(seed: u64) -> Duration {
     EARLIEST + DRAWN.mul_f64((seed >> 11) as f64 / (1_u64 << 53) as f64)
 }

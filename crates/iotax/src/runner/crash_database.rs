@@ -23,7 +23,7 @@ use crate::database::{self, DatabaseCheck};
 /// Name of the database directory, next to the target's file.
 const NAME: &str = "database";
 
-/// Rows acknowledged to a client before the power was cut, the time until then, and the cut.
+/// Rows acknowledged to a client before the power was cut, with the seconds until the cut and the volatile layer's counts.
 struct Acknowledged {
     rows: u64,
     seconds: f64,
@@ -151,7 +151,7 @@ impl PowerCuts<'_> {
             }
             DatabaseMode::Postgresql(_) => {
                 let mut server = self.server(&Programs::find()?, path, undo_log)?;
-                // What holds for a check does not depend on how its own changes are synced.
+                // The check's result does not depend on how the server syncs, so its settings are the defaults.
                 let checked = server.start(&[], undo_log).and_then(|()| {
                     let checked = database::postgresql::check(server.sockets(), rows);
                     checked.map_err(|error| server.reason().unwrap_or_else(|| with_causes(&error.into())))
@@ -178,11 +178,11 @@ impl PowerCuts<'_> {
 struct Client(Child);
 
 impl Client {
-    /// The error of a client that ended before the cut.
+    /// Kills a client that failed before the cut. Returns the error with the client's stderr.
     fn failed(&mut self) -> anyhow::Error {
         let _ = self.0.kill();
         let mut reason = String::new();
-        // What it does not say is not known.
+        // If stderr cannot be read, the reason stays empty.
         if let Some(mut stderr) = self.0.stderr.take() {
             let _ = std::io::Read::read_to_string(&mut stderr, &mut reason);
         }

@@ -125,7 +125,7 @@ fn find_kernel(
     let uname = rustix::system::uname();
     let release = uname.release().to_string_lossy();
     let kernel = named.or(options.kernel.as_deref());
-    // The user's modules are for the run's kernel only.
+    // The user's module directory belongs to the run's kernel only.
     let modules = if named.is_some() { None } else { options.modules.as_deref() };
     Ok(Kernel::find_with(Path::new("/"), &release, kernel, modules, needed)?)
 }
@@ -192,8 +192,8 @@ impl Guests {
         &self.qemu_version
     }
 
-    /// Boots the guests of all groups concurrently and pauses each when its agent answers. Returns the groups with a guest that failed to
-    /// boot, and the reason.
+    /// Boots the guests of all groups concurrently and pauses each when its agent answers. Returns the index of each group with a guest that failed
+    /// to boot, and the reason.
     pub(super) fn boot(
         &self,
         groups: &mut [Vec<Target>],
@@ -347,7 +347,7 @@ pub(crate) fn check_all(
     known(options, plan, tag, undo_log).map(drop)
 }
 
-/// QEMU's capabilities, and the kernel of each guest in a plan, after checking that all can be booted.
+/// Returns QEMU's capabilities and the kernel of each guest in a plan. Fails if any guest cannot be booted.
 fn known<'a>(
     options: &GuestOptions,
     plan: &'a Plan,

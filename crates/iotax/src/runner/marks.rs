@@ -28,7 +28,7 @@ pub(crate) struct MarkSocket {
 }
 
 impl MarkSocket {
-    /// Opens the socket, in place of a socket left by an earlier measurement.
+    /// Opens the socket. Removes a socket that an earlier measurement left at the path.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         match fs::remove_file(path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -49,14 +49,14 @@ impl MarkSocket {
             return;
         }
         let Ok((stream, _)) = self.listener.accept() else { return };
-        // Whoever is gone needs no answer.
+        // A sender that has gone away needs no answer.
         let _ = exchange(stream, take);
     }
 }
 
 impl Drop for MarkSocket {
     fn drop(&mut self) {
-        // It is removed with the undo log otherwise.
+        // If this fails, the socket is removed with the undo log.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -66,7 +66,7 @@ fn exchange(mut stream: UnixStream, take: impl FnOnce(&str) -> Result<String, St
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut text = String::new();
-    // No character has more than four bytes.
+    // A character has at most four bytes.
     (&stream).take(4 * LONGEST as u64 + 1).read_to_string(&mut text)?;
     let [taken, refused] = ANSWERS;
     let answer = match check(&text).and_then(take) {

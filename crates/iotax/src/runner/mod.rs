@@ -109,12 +109,12 @@ pub(crate) enum Ended {
 #[error("interrupted")]
 pub(crate) struct Interrupted;
 
-/// Eight random hex digits, part of the names of this run's files and processes.
+/// Returns eight random hex digits, which become part of the names of this run's files and processes.
 pub(crate) fn fresh_tag() -> anyhow::Result<String> {
     Ok(format!("{:08x}", fresh_seed()? & 0xffff_ffff))
 }
 
-/// A random seed from the kernel.
+/// Returns a random seed from the kernel.
 pub(crate) fn fresh_seed() -> anyhow::Result<u64> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
@@ -139,7 +139,7 @@ pub(crate) fn carry_out(
         result
     });
     let ended = match result {
-        // An error while the user stops the run is a consequence of that.
+        // If the user is stopping the run, errors are a consequence of that.
         Err(_) if context.is_stopped() => Ok(Ended::Interrupted),
         other => other,
     };
@@ -290,7 +290,7 @@ impl Runner<'_> {
         if together {
             storage::all_different(&self.groups[..targets])?;
         }
-        // The run's agent measures one target at a time, and is under no limit.
+        // The run's shared agent measures one target at a time, without a control group limit.
         let has_own = |place: usize, target: &Target| {
             together || place >= targets || target.spec.stack.has::<CgroupSpec>()
         };
@@ -400,7 +400,7 @@ fn build_remote(agent: Option<RemoteAgent>, size: Bytes) -> anyhow::Result<Site>
     Ok(Site::Remote(Box::new(site)))
 }
 
-/// Returns the members of a target's group and of its neighbour's group; the latter is empty without a neighbour.
+/// Returns the members of a target's group and of its neighbour's group. The second slice is empty without a neighbour.
 fn pair(
     groups: &mut [Vec<Target>],
     target: usize,
@@ -409,7 +409,7 @@ fn pair(
     members(groups, &[(target, neighbour)]).pop().unwrap_or_default()
 }
 
-/// Like [`pair`], for several targets. Each group may be named only once.
+/// Like [`pair`], for several targets at once. All groups in `wanted` must differ, because each can be borrowed only once.
 fn members<'a>(
     groups: &'a mut [Vec<Target>],
     wanted: &[(usize, Option<usize>)],
@@ -442,8 +442,8 @@ fn interrupted(error: AgentError) -> anyhow::Error {
     }
 }
 
-/// Path of this process's program, which agents and guests run too. The path is a link by the kernel, which works even after a new build
-/// has replaced the file.
+/// Returns the path of this process's program, which agents and guests also run. The path is a kernel link, which works even after a new build has
+/// replaced the file.
 pub(crate) fn own_program() -> &'static Path {
     Path::new("/proc/self/exe")
 }
@@ -500,7 +500,7 @@ pub(crate) fn throttled_fill(spec: &TargetSpec, plan: &Plan) -> Option<f64> {
     limits.flatten().reduce(f64::max)
 }
 
-/// Milliseconds since 1970-01-01 UTC.
+/// Returns the current time in milliseconds since 1970-01-01 UTC.
 pub(crate) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

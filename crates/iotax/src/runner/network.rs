@@ -47,8 +47,8 @@ impl Server {
 }
 
 impl NetworkPath {
-    /// Builds the path and starts its server. `number` selects one of several servers that were running before, and `token`
-    /// authenticates to them.
+    /// Builds the path and starts its server. If the plan names running servers instead, `number` is the index of one of them, and `token`
+    /// authenticates to it.
     pub(super) fn build(
         stack: &NetworkStack<'_>,
         number: usize,
@@ -70,7 +70,7 @@ impl NetworkPath {
                 (Server::Remote(Box::new(remote_agent)), host)
             }
             NetworkEnds::Local(path) => {
-                // Unique per path, as their names are on this host.
+                // Interfaces on this host need names that are unique per path.
                 let network = network::build(stack.spec, *path, &fresh_tag()?, context.undo_log)?;
                 let agent = agent(network.server.namespace.as_deref(), context.stop)?;
                 let host = network.server.address.to_string();
@@ -91,7 +91,7 @@ impl NetworkPath {
                 let token = format!("{:016x}", fresh_seed()?);
                 let agent = remote_agent.client();
                 let port = agent.serve("::", Some(&token)).or_else(|error| match error {
-                    // Without IPv6.
+                    // A machine without IPv6.
                     AgentError::Failed { .. } => agent.serve("0.0.0.0", Some(&token)),
                     other => Err(other),
                 });
@@ -139,7 +139,7 @@ impl NetworkPath {
         namespace.map(|namespace| agent(Some(namespace), stop)).transpose()
     }
 
-    /// The network backend of the guest that is the client; `None` if the client is not a guest.
+    /// Returns the network backend for the guest that is the client; `None` if the client is not a guest.
     pub(super) fn nic(&self) -> Option<&NicBackend> {
         match &self.server {
             Server::Local { network, .. } => network.nic.as_ref(),
@@ -147,7 +147,7 @@ impl NetworkPath {
         }
     }
 
-    /// The server's process id; `None` unless the server is an agent on this host.
+    /// Returns the server's process id; `None` unless the server is an agent on this host.
     pub(super) fn server_process(&self) -> Option<u32> {
         match &self.server {
             Server::Local { agent, .. } => agent.pid(),
@@ -191,7 +191,7 @@ fn agent(namespace: Option<&str>, stop: &Interrupt) -> anyhow::Result<AgentClien
 /// Returns the interfaces that packets may pass at the end `place`, which is `client` or `server`.
 fn placed(agent: &mut AgentClient, place: &str, via: NetPath) -> anyhow::Result<Vec<Interface>> {
     let all = agent.interfaces().map_err(interrupted)?;
-    // QEMU's own stack speaks to the server over loopback.
+    // QEMU's user-mode stack reaches the server over loopback.
     let loopback = match via {
         NetPath::Loopback => true,
         NetPath::User | NetPath::Passt => place == "server",
@@ -200,7 +200,7 @@ fn placed(agent: &mut AgentClient, place: &str, via: NetPath) -> anyhow::Result<
     let passed: Vec<Interface> =
         all.into_iter().filter(|interface| (interface.name == "lo") == loopback).collect();
     if via.is_given() && passed.len() != 1 {
-        // The packets may pass any of them.
+        // The packets may pass any of these interfaces.
         return Ok(Vec::new());
     }
     let placed = |interface: Interface| {

@@ -90,9 +90,9 @@ pub(super) struct WatchedWindow<'a> {
 impl WatchedWindow<'_> {
     /// Signals that the window began at this time.
     pub(super) fn begin(&self, at: Instant) {
-        // It begins once.
+        // Only the first call has an effect.
         let _ = self.stage.began.set(at);
-        // Nobody listens to what has ended.
+        // The receiver may have ended already.
         let _ = self.events.send(at);
     }
 
@@ -106,7 +106,7 @@ impl WatchedWindow<'_> {
         self.stage.over.store(true, Ordering::Relaxed);
     }
 
-    /// The events whose commands are still running, each with its process id.
+    /// Returns the events whose commands are still running, each with its process id.
     pub(super) fn running(&self) -> Vec<String> {
         locked(&self.stage.running).clone()
     }
@@ -139,7 +139,7 @@ pub(super) fn during(
     let marks = stage.open("iotax mark", MarkSocket::open(&planned.socket));
     let all = &stage;
     thread::scope(|scope| {
-        // However this ends, the threads below see it: the scope waits for them.
+        // Dropping this at any exit tells the threads to end; otherwise the scope would wait for them forever.
         let _over = Over(all);
         let (for_events, events_begin) = mpsc::channel();
         threads::spawn_scoped(scope, "events", move || all.carry_out(planned, &events_begin))?;
@@ -189,7 +189,7 @@ pub(super) fn of_guests(targets: &mut [Target], began: Instant) -> Vec<Occurrenc
     let mut found = Vec::new();
     for (number, target) in (1..).zip(targets) {
         let events = target.running_guest().map(|running| running.guest.events());
-        // A guest that does not answer has failed its measurement.
+        // A guest that does not answer makes its measurement fail anyway.
         for QmpEvent { at, text } in events.into_iter().flatten().flatten() {
             let ago = clock.duration_since(at).unwrap_or_default();
             let Some(at) = now.checked_sub(ago).and_then(|at| at.checked_duration_since(began)) else {
@@ -231,7 +231,7 @@ impl Stage {
     fn put(&self, began: Instant, at: Instant, what: Happened) {
         let at_ns = nanos(at.saturating_duration_since(began));
         if let Some(line) = news_of(&what) {
-            // An event is placed at its beginning, and told at its end.
+            // An event is recorded at its start time, but the user sees it when it ends.
             self.tell(nanos(began.elapsed()), &line);
         }
         locked(&self.found).push(Occurrence { at_ns, what });
@@ -255,7 +255,7 @@ impl Stage {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Returns an opened source. If it cannot be opened, adds a remark and returns `None`.
+    /// Unwraps the result of opening the source `name`. On failure, adds a remark and returns `None`.
     fn open<T>(&self, name: &str, opened: io::Result<T>) -> Option<T> {
         opened.map_err(|error| self.remark(format!("{name}: not read: {error}"))).ok()
     }
@@ -275,7 +275,7 @@ impl Stage {
     fn read<I: Iterator<Item = Happened>>(&self, name: &str, mut next: impl FnMut() -> I) {
         let (mut count, mut over) = (0, false);
         while !over {
-            // Once more after the end, for what came with it.
+            // Read once more after the end, for events that came with it.
             over = self.is_over();
             let lines = next();
             let at = Instant::now();
@@ -344,7 +344,7 @@ impl Stage {
                     self.put(began, due, what);
                     continue;
                 }
-                // One that takes long does not delay the next.
+                // A long event does not delay the next one.
                 let carry_out = move || {
                     let begun = Instant::now();
                     self.tell(
@@ -376,8 +376,8 @@ impl Stage {
 
     /// Runs a command until it ends or the user stops waiting for it. Returns the reason if it failed, else `None`.
     fn run(&self, name: &str, command: &str, marker: &str) -> io::Result<Option<String>> {
-        // A file, not a pipe, which what the command leaves running would keep open.
-        // Where a sandbox has none for it, what the command says is not kept.
+        // A memory file, not a pipe: processes that the command leaves running would keep a pipe open. If a sandbox has no memory files, the
+        // command's output is discarded.
         let said = rustix::fs::memfd_create("event", MemfdFlags::CLOEXEC).ok().map(File::from);
         let stderr = || match &said {
             Some(said) => Ok(Stdio::from(said.try_clone()?)),
@@ -427,7 +427,7 @@ fn begin(command: &str, marker: &str, stderr: impl Fn() -> io::Result<Stdio>) ->
             .spawn()
     };
     match start(Command::new("setsid").arg("sh")) {
-        // A small system may lack it.
+        // A small system may lack setsid.
         Err(error) if error.kind() == io::ErrorKind::NotFound => start(Command::new("sh").process_group(0)),
         started => started,
     }

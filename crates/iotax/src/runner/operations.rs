@@ -92,7 +92,7 @@ impl Operations {
             target.kill_guest(undo_log);
         }
         for entry in self.entries {
-            // It stays on record if it cannot be removed now.
+            // An entry that cannot be undone now stays in the undo log.
             let _ = undo_log.undo(entry);
         }
     }

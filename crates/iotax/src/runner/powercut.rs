@@ -101,7 +101,7 @@ pub(crate) fn write(
             .transpose()?;
         let ended = agent.run(&job, BEGINNING, &mut |event| {
             if matches!(event, Event::Measuring) {
-                // The load has it open by now: its end is then that of the pipe.
+                // The load has the pipe open by now, so the pipe ends when the load does.
                 relayed = None;
                 began = true;
                 begins();
@@ -155,7 +155,7 @@ pub(crate) fn check(
     match journal {
         JournalPlace::Here(path) => super::audit(target, path, stop),
         JournalPlace::There(remote) => {
-            // It has no name, and is gone with this process.
+            // An unnamed file, which disappears when this process ends.
             let dir = std::env::temp_dir();
             let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
             let copy = rustix::fs::open(&dir, flags, Mode::RUSR | Mode::WUSR)

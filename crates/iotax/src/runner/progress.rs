@@ -32,7 +32,7 @@ pub(crate) trait Progress {
     fn cell(&mut self, step: Step<'_>);
     /// Called after each sampling interval, with the age in nanoseconds of the oldest I/O in flight at its end.
     fn interval(&mut self, iops: f64, oldest_ns: Option<u64>);
-    /// Called with each sample of an agent. `name` is that of the guest or server.
+    /// Called with each sample of an agent. `name` is the name of the guest or server.
     fn sample(&mut self, name: &str, sample: &Sample);
     /// Called with a message that the user should see at once.
     fn note(&mut self, text: &str);

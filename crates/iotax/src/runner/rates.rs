@@ -1,4 +1,4 @@
-//! Measures the capacity of each target, from which the rates of a curve are chosen.
+//! Measures the capacity of each target, to choose the rates of a curve.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -28,7 +28,7 @@ use super::{Interrupted, fresh_seed, interrupted, own_program};
 const AGENT_START: Duration = Duration::from_secs(30);
 /// Time limit for the agent to remove its files and directory.
 const FAREWELL: Duration = Duration::from_secs(30);
-/// Number of pings of which the median is the round-trip time.
+/// Number of pings; their median is the round-trip time.
 const PINGS: usize = 11;
 
 /// The options for other machines from the command line.
@@ -164,7 +164,7 @@ impl RemoteAgent {
         })
     }
 
-    /// The machine's network address, for connections other than ssh. Fails for containers, whose address is unknown.
+    /// Returns the machine's network address, for connections other than ssh. Fails for containers, whose address is unknown.
     pub(super) fn address(&self) -> anyhow::Result<String> {
         match &self.access.host.machine {
             Machine::Ssh { destination, port } => Ok(remote::address(destination, *port)?),
@@ -183,7 +183,7 @@ impl RemoteAgent {
         self.client.drop_caches(std::slice::from_ref(&self.access.path), machine)
     }
 
-    /// The measured path on the other machine.
+    /// Returns the measured path on the other machine.
     pub(super) fn path(&self) -> &Path {
         &self.access.path
     }
@@ -346,7 +346,7 @@ fn agent_program() -> anyhow::Result<Arc<AgentProgram>> {
 }
 
 impl AgentAccess {
-    /// Starts an agent on the other machine, and records it in the undo log.
+    /// Starts an agent on the other machine, and records it in the undo log. Returns the connection to the agent, and its record with the undo entry.
     fn connect(&self, undo_log: &mut UndoLog) -> anyhow::Result<(AgentClient, (RecordedAgent, UndoEntry))> {
         let Self { host, path, program, options, stop } = self;
         let launch = AgentLaunch {
@@ -361,7 +361,7 @@ impl AgentAccess {
         let mut recorded: Option<(RecordedAgent, UndoEntry)> = None;
         let mut record = |agent: RecordedAgent| {
             let entry = undo_log.record(Effect::Agent(Box::new(agent.clone())))?;
-            // Replaces the entry from when less was known of it.
+            // Replaces the earlier entry, which had fewer details.
             if let Some((_, before)) = recorded.replace((agent, entry)) {
                 undo_log.commit(before)?;
             }

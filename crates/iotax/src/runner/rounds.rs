@@ -1,5 +1,5 @@
-//! Measures the rounds of a run. A round consists of windows one after another; each measures one cell (a target and a workload), or several at the
-//! same time.
+//! Measures the rounds of a run. A round is a sequence of windows; each window measures one cell (a target and a workload), or several at the same
+//! time.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ impl Runner<'_> {
                     self.context.store.put_measurement(self.order.run, &measurement)?;
                     self.order.gate.stored(&measurement);
                     scheduler.measured(cell, &measurement);
-                    // It ended early, and is kept.
+                    // A watch that the user ended early is kept.
                     is_interrupted |= self.plan.watch().is_some() && self.context.is_stopped();
                     let is_gone = measurement.outcome.stop == Some(Stop::Gone);
                     is_gone.then(|| anyhow::anyhow!("{}", measurement.outcome.notes.join("; ")))
@@ -96,7 +96,7 @@ impl Runner<'_> {
     /// Measures a cell (a target and a workload). If a guest's disk does not answer, reboots the guest and measures once more, except in a watch.
     pub(super) fn measure_alive(&mut self, scheduled: ScheduledCell) -> anyhow::Result<Measurement> {
         let measurement = self.measure_if_there(scheduled)?;
-        // What a watch makes happen may well stop a disk, and is not to happen twice.
+        // A watch's event may well stop a disk, and must not happen twice.
         if self.plan.watch().is_some() || !self.hangs(scheduled.cell, &measurement) {
             return Ok(measurement);
         }

@@ -40,7 +40,7 @@ impl Batch {
         }
     }
 
-    /// Number of measurements at the end of this batch.
+    /// Returns the number of measurements at the end of this batch.
     pub(super) fn after(&self) -> usize {
         self.before + self.rounds.clone().count() * self.cells.len()
     }
@@ -107,8 +107,8 @@ impl<'a> Scheduler<'a> {
         Some(batch)
     }
 
-    /// The next batch of a run to a steady state: first the plan's rounds, then one round at a time until every cell is steady or the
-    /// maximum is reached.
+    /// Returns the next batch of a run to a steady state: first the plan's rounds, then one round at a time until every cell is steady or the maximum
+    /// is reached.
     fn next_towards_steady(&mut self, progress: &mut dyn Progress) -> Option<Batch> {
         let (state, before) = self.steady.as_mut()?;
         let most = self.plan.most_rounds();
@@ -175,7 +175,7 @@ impl<'a> Scheduler<'a> {
         });
         let planned = planned * batch.rounds.clone().count() as f64 - there.sum::<f64>();
         let passed = self.begun.elapsed().as_secs_f64();
-        // The ratio of the time so far to warm-ups and windows alone.
+        // The ratio of elapsed time to warm-ups and windows alone, so far.
         let stretched = if self.planned_seconds > 0.0 { passed / self.planned_seconds } else { 1.0 };
         let end = passed + planned * stretched;
         (end > limit.as_secs_f64()).then(|| {
@@ -186,7 +186,7 @@ impl<'a> Scheduler<'a> {
         })
     }
 
-    /// Expected seconds of the warm-up and window of a cell's workload.
+    /// Returns the expected seconds of the warm-up and window of a cell's workload.
     fn seconds(&self, cell: Cell) -> f64 {
         let workload = &self.plan.workloads[cell.workload];
         workload.expected_time().as_secs_f64()

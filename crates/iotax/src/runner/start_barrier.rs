@@ -1,8 +1,8 @@
 //! Starts several agents at once: the guests of a target, and those of its neighbour.
 //!
-//! Each agent sets up its load first. When all are ready, the neighbour starts; when its window has begun, the measured agents start.
-//! An agent that fails blocks nobody: the others finish their work, so that they are ready for the next measurement. An agent flushes
-//! its writes only after the runner has handled its [`Event::Over`], so that no counter of a window includes the flush.
+//! Each agent sets up its load first. When all are ready, the neighbour starts; when its window has begun, the measured agents start. If an agent
+//! fails, the others still finish their work, so that they are ready for the next measurement. An agent flushes its writes only after the runner has
+//! handled its [`Event::Over`], so that no counter of a window includes the flush.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Sender};
@@ -127,7 +127,7 @@ impl Beginnings {
 
     fn see(&mut self, event: &AgentEvent) {
         let began = match &event.kind {
-            // Instants are of the same clock.
+            // `Instant` uses the same clock.
             EventKind::Event(Event::Started { at_ns }) => {
                 let since = Duration::from_nanos(monotonic_ns().saturating_sub(*at_ns));
                 Instant::now().checked_sub(since).map(|started| started + self.warm_up)
@@ -143,7 +143,7 @@ impl Beginnings {
         }
     }
 
-    /// The start of the last window to begin; `None` until all windows have begun.
+    /// Returns the start of the last window to begin; `None` until all windows have begun.
     fn last(&self) -> Option<Instant> {
         self.known.values().copied().collect::<Option<Vec<Instant>>>()?.into_iter().max()
     }
@@ -198,7 +198,7 @@ impl Barrier {
         if self.neighbours_started && none(&self.warming_up) && !self.measured_started {
             self.measured_started = true;
             let measured = self.is_neighbour.iter().enumerate().filter(|(_, is_neighbour)| !**is_neighbour);
-            // A moment that was agreed on may be a while off.
+            // An agreed start time may still be some time away.
             for (participant, _) in measured.filter(|_| self.at_ns.is_none()) {
                 on_event(AgentEvent { participant, at: Instant::now(), kind: EventKind::Starting });
             }
@@ -208,7 +208,7 @@ impl Barrier {
 
     /// Lets an agent whose window is over continue, so that it flushes its writes.
     fn release(&self, number: usize) {
-        // One that has failed does not wait.
+        // An agent that has failed does not wait for this.
         let _ = self.overs[number].send(());
     }
 

@@ -47,7 +47,7 @@ pub(super) fn same_directories(plan: &Plan, before: &[TargetRecord]) -> anyhow::
         let then = stack::beneath_directory(&record.layers, made);
         let now = below(&directory).with_context(|| format!("target {:?}", spec.name))?;
         let was = |layers| stack::identity(layers).eq(stack::identity(&now));
-        // Of a target that was not built yet only what is below is on record.
+        // For a target that was not built yet, only the layers below its directory are recorded.
         anyhow::ensure!(
             then.is_empty() || was(then) || was(&record.layers),
             "target {:?}: {} was on {} when the run was begun, and is on {} now; mount what was there and resume again, or \

@@ -164,12 +164,12 @@ impl Host {
         let filesystems = layers.filter(|layer| layer.kind == LayerKind::Filesystem);
         let filesystems = unique(filesystems.map(|layer| layer.name.clone()).collect());
         let mut kernel = KernelThreads::new(root, &disks, &filesystems);
-        // The first reading takes longest.
+        // The first reading takes longest; do it before the window.
         kernel.read();
         let gaps = workload.blackout.filter(|_| is_guest);
         let gaps = gaps.map(|least| DeviceGapWatch::start(root, &disks, Duration::from_nanos(least.0)));
         let monitor = Monitor::new(root, disks.clone(), threads);
-        // Several guests have a namespace each.
+        // Several guests are in separate network namespaces, which are not monitored.
         let (monitor, via) = match paths.as_slice() {
             [(via, process)] => (monitor.with_network(root, *process), Some(*via)),
             _ => (monitor, None),
@@ -226,10 +226,10 @@ impl<'a> Watch<'a> {
                 }
             }
             EventKind::Event(Event::Sample(sample)) => return self.sample(participant, *sample, progress),
-            // Work may end before its time.
+            // Work without a time limit may end early.
             EventKind::Event(Event::Over) if is_measured => self.end(),
             EventKind::Ended(outcome) => {
-                // The QEMU of an agent that failed may not answer.
+                // QEMU may not answer for an agent that failed.
                 let is_whole = outcome.is_ok();
                 self.agents[participant].outcome = Some(*outcome);
                 if is_measured && !is_whole && self.keeps {
@@ -248,18 +248,18 @@ impl<'a> Watch<'a> {
         false
     }
 
-    /// True once all measured agents have begun their windows, or any of them has ended or failed.
+    /// Returns true once all measured agents have begun their windows, or any of them has ended or failed.
     pub(super) fn is_settled(&self) -> bool {
         self.started.is_some() || self.agents[..self.measured].iter().any(|agent| agent.outcome.is_some())
     }
 
-    /// The sum of the measured agents' IOPS in their last intervals.
+    /// Returns the sum of the measured agents' IOPS in their last intervals.
     pub(super) fn iops(&self) -> f64 {
         let rate = |sample: &Sample| sample.tallies.ios() as f64 * 1e9 / sample.duration_ns.max(1) as f64;
         self.latest().map(rate).sum()
     }
 
-    /// The age in nanoseconds of the oldest I/O in flight at the end of the last intervals; `None` if no I/O is reported.
+    /// Returns the age in nanoseconds of the oldest I/O in flight at the end of the last intervals; `None` if no I/O is reported.
     pub(super) fn oldest_ns(&self) -> Option<u64> {
         self.latest().filter_map(|sample| sample.oldest_ns).max()
     }
@@ -268,7 +268,7 @@ impl<'a> Watch<'a> {
         self.agents[..self.measured].iter().filter_map(|agent| agent.samples.last())
     }
 
-    /// The time at which all measured agents had begun their windows; `None` before.
+    /// Returns the time at which all measured agents had begun their windows; `None` before.
     pub(super) fn began(&self) -> Option<Instant> {
         self.started.as_ref().map(|started| started.at)
     }
@@ -282,7 +282,7 @@ impl<'a> Watch<'a> {
 
     fn counters(&mut self) -> (Option<MonitorSnapshot>, StartCounters) {
         let snapshot = self.host.as_mut().map(|host| host.monitor.snapshot());
-        // Before QEMU, which may take a while to answer on a busy host.
+        // Read before QEMU's counters, because QEMU may take a while to answer on a busy host.
         let own_ns = own_cpu_ns();
         let kernel = self.host.as_mut().map(|host| host.kernel.read());
         let blocks = self.blocks.iter_mut().map(BlockLayer::counters).collect();
@@ -410,8 +410,8 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// CPU time in nanoseconds of all programs that take part in the I/O. `outcome` is merged from all agents. `None` if any program is not
-    /// observed.
+    /// Returns the CPU time in nanoseconds of all programs that take part in the I/O. `outcome` is merged from all agents. `None` if any program is
+    /// not observed.
     pub(super) fn programs_ns(
         &self,
         host: &HostActivity,
@@ -429,12 +429,12 @@ impl Watched {
         Some(threads + generator + server)
     }
 
-    /// The start of the window.
+    /// Returns the start of the window.
     pub(super) const fn began(&self) -> Instant {
         self.started.at
     }
 
-    /// The host's activity over the first `intervals` sampling intervals of the agent `lead`.
+    /// Returns the host's activity over the first `intervals` sampling intervals of the agent `lead`.
     pub(super) fn view(&self, intervals: usize) -> HostView {
         let Started { at, at_ms, beats, .. } = &self.started;
         let last = intervals.min(beats.len() - 1);
@@ -463,7 +463,7 @@ impl Watched {
         }
     }
 
-    /// Periods in which an agent's clock stood still; empty with several agents. `seen` has QEMU's reports.
+    /// Returns periods in which an agent's clock stood still; empty with several agents. `seen` contains QEMU's reports of stops.
     pub(super) fn standstills(&self, seen: &[Occurrence]) -> Vec<Standstill> {
         let [only] = self.measured.as_slice() else { return Vec::new() };
         let arrivals = self.started.beats.iter().skip(1).map(|beat| beat.after);
@@ -481,7 +481,7 @@ impl Watched {
         placed.collect()
     }
 
-    /// The disks' activity from the last snapshot in the window to the end of the flushes; empty unless all measured agents flushed.
+    /// Returns the disks' activity from the last snapshot in the window to the end of the flushes; empty unless all measured agents flushed.
     fn flushed(&self) -> BTreeMap<String, DiskActivity> {
         let all = self.measured.iter().all(|ran| ran.outcome.flush_ns.is_some());
         let last = self.started.beats.last().and_then(|beat| beat.snapshot.as_ref());
@@ -490,7 +490,7 @@ impl Watched {
     }
 }
 
-/// Shortest loss of a clock, in nanoseconds, that counts as a standstill rather than a late message.
+/// Minimum time in nanoseconds that a clock must lose to count as a standstill rather than a late message.
 const STOOD_NS: u64 = 50_000_000;
 /// Longest time from an interval's end to a guest's stop: a little more than the longest interval of a watch.
 const INTERVAL_NS: u64 = 1_100_000_000;
@@ -519,7 +519,7 @@ fn standstills(ends: &[(u64, u64)], stops: &[u64]) -> Vec<Standstill> {
     jumps.collect()
 }
 
-/// The times at which QEMU reported stopping the guest.
+/// Returns the times at which QEMU reported stopping the guest.
 fn stops(seen: &[Occurrence]) -> Vec<u64> {
     let stops = seen.iter().filter_map(|one| match &one.what {
         Happened::Seen { source: Source::Qemu, text } if text == "STOP" => Some(one.at_ns),
@@ -532,7 +532,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// CPU time of this process in nanoseconds. This process only observes; agents make the load.
+/// Returns the CPU time of this process in nanoseconds. This process only observes; agents make the load.
 fn own_cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or(0)
@@ -561,7 +561,7 @@ mod tests {
         assert_eq!(ms(&waited, &[800]), [(800, 1898)]);
     }
 
-    /// Standstills of these ends of intervals and stops, with their lengths, all in milliseconds.
+    /// Returns the standstills for these ends of intervals and stops. All times are in milliseconds.
     fn ms(ends: &[(u64, u64)], stops: &[u64]) -> Vec<(u64, u64)> {
         let ends: Vec<(u64, u64)> =
             ends.iter().map(|(host, own)| (host * 1_000_000, own * 1_000_000)).collect();

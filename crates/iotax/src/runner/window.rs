@@ -91,7 +91,7 @@ pub(super) fn perform(
         }
         for (number, target) in (0..).zip(part.neighbours.iter_mut()) {
             let workload = part.neighbour.as_ref().context("noise has a workload")?;
-            // Other offsets than those of the measured targets.
+            // Use other offsets than the measured targets do.
             let seed = !part.seed.wrapping_add(number);
             let job = target.job(workload, seed, common_window::fine(workload));
             let name = target.spec.name.clone();
@@ -156,7 +156,7 @@ fn wait_for_commands(scene: &WatchedWindow<'_>, progress: &mut dyn Progress) {
         if running.is_empty() {
             return;
         }
-        // From now on Ctrl-C does not end this process, but its waiting.
+        // From now on, Ctrl-C ends this wait instead of the process.
         let again = again.get_or_insert_with(interrupt::ask_again);
         if told != running {
             progress.note(&format!("waiting for {} to end; Ctrl-C leaves it running", running.join(", ")));
@@ -192,7 +192,7 @@ impl<'a> Watches<'a> {
         let participant = event.participant - part.first;
         let is_beat = part.watch.see(AgentEvent { participant, ..event }, progress);
         let news = if is_beat { part.goes_on() } else { None };
-        // Once for all, by the beat of the first.
+        // Report once for all parts, at the intervals of the first part.
         if is_beat && place == 0 {
             let iops = self.all().map(Watch::iops).sum();
             progress.interval(iops, self.all().filter_map(Watch::oldest_ns).max());
@@ -204,7 +204,7 @@ impl<'a> Watches<'a> {
         self.0.iter().map(|part| &part.watch)
     }
 
-    /// The start of the last window to begin; `None` until every measured agent has begun or failed.
+    /// Returns the start of the last window to begin; `None` until every measured agent has begun or failed.
     fn began(&self) -> Option<Instant> {
         self.all().all(Watch::is_settled).then(|| self.all().filter_map(Watch::began).max()).flatten()
     }
@@ -230,8 +230,8 @@ impl PartWatch<'_> {
     }
 }
 
-/// Time limit of a measurement in addition to its own length, for work after the load: flushing a cache that may hold the whole area,
-/// reading the area back for verification, and removing a test's files.
+/// Returns the time limit of a measurement in addition to its own length. It covers work after the load: flushing a cache that may hold the whole
+/// area, reading the area back for verification, and removing a test's files.
 fn slack(job: &Job) -> Duration {
     let bytes = job.workload.jobs().map(|one| {
         let passes = u64::from(one.writes()) + u64::from(one.verify != Verify::None);

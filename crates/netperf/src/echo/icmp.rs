@@ -22,10 +22,10 @@ use super::transport::{Reply, Transport, unless_blocked};
 const HEADER: usize = 8;
 /// Length of the longest IPv4 header in bytes.
 const IP_HEADER: usize = 60;
-/// ICMP type of an IPv4 echo reply; the next constant is that of the request.
+/// ICMP type of an IPv4 echo reply; the next constant is the type of a request.
 const REPLY_4: u8 = 0;
 const REQUEST_4: u8 = 8;
-/// ICMP type of an IPv6 echo request; the next constant is that of the reply.
+/// ICMP type of an IPv6 echo request; the next constant is the type of a reply.
 const REQUEST_6: u8 = 128;
 const REPLY_6: u8 = 129;
 /// The socket option ICMP_FILTER of linux/icmp.h: a bitmap of types that a raw socket does not receive. The crates in use do not define it.
@@ -79,11 +79,11 @@ impl Icmp {
         if self.is_raw { "a raw socket" } else { "a ping socket" }
     }
 
-    /// Returns the received packet of `length` bytes without its IP header, which a raw IPv4 socket includes; `None` if the packet is shorter than
-    /// that.
+    /// Returns the received packet of `length` bytes without its IP header, which only a raw IPv4 socket includes. `None` if the packet is shorter
+    /// than the header.
     fn echo(&self, length: usize) -> Option<&[u8]> {
         let bytes = self.reply.get(..length)?;
-        // Only a raw socket of IPv4 gives the header of IP too, whose length is in words of four bytes.
+        // Only a raw IPv4 socket includes the IP header, which gives its length in 32-bit words.
         let skip = if self.is_raw && self.is_v4 { usize::from(bytes.first()? & 15) * 4 } else { 0 };
         bytes.get(skip..)
     }
@@ -96,7 +96,7 @@ impl Transport for Icmp {
 
     fn send(&mut self, message: Message) -> io::Result<bool> {
         let kind = if self.is_v4 { REQUEST_4 } else { REQUEST_6 };
-        // The kernel sets the identifier of a ping socket. Replies are matched by the message, which is longer.
+        // On a ping socket the kernel replaces the identifier. Replies are matched by the full cookie and number in the payload.
         let (identifier, sequence) = (low_16(message.cookie), low_16(message.number));
         self.request[..HEADER].fill(0);
         self.request[0] = kind;
@@ -125,7 +125,7 @@ impl Transport for Icmp {
     }
 
     fn ends_with(&self, _error: &io::Error) -> bool {
-        // A measurement may be about routers' answers and links that are down.
+        // Links that are down and errors from routers must not end a measurement: it may be about them.
         false
     }
 }
@@ -172,7 +172,7 @@ fn pass_only_replies(socket: &OwnedFd, is_v4: bool) -> io::Result<()> {
 
 fn option(socket: &OwnedFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     let length = libc::socklen_t::try_from(value.len()).map_err(io::Error::other)?;
-    // SAFETY: the pointer is to as many bytes as the length says, which the kernel only reads.
+    // SAFETY: pointer and length describe `value`, which the kernel only reads.
     let answer =
         unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value.as_ptr().cast::<c_void>(), length) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -180,7 +180,7 @@ fn option(socket: &OwnedFd, level: i32, name: i32, value: &[u8]) -> io::Result<(
 
 /// Reads one packet. Returns its length and, if known, its arrival time on the system clock.
 fn read(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Option<Timespec>)> {
-    // In words, so that the kernel's structures lie aligned in it.
+    // An array of u64, so that the kernel's structures in it are aligned.
     let mut control = [0_u64; CONTROL / 8];
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // SAFETY: all-zero bytes are a valid msghdr: no address, no parts, no control messages.
@@ -189,7 +189,7 @@ fn read(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Option<T
     header.msg_iovlen = 1;
     header.msg_control = control.as_mut_ptr().cast();
     header.msg_controllen = CONTROL as _;
-    // SAFETY: the header's pointers are to memory that is ours for the call, of the lengths that it gives.
+    // SAFETY: the header's pointers and lengths describe buffers that this function owns during the call.
     let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
     let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
     Ok((length, stamp(&control)))
@@ -206,7 +206,7 @@ fn stamp(control: &[u64; CONTROL / 8]) -> Option<Timespec> {
     is_stamp.then_some(Timespec { tv_sec: control[2].cast_signed(), tv_nsec: control[3].cast_signed() })
 }
 
-/// Returns the nanoseconds since `then` on the system clock; 0 if the difference is negative or 1 s and more, as after the clock was set.
+/// Returns the nanoseconds since `then` on the system clock. 0 if the result is negative or at least 1 s, which means that the clock was set.
 fn since(then: Timespec) -> u64 {
     let now = clock_gettime(ClockId::Realtime);
     let nanos = (now.tv_sec - then.tv_sec) * 1_000_000_000 + (now.tv_nsec - then.tv_nsec);
@@ -233,7 +233,7 @@ mod tests {
     fn the_checksum_is_that_of_the_rfc() {
         // The example of RFC 1071, section 3: the sum is ddf2.
         assert_eq!(checksum(&[0x00, 0x01, 0xF2, 0x03, 0xF4, 0xF5, 0xF6, 0xF7]), !0xDDF2);
-        // With it in place the whole sums up to nothing; an odd byte counts as if a zero followed.
+        // With the checksum in place, the sum is 0. An odd last byte is padded with a zero.
         let mut packet = [8, 0, 0, 0, 1, 2, 3, 4, 5];
         let sum = checksum(&packet);
         packet[2..4].copy_from_slice(&sum.to_be_bytes());

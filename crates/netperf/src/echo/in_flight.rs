@@ -6,7 +6,7 @@ use iotax_model::record::Probes;
 #[derive(Debug, Clone, Copy)]
 struct SentMessage {
     sent_at: u64,
-    /// Time at which the schedule wanted the message sent; the same as `sent_at` in a closed loop.
+    /// Scheduled send time; equal to `sent_at` in a closed loop.
     intended_at: u64,
     is_back: bool,
 }
@@ -22,13 +22,13 @@ pub(super) struct RoundTrip {
     pub(super) counts: bool,
 }
 
-/// The latest messages by number, in a fixed number of slots. A message whose slot is taken by a later one counts as lost.
+/// The most recent messages, in a ring of slots indexed by message number. A message that is overwritten before its reply arrives counts as lost.
 #[derive(Debug)]
 pub(super) struct InFlightMessages {
     places: Box<[SentMessage]>,
     /// Number of the next message to send.
     next: u64,
-    /// Number before which all messages have been answered or given up as lost.
+    /// Every message with a lower number has been answered or given up as lost.
     oldest: u64,
     /// Number of the first message that counts; `None` in the warm-up.
     first: Option<u64>,

@@ -29,7 +29,7 @@ pub(super) fn prepare(
         loaded: false,
         ..traffic.clone()
     };
-    // The first port that was asked for is the round trips'.
+    // The requested client port belongs to the round trips.
     let peer = Peer { cport: None, ..peer.clone() };
     ClientTest { traffic, peer, time: workload.window(), omit: workload.ramp_time, interval }.prepare()
 }
@@ -61,7 +61,7 @@ impl Load {
         let load = Self { stop, thread: Some(thread) };
         match is_started.recv() {
             Ok(()) => Ok(load),
-            // It failed before it began; its result says why.
+            // The load failed before it started; its result says why.
             Err(_) => load.end().map(|_| Err(gone()))?,
         }
     }

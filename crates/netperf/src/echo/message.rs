@@ -1,6 +1,6 @@
 //! The message that the client sends and the server sends back.
 
-/// Minimum length of a message in bytes: those of the two numbers that it carries.
+/// Minimum length of a message in bytes, which holds the cookie and the message number.
 pub(crate) const LEAST: usize = 16;
 
 /// The start of a message: the measurement's random number and the message's number from 0, both big-endian. Zeros fill the rest.

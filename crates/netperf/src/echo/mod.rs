@@ -1,9 +1,9 @@
 //! Round trips: the server sends messages back, and the client measures the time of each.
 //!
-//! The client's `prober` is a worker like those of a disk measurement: it sends messages on schedule, regardless of replies, and reports its
-//! counts by interval. The messages use one of several kinds of `transport`: `icmp`, which the kernel of any host answers, or a `udp` or `tcp`
-//! socket connected to an iotax server, which [answers](server) them. Client and server agree on the test as in iperf3 on a test of one stream.
-//! A `load` at the same time is a separate test with the same server.
+//! The client's `prober` is a worker, as in a disk measurement. It sends messages on schedule, regardless of replies, and reports counts per
+//! interval. A `transport` carries the messages: `icmp`, which the kernel of any host answers, or a `udp` or `tcp` socket connected to an iotax
+//! [`server`]. Client and server agree on the test as on an iperf3 test of one stream. A `load` that runs at the same time is a separate test with
+//! the same server.
 
 mod icmp;
 mod in_flight;
@@ -192,7 +192,7 @@ fn greet(socket: &Socket, length: usize) -> Result<(), NetError> {
             socket.set_read_timeout(Some(GREETING))?;
             (0..GREETINGS).any(|_| {
                 let sent = socket.send(&message).is_ok();
-                // The message that opened the stream may be answered a second time.
+                // The server may answer the opening datagram a second time.
                 sent && (0..2).any(|_| socket.recv(&mut reply).is_ok_and(|got| got == length))
             })
         }
@@ -217,7 +217,7 @@ fn conclude(session: ClientSession, mut outcome: Outcome) -> Result<Outcome, Net
     Ok(outcome)
 }
 
-/// Starts the measurement, together with the load if the job has one, and returns the outcome.
+/// Runs the measurement, together with the load if the job has one. Returns the outcome.
 fn go(
     end: &AtomicBool,
     job: &Job,
@@ -322,7 +322,7 @@ impl Prepared {
     }
 }
 
-/// Converts the test to a workload in which an answered message is a read.
+/// Converts the test to an I/O workload, in which each answered message counts as a read.
 fn as_io(workload: &Workload, traffic: &Traffic) -> Workload {
     Workload {
         rw: Rw::Read,

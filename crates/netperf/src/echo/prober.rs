@@ -77,7 +77,7 @@ impl<L: Transport> Prober<L> {
         let _ = reports.send(WorkerReport::Ready);
         let Ok(window) = start.recv() else { return Ok(Finish::default()) };
         let pace = Pace::new(&workload, number, 0, window);
-        // The usual slack of 50 us would be lateness.
+        // The default timer slack of 50 us would delay messages.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         let latencies = Latencies::new(&workload);
         let mut round = Round {
@@ -143,7 +143,7 @@ struct Round<L> {
     spread: Spread,
     /// Recorder of the times without a reply; `None` if not requested.
     blackouts: Option<BlackoutRecorder>,
-    /// Due time of the oldest message sent since the last reply; `None` if none is awaited.
+    /// Due time of the oldest message sent since the last reply; `None` if no reply is expected.
     awaited_since: Option<u64>,
 }
 
@@ -160,7 +160,7 @@ impl<L: Transport> Round<L> {
                 self.record_reply(self.replies[index], now);
             }
             self.replies.clear();
-            // In a closed loop nothing more comes when the last one is back, and it need not be asked.
+            // In a closed loop no reply is left once the last message is answered; skip the read that would find nothing.
             if !came || self.pace.is_none() && self.in_flight.awaits_since().is_none() {
                 break;
             }
@@ -173,7 +173,7 @@ impl<L: Transport> Round<L> {
             return;
         }
         if let Some(blackouts) = &mut self.blackouts {
-            // A reply that comes late is one: the network is there again.
+            // A late reply counts too: the network works again.
             let first_due = || [self.awaited_since, None, None];
             blackouts.completed(IoKind::Read, now.saturating_sub(reply.waited), first_due);
         }
@@ -238,7 +238,7 @@ impl<L: Transport> Round<L> {
             if due > now {
                 return Ok(boundary.min(due));
             }
-            // Nothing that counts goes out before the warm-up is closed.
+            // No message that counts is sent before the warm-up interval is closed.
             if now >= self.recorder.boundary && now < self.window.end {
                 return Ok(now);
             }
@@ -283,7 +283,7 @@ impl<L: Transport> Round<L> {
             tv_sec: (nanos / 1_000_000_000).cast_signed(),
             tv_nsec: (nanos % 1_000_000_000).cast_signed(),
         };
-        // An interruption only means to look again.
+        // After a signal, the caller just checks again.
         let _ = poll(&mut [PollFd::from_borrowed_fd(self.transport.descriptor(), wanted)], Some(&time));
     }
 }
@@ -304,10 +304,9 @@ impl Spread {
         self.squares += value * value;
     }
 
-    /// Returns the standard deviation as ping(8) computes it: the root of the mean of the squares less the square of the mean. `None` without
-    /// values.
+    /// Returns the standard deviation as ping(8) computes it: `sqrt(mean(x^2) - mean(x)^2)`. `None` without values.
     fn deviation(self) -> Option<u64> {
-        // 2^33 ns squared, 2^30 times, and that times 2^30: it fits.
+        // Fits into 128 bits: 2^30 values of at most 2^33 ns give 2^30 * 2^30 * (2^33)^2 = 2^126.
         let squares = (self.count * self.squares).checked_sub(self.sum * self.sum)?;
         u64::try_from(squares.isqrt().checked_div(self.count)?).ok()
     }

@@ -60,7 +60,7 @@ impl Drop for EchoServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A connection that broke shows at the client, and a panic on stderr.
+            // The client notices a broken connection; a panic is printed on stderr.
             drop(thread.join());
         }
     }
@@ -84,7 +84,7 @@ pub(super) fn datagrams(
         match socket.recv(&mut message) {
             Ok(length @ LEAST..) => drop(socket.send(&message[..length])),
             Ok(_) => {}
-            // An ICMP error from the peer's end is reported once.
+            // The socket reports an ICMP error from the peer once.
             Err(_) => std::hint::spin_loop(),
         }
     }

@@ -106,7 +106,7 @@ fn assert_sound(outcome: &Outcome, samples: &[Sample], length: u64) {
     assert_eq!(&all, total);
     assert_eq!((total.latency.count(), total.bytes), (total.ios, total.ios * length));
     assert_eq!(total.ios, probes(outcome).received);
-    // The histogram's own knows values to 0.4% of theirs.
+    // The histogram's own standard deviation is coarse, because its buckets are 0.4% wide.
     let exact = outcome.carried.as_ref().and_then(|carried| carried.mdev_ns).expect("some came back") as f64;
     let (coarse, mean) = (total.latency.stddev().expect("some"), total.latency.mean().expect("some"));
     assert!((exact - coarse).abs() < 0.02 * coarse + 0.01 * mean, "{exact} and {coarse}");
@@ -138,7 +138,7 @@ fn every_datagram_of_a_closed_loop_comes_back_and_is_timed() {
         let tally = read(&outcome);
         assert_eq!((&tally.response, outcome.pacing), (&None, None), "a closed loop");
         assert!(outcome.ramp_ios > 10 && outcome.errors.is_empty(), "{outcome:?}");
-        // One after the other: their times add up to no more than the window.
+        // Messages go one at a time, so their round trips add up to at most the window.
         assert!(tally.latency.sum() <= 320_000_000, "{} ns in all", tally.latency.sum());
         let busy = outcome.cpu.total_ns() as f64 / outcome.duration_ns as f64;
         assert!(busy_poll.is_none() || busy > 0.2, "spinning took {busy} of a CPU");
@@ -171,7 +171,7 @@ fn a_stall_of_the_far_end_delays_all_that_was_due_and_response_times_tell() {
     const STALL: Duration = Duration::from_millis(300);
     for is_tcp in [false, true] {
         let test = if is_tcp { NetTest::TcpRtt } else { NetTest::UdpRtt };
-        // A socket's buffer holds what comes in the stall.
+        // The socket buffer holds the messages that arrive during the stall.
         let traffic = Traffic { rate: Some(500), ..Traffic::new(test) };
         let stall = |number: u32| {
             if number == 250 {
@@ -216,7 +216,7 @@ fn a_stall_of_the_far_end_delays_all_that_was_due_and_response_times_tell() {
         let waited = above(response, 150_000_000);
         assert!((70..120).contains(&waited), "{test}: {waited}");
         assert!(response.max() >= Some(290_000_000));
-        // Sending never waited for the server, so that all were under way and their own times tell too.
+        // Sending never waited for the server: all messages were in flight, so the service times show the stall too.
         assert!(above(&tally.latency, 150_000_000).abs_diff(waited) < 20, "{test}");
         // The 250th was due at 500 ms, 50 of which are warm-up.
         let [gap] = &outcome.blackouts.as_ref().expect("recorded")[..] else { panic!("{outcome:?}") };
@@ -239,7 +239,7 @@ fn what_is_lost_duplicated_or_passed_is_counted() {
             }
             let number = u64::from_be_bytes(message[8..16].try_into().expect("eight bytes"));
             match number % 10 {
-                // A tenth is lost, a tenth comes twice, a tenth comes after the one behind it.
+                // One message in ten is lost, one in ten is duplicated, one in ten arrives after its successor.
                 3 => continue,
                 5 => drop(remote.send(&message)),
                 7 => {
@@ -252,7 +252,7 @@ fn what_is_lost_duplicated_or_passed_is_counted() {
             if let Some(held) = held.take() {
                 remote.send(&held).expect("answered");
             }
-            // Foreign messages count nowhere.
+            // Messages with another cookie do not count.
             remote.send(&[0; 64]).expect("sent");
             remote.send(&[0; 3]).expect("sent");
         }
@@ -291,7 +291,7 @@ fn a_connection_that_ends_ends_the_measurement() {
     assert!(error.to_string().contains("the connection broke after"), "{error}");
 }
 
-/// Measures with a server.
+/// Measures round trips with a server. Returns the outcome and the events.
 fn with_server(
     server: &Server,
     traffic: &Traffic,
@@ -323,7 +323,7 @@ fn a_server_answers_those_who_agree_with_it() {
             .collect();
         assert_sound(&outcome, &samples, 64);
         let counts = probes(&outcome);
-        // Two ends that spin share what CPUs others leave.
+        // Two spinning ends share the CPUs, so few round trips may happen.
         assert!(counts.sent >= 10 && counts.received == counts.sent, "{test}: {counts:?}");
         assert_eq!((events.first(), events.get(1)), (Some(&Event::Ready), Some(&Event::Measuring)));
         assert_eq!((events.last(), samples.len()), (Some(&Event::Over), 3));
@@ -335,7 +335,7 @@ fn a_server_answers_those_who_agree_with_it() {
 
 #[test]
 fn a_load_goes_beside_round_trips() {
-    // A server that has one test at a time answers round trips beside it.
+    // A server with a limit of one test still answers round trips at the same time.
     let serving = Serving { bind: "127.0.0.1".into(), port: 0, token: None, most_tests: 1, one_off: false };
     let server = Server::listen(serving, Box::new(|_| {})).expect("listens");
     for (direction, ups) in
@@ -346,7 +346,7 @@ fn a_load_goes_beside_round_trips() {
         let carried = outcome.carried.as_ref().expect("a network's");
         assert_eq!(carried.flows.iter().map(|flow| flow.upload).collect::<Vec<_>>(), ups);
         for flow in &carried.flows {
-            // A loopback carries hundreds of times as much.
+            // Loopback moves hundreds of times as much.
             assert!(flow.received_bytes > Some(5_000_000), "{direction}: {flow:?}");
         }
         assert_eq!(probes(&outcome).sent, 100);

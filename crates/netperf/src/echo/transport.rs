@@ -12,7 +12,7 @@ use super::message::Message;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reply {
     pub(super) message: Message,
-    /// Nanoseconds between the reply's arrival in the kernel and the read, to be subtracted; 0 if the transport does not know.
+    /// Nanoseconds from the reply's arrival in the kernel to the read, to be subtracted from the round trip; 0 if unknown.
     pub(super) waited: u64,
 }
 
@@ -54,7 +54,7 @@ const DEEP: usize = 4 << 20;
 /// Enlarges a socket's receive buffer as far as permitted.
 pub(super) fn deepen(socket: &UdpSocket) {
     if socket_recv_buffer_size(socket).is_ok_and(|bytes| bytes < DEEP) {
-        // With less it works too.
+        // A smaller buffer works too.
         let _ = set_socket_recv_buffer_size(socket, DEEP);
     }
 }

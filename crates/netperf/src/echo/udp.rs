@@ -41,7 +41,7 @@ impl Transport for Udp {
     }
 
     fn ends_with(&self, _error: &io::Error) -> bool {
-        // A measurement may be about a server or a link that is down for a while.
+        // A server or link that is down for a while must not end a measurement: it may be about that.
         false
     }
 }

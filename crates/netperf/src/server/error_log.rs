@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Maximum number of separate pairs of kind and address. The failures of further addresses are counted by kind only.
+/// Maximum number of separately counted pairs of kind and address. Failures from further addresses are counted by kind only.
 const MOST: usize = 256;
 /// Time without a repetition after which the number of repetitions is reported.
 const CEASED: Duration = Duration::from_secs(10);

@@ -51,7 +51,7 @@ pub struct Serving {
     pub one_off: bool,
 }
 
-/// An event of a server. The strings of the tests' events are cookies, except in [`Self::Problem`].
+/// An event of a server. The strings are test cookies, except in [`Self::Problem`].
 #[derive(Debug)]
 pub enum ServerEvent {
     /// The streams of a test are connected.
@@ -92,7 +92,7 @@ impl std::fmt::Debug for ServerState {
     }
 }
 
-/// A running test, with what is needed to pass new streams to it.
+/// A running test, with the channel that passes new streams to it.
 struct ActiveTest {
     cookie: Cookie,
     address: IpAddr,
@@ -108,10 +108,10 @@ struct ActiveTest {
 type Arrival = (u64, Socket);
 
 impl Server {
-    /// Starts a server for an agent, without a receiver of events; `port` 0 takes a free one.
+    /// Starts a server for an agent, which receives no events. Port 0 picks a free port.
     ///
     /// # Errors
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     pub fn start(bind: &str, port: u16, token: Option<&str>) -> io::Result<Self> {
         let token = token.map(str::to_owned);
         let serving = Serving { bind: bind.into(), port, token, most_tests: AGENTS_TESTS, one_off: false };
@@ -121,9 +121,9 @@ impl Server {
     /// Starts a server that reports events to `tell`.
     ///
     /// # Errors
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     pub fn listen(serving: Serving, tell: Tell) -> io::Result<Self> {
-        // It takes a moment, which would delay the first test.
+        // Calibration takes a moment, which would delay the first test.
         clock::calibrate();
         let (listener, datagrams) = dial::listen(&serving.bind, serving.port)?;
         let address = listener.local_addr()?;
@@ -259,7 +259,7 @@ impl Acceptor {
 
     /// Accepts new connections, at most [`MOST_PENDING`] at a time; drops the oldest pending one if too many are pending.
     fn accept(&mut self, now: Instant) {
-        // A flood must not delay the connections that are in already.
+        // A flood of connections must not delay those already accepted.
         for _ in 0..MOST_PENDING {
             match self.listener.accept() {
                 Ok((socket, address)) => {
@@ -269,7 +269,7 @@ impl Acceptor {
                         continue;
                     };
                     if self.pending.len() >= MOST_PENDING {
-                        // A connection that has sent its request needs no room.
+                        // Connections whose requests are complete leave the list.
                         self.read_requests(now);
                     }
                     if self.pending.len() >= MOST_PENDING {
@@ -363,7 +363,8 @@ impl Acceptor {
         }
     }
 
-    /// Opens a UDP stream to `peer`. Until the new socket is connected, it can receive datagrams of other clients; returns those.
+    /// Opens a UDP stream to `peer`. Until the new socket is connected, it can receive other clients' opening datagrams; returns these with their
+    /// senders.
     fn open_datagrams(
         &self,
         peer: SocketAddr,
@@ -392,7 +393,7 @@ impl Acceptor {
         socket.set_nonblocking(true)?;
         let mut others = Vec::new();
         let mut buffer = [0; handshake::LENGTH + 1];
-        // A flood must not keep the acceptor here.
+        // A flood of datagrams must not keep the acceptor here.
         for _ in 0..MOST_PENDING {
             let Ok((length, from)) = socket.recv_from(&mut buffer) else { break };
             if from != peer {

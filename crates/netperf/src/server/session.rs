@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const OURS_PATIENCE: Duration = Duration::from_mins(2);
 /// Nanoseconds that a client may take beyond the announced duration.
 const GRACE_NS: u64 = 30_000_000_000;
-/// Maximum nanoseconds without a byte: in a test of streams, or of any kind without a time limit.
+/// Maximum nanoseconds without received data before the test is given up. Round-trip tests with a time limit are exempt.
 const QUIET_NS: u64 = 120_000_000_000;
 /// Maximum number of repeated opening datagrams that are read at a time.
 const CALLS: usize = 64;
@@ -85,7 +85,7 @@ impl ServerSession {
     fn test(&self) -> Result<TestReport, NetError> {
         self.control.send(State::CreateStreams)?;
         let mut sockets = self.await_streams()?;
-        // For round trips the streams' sockets are echoed on, and no stream is left.
+        // For round trips, the echo server takes over the sockets, so that no streams remain.
         let round_trips = self.parameters.round_trips().map(|_| std::mem::take(&mut sockets));
         let echo_server =
             round_trips.map(|sockets| EchoServer::start(sockets, &self.parameters)).transpose()?;
@@ -97,7 +97,7 @@ impl ServerSession {
         let mut start = Start::new(&self.parameters, time, letters(&self.cookie), self.control.peer()?);
         describe(&mut start, &streams, self.control.socket())?;
         (self.server.tell)(ServerEvent::Started(start.clone()));
-        // Before the client hears of it: it may take the CPU, and its window begins.
+        // Start before notifying the client: its window begins then, and starting threads may take CPU time.
         streams.start(false)?;
         streams.start(true)?;
         self.control.send(State::TestRunning)?;
@@ -230,7 +230,7 @@ fn answer_again(socket: &Socket) {
     if socket.set_nonblocking(true).is_err() {
         return;
     }
-    // A flood must not keep the test here.
+    // A flood of datagrams must not keep the test here.
     for _ in 0..CALLS {
         let Ok(length) = socket.recv(&mut buffer) else { break };
         if handshake::read_call(&buffer[..length]).is_some() {

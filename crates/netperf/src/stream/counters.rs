@@ -11,8 +11,8 @@ const SHORTEST_GAP_NS: u64 = 10_000_000;
 /// Number of gaps kept per stream: the longest ones.
 const KEPT: usize = 10;
 
-/// Counters of one end of a stream since its start. One thread writes them; others may read at any time. Each number is consistent, but two
-/// numbers read one after the other may not belong to the same moment. The struct has separate cache lines.
+/// Counters of one end of a stream since its start. One thread writes them; others may read at any time. Each number is consistent, but two numbers
+/// read one after the other may not belong to the same moment. The alignment keeps each stream's counters on separate cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {
@@ -36,11 +36,11 @@ pub(crate) struct Counters {
 /// The values of [`Counters`] at one moment, or the difference of two such values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
-    /// Bytes that the kernel accepted from the sender, or that the receiver read. For datagrams, headers of the payload and duplicates count.
+    /// Bytes that the kernel accepted from the sender, or that the receiver read. For UDP, they include duplicates and the header in each payload.
     pub(crate) bytes: u64,
     /// Datagrams sent, or received without duplicates. 0 for TCP, whose segments only the kernel counts ([`super::tcp_info`]).
     pub(crate) packets: u64,
-    /// Datagrams that have not arrived although a later one has. The sum with the received ones is the minimum number sent.
+    /// Datagrams that have not arrived although a later one has. `packets + lost` is the minimum number sent.
     pub(crate) lost: u64,
     /// Datagrams that arrived after a later one, each counted once.
     pub(crate) out_of_order: u64,
@@ -50,10 +50,10 @@ pub(crate) struct Snapshot {
     pub(crate) jitter_ns: u64,
 }
 
-/// The method by which datagrams are passed between program and kernel.
+/// The way datagrams are passed between program and kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendMethod {
-    /// Many datagrams per call, which the kernel handles separately (sendmmsg, recvmmsg).
+    /// Many separate datagrams per call (sendmmsg, recvmmsg).
     Many = 1,
     /// Several datagrams in one buffer, which the kernel splits (UDP_SEGMENT) or has joined (UDP_GRO).
     Segmented = 2,
@@ -161,7 +161,7 @@ impl Counters {
         self.shortest.store(gap_ns.saturating_mul(3), Ordering::Relaxed);
     }
 
-    /// Returns the method by which datagrams were passed; `None` for TCP, and before the first datagram.
+    /// Returns the method that passes datagrams to or from the kernel; `None` for TCP, and before the first datagram.
     pub(crate) fn way(&self) -> Option<SendMethod> {
         match self.way.load(Ordering::Relaxed) {
             0 => None,
@@ -206,7 +206,7 @@ impl Counters {
         keep(&mut gaps, GapSpan { begin, end: now, lost_bytes }, self.shortest());
     }
 
-    /// Takes over the counts that follow from the datagrams' sequence numbers and times.
+    /// Copies the counts that `Sequence` derived from the datagrams' numbers and times.
     #[inline]
     pub(super) fn follow(&self, seen: &super::sequence::Sequence) {
         self.packets.store(seen.received(), Ordering::Relaxed);

@@ -43,7 +43,7 @@ pub struct TcpInfo {
 pub(crate) fn tcp_info(socket: &TcpStream) -> Option<TcpInfo> {
     let mut bytes = [0_u8; ROOM];
     let mut length = libc::socklen_t::try_from(ROOM).ok()?;
-    // SAFETY: the kernel writes at most `length` bytes, which are there, and then how many it wrote.
+    // SAFETY: the kernel writes at most `length` bytes to `bytes`, which has that many, and stores the number written in `length`.
     let answer = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -74,7 +74,7 @@ fn parse(bytes: Option<&[u8]>) -> Option<TcpInfo> {
         data_segs_in: word(152),
         data_segs_out: word(156),
         bytes_acked: long(120),
-        // Segments in flight, and bytes that are not sent. Of a connection that broke both may stay, for nothing.
+        // Segments in flight and unsent bytes. On a broken connection both may stay above 0 forever.
         waiting: bytes.first() != Some(&CLOSED)
             && [24, 144].into_iter().any(|at| word(at).is_some_and(|count| count > 0)),
         snd_wnd: word(228),

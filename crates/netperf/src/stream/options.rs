@@ -38,7 +38,7 @@ impl Options {
         if let Some(busy_poll) = self.busy_poll {
             let micros = busy_poll.0.div_ceil(1_000);
             match number(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, micros) {
-                // It takes CAP_NET_ADMIN and a kernel that supports it; `busy_polls` tells whether it works.
+                // Busy polling takes CAP_NET_ADMIN and a kernel that supports it; `busy_polls` returns whether it works.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOPROTOOPT)) => {}
                 set => set.map_err(named("busy_poll", busy_poll))?,
             }

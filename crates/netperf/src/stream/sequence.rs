@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// Loss and order as iperf3 counts them, which takes a duplicate for a late datagram.
+    /// Loss and reordering as iperf3 counts them: it takes a duplicate for a late datagram.
     fn iperf3(numbers: &[u64]) -> (u64, u64) {
         let (mut highest, mut lost, mut out_of_order) = (0, 0_u64, 0);
         for &number in numbers {

@@ -42,7 +42,7 @@ impl Block {
     }
 }
 
-/// Sends blocks until the end, see [`super::transfer`].
+/// Sends blocks until `stop` is set or the amount in `settings` is used up.
 pub(super) fn send(
     socket: &TcpStream,
     settings: &Settings,
@@ -79,7 +79,7 @@ pub(super) fn send(
     Ok(())
 }
 
-/// Receives bytes until the end, see [`super::transfer`].
+/// Receives and drops bytes until `stop` is set or the connection ends.
 pub(super) fn receive(
     socket: &TcpStream,
     settings: &Settings,

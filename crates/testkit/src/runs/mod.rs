@@ -22,7 +22,7 @@ use iotax_model::{Histogram, Nanos, Plan, Workload};
 /// Length of every measurement window in seconds.
 pub const SECONDS: u32 = 6;
 
-/// The true behaviour of a target, from which its measurements are generated.
+/// The true behaviour of a target, which determines its generated measurements.
 #[derive(Clone, Copy)]
 pub struct Truth {
     /// Mean latency as a multiple of the device's; 1 for no overhead.
@@ -36,11 +36,11 @@ pub struct Truth {
 /// Behaviour of the baseline target: no added latency.
 pub const HOST: Truth = Truth { slowdown: 1.0, noise: 0.004, cpu_ns: 4_100.0 };
 
-/// Deviations of the rounds in units of `noise`, which sum to zero over five rounds. Each combination of target and workload starts at a
+/// Deviations of successive rounds in units of `noise`; they sum to zero over five rounds. Each combination of target and workload starts at a
 /// different entry.
 const STRAYS: [f64; 5] = [0.3, -1.0, 0.9, 0.6, -0.8];
 
-/// A target with the layers that its name implies: `vm` for a guest, `lvm`, `qcow2`, `snapshot` and so on.
+/// Builds a target with the layers that its name implies: `vm` for a guest, `lvm`, `qcow2`, `snapshot` and so on.
 pub fn target(name: &str) -> TargetSpec {
     let mut stack = Stack::default();
     if name.contains("device") || name.contains("lvm") {
@@ -64,7 +64,7 @@ pub fn target(name: &str) -> TargetSpec {
     TargetSpec::new(name, if name.starts_with("vm") { stack.with(GuestSpec::default()) } else { stack })
 }
 
-/// The recorded layers and boot data of a target, derived from its name. `emulated` selects TCG instead of KVM.
+/// Returns the recorded layers and boot data of a target, derived from its name. `emulated` selects TCG instead of KVM.
 pub fn record(name: &str, emulated: bool) -> TargetRecord {
     let bare = name.contains("device") || name.contains("lvm");
     let device = if bare { "vdb" } else { "vda" };
@@ -99,13 +99,13 @@ pub fn record(name: &str, emulated: bool) -> TargetRecord {
     }
 }
 
-/// A latency distribution with this mean and `ios` samples, skewed to the right; the slowest 1% are 2.5 times as slow again.
+/// Builds a right-skewed latency distribution with about this mean and `ios` samples; the slowest 1% are stretched by a factor of 2.5.
 fn latencies(mean_ns: f64, ios: u64) -> Histogram {
     let mut histogram = Histogram::new();
     let steps = 400_u64;
     for step in 0..steps {
         let p = (step as f64 + 0.5) / steps as f64;
-        // Tukey's lambda distribution: near enough to the normal one.
+        // Tukey's lambda distribution, which approximates the normal distribution well enough here.
         let z = 4.91 * (p.powf(0.14) - (1.0 - p).powf(0.14));
         let tail = if p > 0.99 { 2.5 } else { 1.0 };
         let share = (step + 1) * ios / steps - step * ios / steps;
@@ -120,7 +120,7 @@ pub fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-/// I/O counts, bytes and latencies of a workload with `ios` I/Os of this mean latency, split into reads and writes by `rwmixread`.
+/// Returns I/O counts, bytes and latencies of a workload with `ios` I/Os of this mean latency, split into reads and writes by `rwmixread`.
 pub fn tallies(workload: &Workload, ios: u64, mean_ns: f64) -> Tallies {
     let tally =
         |ios| Tally { ios, bytes: ios * workload.bs.0, latency: latencies(mean_ns, ios), response: None };
@@ -145,7 +145,7 @@ fn activity(
     duration_ns: u64,
 ) -> HostActivity {
     let (read, written) = bytes;
-    // All I/Os are of one length.
+    // All I/Os have the same size.
     let reads = (ios * read).checked_div(read + written).unwrap_or_default();
     let disk = DiskActivity {
         reads,
@@ -171,20 +171,20 @@ fn activity(
     }
 }
 
-/// Total bytes read and bytes written.
+/// Returns the total bytes read and the total bytes written.
 fn bytes(tallies: &Tallies) -> (u64, u64) {
     let moved = |tally: &Option<Tally>| tally.as_ref().map_or(0, |t| t.bytes);
     (moved(&tallies.read), moved(&tallies.write))
 }
 
-/// One measurement of a target with the behaviour `truth`. `round` and `phase` select the deviation from `truth`; `phase` shifts the
-/// sequence of deviations.
+/// Builds one measurement of a target with the behaviour `truth`. `round` and `phase` select the deviation from `truth`; `phase` shifts the sequence
+/// of deviations.
 pub fn measurement(workload: &Workload, target: &str, truth: Truth, round: u32, phase: usize) -> Measurement {
     let device_ns = 60_000.0 + workload.bs.0 as f64 * 0.9 + 2_200.0 * f64::from(workload.iodepth);
     let stray = truth.noise * STRAYS[(round as usize + phase) % STRAYS.len()];
     let mean_ns = device_ns * truth.slowdown * stray.exp();
     let device = if target.contains("device") || target.contains("lvm") { "vdb" } else { "vda" };
-    // The rest is the host's kernel and filesystem.
+    // The rest of the latency comes from the host's kernel and filesystem.
     let wait_ns = 0.8 * device_ns * stray.exp();
     let per_second = f64::from(workload.iodepth) / (mean_ns / 1e9);
     let samples: Vec<(Sample, HostActivity)> = (1..=SECONDS)
@@ -246,7 +246,7 @@ pub fn measurement(workload: &Workload, target: &str, truth: Truth, round: u32, 
     }
 }
 
-/// A complete run. `truths` has each target's name and behaviour; the first target is the baseline. `emulated` marks the guests as emulated.
+/// Builds a complete run. `truths` has each target's name and behaviour; the first target is the baseline. `emulated` marks the guests as emulated.
 pub fn run(truths: &[(&str, Truth)], workloads: &[&str], rounds: u32, emulated: bool) -> Run {
     let workloads: Vec<Workload> = workloads
         .iter()
@@ -266,7 +266,7 @@ pub fn run(truths: &[(&str, Truth)], workloads: &[&str], rounds: u32, emulated: 
     )
 }
 
-/// A complete run whose measurements come from `measure`, called with the target's index, the workload, the round and a phase that differs
+/// Builds a complete run whose measurements come from `measure`, called with the target's index, the workload, the round and a phase that differs
 /// between targets and workloads. The first target is the baseline.
 pub fn complete(
     name: &str,
@@ -290,7 +290,7 @@ pub fn complete(
     run
 }
 
-/// A run in the state `Complete` but still without measurements; the first target is the baseline.
+/// Builds a run in the state `Complete` but still without measurements; the first target is the baseline.
 pub fn planned(
     name: &str,
     (targets, records): (Vec<TargetSpec>, Vec<TargetRecord>),
@@ -344,8 +344,8 @@ pub fn environment() -> Environment {
     }
 }
 
-/// A run of five rounds on a host file and three guests. The guests are slower than the host, except for random reads at queue depth 32;
-/// qcow2 is as fast as raw; the snapshot is the slowest.
+/// Builds a run of five rounds on a host file and three guests. The guests are slower than the host, except for random reads at queue depth 32; qcow2
+/// is as fast as raw; the snapshot is the slowest.
 pub fn ladder(emulated: bool) -> Run {
     let vm = |slowdown, cpu_ns| Truth { slowdown, noise: 0.006, cpu_ns };
     let mut run = run(
@@ -359,7 +359,7 @@ pub fn ladder(emulated: bool) -> Run {
         5,
         emulated,
     );
-    // Deep queues hide the guest's tax.
+    // Deep queues hide the guest's overhead.
     let deep: Workload = run.plan.workloads[1].clone();
     for m in run.measurements.iter_mut().filter(|m| m.workload == deep.name && m.target != "host-file") {
         let truth = Truth { slowdown: 1.001, noise: 0.003, cpu_ns: 8_000.0 };
@@ -370,7 +370,7 @@ pub fn ladder(emulated: bool) -> Run {
     run
 }
 
-/// A run with 500 measurements (ten targets, five workloads, ten rounds), each with results and host monitoring data for 30 intervals of 1 s.
+/// Builds a run with 500 measurements (ten targets, five workloads, ten rounds), each with results and host monitoring data for 30 intervals of 1 s.
 pub fn large() -> Run {
     let vm = |slowdown, cpu_ns| Truth { slowdown, noise: 0.006, cpu_ns };
     let names = [
@@ -423,12 +423,12 @@ pub fn large() -> Run {
     run
 }
 
-/// A run of `iotax bench`: one target, one workload, one round.
+/// Builds a run of `iotax bench`: one target, one workload, one round.
 pub fn bench() -> Run {
     run(&[("disk.img", HOST)], &["randread-4k-qd32"], 1, false)
 }
 
-/// Verification findings of storage that lost five writes and tore one.
+/// Returns the verification findings of storage that lost five writes and tore one.
 pub fn damaged() -> Findings {
     let mut findings = Findings { checked: 1000, uncertain: 2, ..Findings::default() };
     for offset in [8192, 0, 40960, 4096, 1 << 20] {

@@ -14,7 +14,7 @@ use iotax_model::{Histogram, Nanos, Workload};
 
 use super::{SECONDS, complete, whole};
 
-/// Deviations of the rounds in units of 0.5%, which sum to zero over five rounds.
+/// Deviations of successive rounds in units of 0.5%; they sum to zero over five rounds.
 const STRAYS: [f64; 5] = [0.3, -1.0, 0.9, 0.6, -0.8];
 /// Payload bytes of a TCP segment.
 const SEGMENT: u64 = 1448;
@@ -56,7 +56,7 @@ fn network(name: &str) -> NetworkSpec {
     NetworkSpec { nic, ..NetworkSpec::new(via) }
 }
 
-/// A target with the network path that its name implies.
+/// Builds a target with the network path that its name implies.
 pub fn target(name: &str) -> TargetSpec {
     let path = Stack::from(network(name));
     TargetSpec::new(name, if name.starts_with("vm") { path.with(GuestSpec::default()) } else { path })
@@ -95,27 +95,27 @@ fn record(name: &str) -> TargetRecord {
     TargetRecord { name: name.into(), layers, interfaces, ..TargetRecord::default() }
 }
 
-/// A workload of [`SECONDS`] s with this traffic, named after it.
+/// Builds a workload of [`SECONDS`] s with this traffic, named after it.
 pub fn workload(net: Traffic) -> Workload {
     let name = net.generated_name();
     let standard: Workload = "seqread-1m".parse().expect("a standard workload");
-    // As a plan has it: there is no cache beneath.
+    // As in a real plan: network workloads have no page cache.
     let standard = Workload { direct: false, invalidate: false, ..standard };
     Workload { name, runtime: Nanos::from_secs(u64::from(SECONDS)), net: Some(net), ..standard }
 }
 
-/// A workload of one TCP stream in this direction.
+/// Builds a workload of one TCP stream in this direction.
 pub fn tcp(direction: Direction) -> Workload {
     workload(Traffic { direction, ..Traffic::new(NetTest::Tcp) })
 }
 
-/// A workload of UDP datagrams at 100 Mbit/s.
+/// Builds a workload of UDP datagrams at 100 Mbit/s.
 pub fn udp() -> Workload {
     let bitrate = Some(BitRate(100_000_000));
     workload(Traffic { bitrate, length: Some(Bytes(DATAGRAM)), ..Traffic::new(NetTest::Udp) })
 }
 
-/// A workload of TCP round trips.
+/// Builds a workload of TCP round trips.
 pub fn rtt() -> Workload {
     workload(Traffic::new(NetTest::TcpRtt))
 }
@@ -130,7 +130,7 @@ fn times(mean_ns: f64, count: u64) -> Histogram {
     histogram
 }
 
-/// Bytes, packets and round-trip times of a path in `seconds`, at `factor` times its true speed. A fixed bit rate is not scaled.
+/// Returns bytes, packets and round-trip times of a path in `seconds`, at `factor` times its true speed. A fixed bit rate is not scaled.
 fn tallies(net: &Traffic, way: TestPath, factor: f64, seconds: f64) -> Tallies {
     if net.test.is_rtt() {
         let rtt_ns = way.rtt_ns / factor;
@@ -173,12 +173,12 @@ fn flows(net: &Traffic, upload: bool, tally: Option<&Tally>) -> Vec<Flow> {
     (0..n).map(flow).collect()
 }
 
-/// Interface counters inside the guest (empty without one) and on the host: the payload plus 2% for headers.
+/// Returns interface counters inside the guest (empty without one) and on the host: the payload plus 2% for headers.
 fn nics(outcome: &Outcome, name: &str) -> (BTreeMap<String, NicActivity>, BTreeMap<String, NicActivity>) {
     let of =
         |tally: &Option<Tally>| tally.as_ref().map_or((0, 0), |t| (t.bytes + t.bytes / 50, t.ios / 40 + 1));
     let (mut up, down) = (of(&outcome.tallies.write), of(&outcome.tallies.read));
-    // Messages come back as they went.
+    // Round trips: every message comes back with the same size.
     if outcome.carried.as_ref().is_some_and(|carried| carried.probes.is_some()) {
         up = down;
     }
@@ -211,7 +211,7 @@ fn busy(ns: f64, duration_ns: u64) -> HostCpu {
     }
 }
 
-/// One measurement of a path. `round` and `phase` select the deviation from its true speed.
+/// Builds one measurement of a path. `round` and `phase` select the deviation from its true speed.
 pub fn measurement(workload: &Workload, way: TestPath, round: u32, phase: usize) -> Measurement {
     let net = workload.kind().traffic().expect("a network's");
     let factor = (0.005 * STRAYS[(round as usize + phase) % STRAYS.len()]).exp();
@@ -277,7 +277,7 @@ pub fn measurement(workload: &Workload, way: TestPath, round: u32, phase: usize)
     }
 }
 
-/// A complete run over these paths; the first is the baseline.
+/// Builds a complete run over these paths; the first is the baseline.
 pub fn run(ways: &[TestPath], workloads: &[Workload], rounds: u32) -> Run {
     let targets = ways.iter().map(|way| target(way.name)).collect();
     let records = ways.iter().map(|way| record(way.name)).collect();
@@ -286,13 +286,13 @@ pub fn run(ways: &[TestPath], workloads: &[Workload], rounds: u32) -> Run {
     Run { id: 21, ..complete(name, (targets, records), workloads.into(), rounds, measure) }
 }
 
-/// A run of five rounds over five paths, with TCP upload, TCP download, UDP and round trips.
+/// Builds a run of five rounds over five paths, with TCP upload, TCP download, UDP and round trips.
 pub fn ladder() -> Run {
     let workloads = [tcp(Direction::Upload), tcp(Direction::Download), udp(), rtt()];
     run(&[LOOPBACK, VETH, VIRTIO, E1000, SLIRP], &workloads, 5)
 }
 
-/// A run with one path and one round, including a bidirectional workload of two parallel TCP streams.
+/// Builds a run with one path and one round, including a bidirectional workload of two parallel TCP streams.
 pub fn alone() -> Run {
     let both = Traffic { direction: Direction::Both, parallel: 2, ..Traffic::new(NetTest::Tcp) };
     run(&[VETH], &[workload(both), udp(), rtt()], 1)

@@ -56,7 +56,7 @@ pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<ImportedInterval> 
     intervals
 }
 
-/// Meaning of a `-P` line.
+/// The meaning of a `-P` line.
 enum Event<'t> {
     /// A session starts: the next sample covers the time since boot.
     Session,
@@ -78,7 +78,7 @@ fn events(text: &str) -> Vec<Event<'_>> {
             words.extend(next.split_whitespace().take_while(|word| is_number(word)));
         }
         match words[..] {
-            // The sample that follows is since boot; SEP ends every sample.
+            // The next sample covers the time since boot. SEP ends every sample.
             ["RESET"] => {
                 since_boot = true;
                 events.push(Event::Session);
@@ -104,7 +104,7 @@ fn is_stamp(word: &str) -> bool {
     word.len() >= 9 && word.chars().all(|c| c.is_ascii_digit())
 }
 
-/// Parses a sample to its device and figures: seconds since 1970, interval in seconds, milliseconds busy, reads, sectors read, writes,
+/// Parses a sample into its device and figures: seconds since 1970, interval in seconds, milliseconds busy, reads, sectors read, writes,
 /// sectors written.
 fn sample<'a>(words: &[&'a str]) -> Option<(&'a str, [u64; 7])> {
     let number = |at: usize| words.get(at)?.parse::<u64>().ok();

@@ -10,7 +10,7 @@ use iotax_analysis::Metric;
 const DEEPEST: usize = 32;
 const LONGEST_TAG: usize = 1000;
 
-/// A document of which some elements have been parsed.
+/// A document that is being parsed.
 #[derive(Default)]
 struct Document<'t> {
     line: usize,
@@ -22,7 +22,7 @@ struct Document<'t> {
     spans: usize,
 }
 
-/// A timespan of which some elements have been parsed.
+/// A timespan that is being parsed.
 #[derive(Default)]
 struct Span {
     seconds: Option<f64>,
@@ -107,7 +107,7 @@ impl Document<'_> {
             ["Results", "Profile", "TimeSpans", "TimeSpan", "Targets", "Target"] => {
                 if let Some(work) = self.works.last_mut() {
                     work.targets += 1;
-                    // Sequential and cached unless it says otherwise.
+                    // Sequential and cached by default.
                     (work.is_random, work.direct) = (Some(false), Some(false));
                 }
             }
@@ -163,7 +163,7 @@ fn parameter(work: &mut Work, key: &str, text: &str) {
         "RequestCount" => work.queue = text.parse().ok(),
         "ThreadsPerFile" => work.threads = text.parse().ok(),
         "Random" => work.is_random = Some(true),
-        // Neither the one nor the other.
+        // A mix of random and sequential I/O.
         "RandomRatio" => work.is_random = None,
         "DisableOSCache" | "DisableAllCache" if text == "true" => work.direct = Some(true),
         _ => {}

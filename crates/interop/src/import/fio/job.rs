@@ -10,7 +10,7 @@ use iotax_model::workload::{KEYS, WorkloadKey};
 use super::super::{Entry, Line, Stamp};
 use iotax_analysis::Metric;
 
-/// Directions in fio's order; the last one stands for all directions together, which `unified_rw_reporting` prints.
+/// Directions in fio's order. The last one is the sum of all directions, which `unified_rw_reporting` prints.
 pub(super) const DIRECTIONS: [&str; 4] = ["read", "write", "trim", MIXED];
 
 /// fio's word for all directions together.
@@ -28,21 +28,21 @@ pub(super) struct Job {
     pub(super) document: usize,
     /// Host on which the job ran, in client/server mode.
     pub(super) host: Option<String>,
-    /// Options by fio's names; `None` if the text does not list them. A missing option has fio's default; the value of an option with an
-    /// empty text is unknown.
+    /// Options by fio's names; `None` if the text does not list them. A missing option has fio's default; an option with an empty value has an
+    /// unknown one.
     pub(super) options: Option<Options>,
     /// Results by the index in [`DIRECTIONS`]; `None` for a direction without I/O.
     pub(super) directions: [Option<Box<Direction>>; 4],
-    /// True if it is certain that the job has no other directions than these.
+    /// True if the job certainly has no other directions.
     pub(super) is_whole: bool,
     /// True if the text may lack some of the job's clones, so that their sum is unknown.
     pub(super) is_torn: bool,
     pub(super) error: Option<String>,
-    /// Time of the job's start, else of fio's report.
+    /// Start time of the job if printed, else the time of fio's report.
     pub(super) time: Option<Stamp>,
     /// User and system CPU time, in percent of one CPU.
     pub(super) cpu: Option<(f64, f64)>,
-    /// Duration in milliseconds; summed over clones if fio reports them as one job.
+    /// Duration in milliseconds; a sum if fio reports several clones as one job.
     pub(super) took_ms: Option<f64>,
     /// Mean latency of flushes in nanoseconds, if printed.
     pub(super) sync_ns: Option<f64>,
@@ -73,7 +73,7 @@ impl Options {
         self.get(name).is_some()
     }
 
-    /// Returns the options in effect, each once.
+    /// Returns name and value of each option in effect.
     fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let shared = self.shared.iter().filter(|(name, _)| !self.own.contains_key(*name));
         shared.chain(&self.own).map(|(name, value)| (name.as_str(), value.as_str()))
@@ -99,7 +99,7 @@ pub(super) struct Direction {
     pub(super) bins: Option<Vec<(u64, u64)>>,
 }
 
-/// Largest ratio of a job's duration to its I/O runtime that rules out several clones; the duration of two would be twice as long.
+/// Largest ratio of a job's duration to its I/O runtime at which the job is a single clone; with two clones the ratio would be 2.
 const OVER_ITS_IO: f64 = 1.05;
 
 impl Job {
@@ -115,14 +115,14 @@ impl Job {
     }
 }
 
-/// Converts jobs to entries in order, with clones summed. Also returns a line for each unusable job, such as clones with missing figures.
+/// Converts jobs to entries in order, and sums clones. Also returns a line for each unusable job, such as a clone without figures.
 pub(super) fn entries(jobs: Vec<Job>) -> (Vec<Entry>, Vec<Line>) {
     let mut groups: Vec<Vec<Job>> = Vec::new();
     let mut known = HashMap::new();
     let (mut found, mut lines) = (Vec::new(), Vec::new());
     let mut without = HashSet::new();
     for job in jobs {
-        // One that stands in another document is a repetition.
+        // A job of the same name in another document is a repetition.
         let clone_of = (job.name.clone(), job.group.clone(), job.host.clone(), job.document);
         if !job.unread.is_empty() || !job.has_figures() {
             if job.unread.is_empty() {
@@ -166,7 +166,7 @@ fn entry(clones: &[Job]) -> Option<Entry> {
     let count = u32::try_from(clones.len()).ok()?;
     let asked = clones[0].numjobs();
     let is_torn = clones.iter().any(|job| job.is_torn);
-    // With group_reporting one entry is all clones; fio's JSON leaves that option out, as it has no value.
+    // With group_reporting, one entry covers all clones. fio's JSON leaves the option out, because it has no value.
     let may_be_group = count == 1 && !is_torn && !clones[0].ran_alone();
     let is_fewer = clones[0].clones.is_none() && asked.is_some_and(|asked| asked > count);
     let lacking = is_fewer && !may_be_group;
@@ -186,7 +186,7 @@ fn entry(clones: &[Job]) -> Option<Entry> {
         .map(|i| (i, clones.iter().filter_map(|job| job.directions[i].as_deref()).collect::<Vec<_>>()))
         .filter(|(_, of)| !of.is_empty())
         .collect();
-    // With `unified_rw_reporting=both` the sum stands beside its parts.
+    // With `unified_rw_reporting=both`, fio prints the sum in addition to its parts.
     let has_sum = together.iter().any(|(i, _)| *i == ALL_IN_ONE);
     let is_part = |i: usize| !has_sum || i == ALL_IN_ONE;
     let all: Vec<&Direction> =
@@ -263,7 +263,7 @@ fn mean(all: &[&Direction]) -> Option<f64> {
     (weights > 0.0).then(|| sum / weights)
 }
 
-/// Adds the figures of one direction under names that start with `word`.
+/// Adds the figures of one direction to an entry, under names that start with `word`.
 fn by_itself(entry: &mut Entry, word: &str, of: &[&Direction]) {
     let sum = |figure: fn(&Direction) -> Option<f64>| {
         of.iter().map(|direction| figure(direction)).sum::<Option<f64>>()
@@ -296,7 +296,7 @@ impl Direction {
 fn tallies(together: &[(usize, Vec<&Direction>)]) -> Option<Box<Tallies>> {
     let mut tallies = Box::<Tallies>::default();
     let (mut all_ios, mut all_bytes) = (0, 0);
-    // A sum of directions is none of those that the store has.
+    // The store has no direction for the sum.
     for (i, of) in together.iter().filter(|(i, _)| *i != ALL_IN_ONE) {
         for direction in of {
             let (Some(ios), Some(bytes), Some(bins)) = (direction.ios, direction.bytes, &direction.bins)
@@ -354,7 +354,7 @@ const NOT_FIOS: [&str; 9] = [
     "nrdirs",
 ];
 
-/// fio's defaults of options that are always known.
+/// fio's defaults, which apply if a job lists its options and these are missing.
 const DEFAULTS: [(&str, &str); 5] =
     [("rw", "read"), ("bs", "4k"), ("iodepth", "1"), ("numjobs", "1"), ("direct", "0")];
 
@@ -393,7 +393,7 @@ fn keys(entry: &mut Entry, job: &Job, clones: u32) -> Option<String> {
             foreign.push(format!("{option}={value}"));
         }
     }
-    // Ranges for each direction and the like have no single block size.
+    // Ranges, and sizes per direction, are no single block size.
     if options.iter().any(|(option, _)| matches!(key_of(option), "bssplit" | "bsrange")) {
         entry.keys.bs = None;
     }
@@ -415,12 +415,12 @@ fn ours(key: &WorkloadKey, option: &str, value: &str, base_is_1000: bool) -> Opt
             "0" => "1".to_owned(),
             _ => return None,
         },
-        // A time without a unit is seconds, and that of a pause microseconds.
+        // A time without a unit is in seconds, a thinktime in microseconds.
         "TIME" if is_whole => format!("{value}{}", if key.name == "thinktime" { "us" } else { "s" }),
-        // Elsewhere an m would be a thousandth.
+        // In iotax an `m` would then mean something else.
         "TIME" | "SIZE" if value.contains('.') => return None,
         "SIZE" => size(value, base_is_1000)?,
-        // A list of lengths in units that mean two things is not guessed at.
+        // The units in a list of sizes are ambiguous.
         "RANGE" | "SPLIT" if base_is_1000 || value.contains(['b', 'B', 'i', 'I']) => return None,
         _ => value.to_owned(),
     })

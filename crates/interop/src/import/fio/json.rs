@@ -18,7 +18,7 @@ pub(super) fn read(text: &str) -> Read {
         return read;
     }
     let mut tree = Tree::of(text);
-    // The position and line up to which lines were counted.
+    // Position and line number up to which newlines were counted.
     let (mut at, mut counted, mut line) = (0, 0, 1);
     let mut line_of = |place: usize| {
         line += newlines(&text[counted..place]);
@@ -30,7 +30,7 @@ pub(super) fn read(text: &str) -> Read {
         tree.maps().for_each(|(begin, map)| documents(map, line_of(begin), &mut read));
         if tree.is_torn && is_head(&text[open..]) {
             let number = line_of(tree.end);
-            // A line may be as long as the file.
+            // The line may be as long as the file, so only its last part is quoted.
             let near = text.floor_char_boundary(tree.end.saturating_sub(200));
             let begin = text[near..tree.end].rfind('\n').map_or(near, |end| near + end + 1);
             let text = text[begin..].chars().take_while(|c| *c != '\n').take(400).collect();
@@ -43,7 +43,7 @@ pub(super) fn read(text: &str) -> Read {
     read
 }
 
-/// Replaces the byte positions of unreadable figures by line numbers.
+/// Replaces the byte positions of unreadable figures with line numbers.
 fn number_unread(text: &str, read: &mut Read) {
     let mut unread = read.jobs.iter_mut().flat_map(|job| &mut job.unread).peekable();
     if unread.peek().is_some() {
@@ -57,7 +57,7 @@ fn number_unread(text: &str, read: &mut Read) {
 struct Figures(Vec<Line>);
 
 impl Figures {
-    /// Returns a number multiplied by `factor`; `None` if it is missing or cannot be read.
+    /// Returns a number multiplied by `factor`; `None` if it is missing or invalid. An invalid number is recorded as unreadable.
     fn number(&mut self, value: Value<'_>, factor: f64, unit: &str) -> Option<f64> {
         let number = value.f64().map(|number| number * factor);
         let why = match number {
@@ -69,7 +69,7 @@ impl Figures {
         number.filter(|_| is_possible)
     }
 
-    /// Returns a whole number; `None` if it is missing or cannot be read.
+    /// Returns a whole number; `None` if it is missing or invalid. An invalid number is recorded as unreadable.
     fn count(&mut self, value: Value<'_>) -> Option<u64> {
         let count = value.u64();
         self.refuse(value, (value.is_there() && count.is_none()).then(|| "it is no count".to_owned()));
@@ -84,8 +84,8 @@ impl Figures {
     }
 }
 
-/// Drops a job of a truncated document if its `numjobs` is missing and the text has other jobs of that name: they may be clones, so the job's
-/// figures may be only a part.
+/// Drops a job of a truncated document if its `numjobs` is missing and the text has other jobs of that name. They may be clones, so the job's figures
+/// may cover only a part.
 fn leave_doubtful_out(text: &str, read: &mut Read) {
     let is_unsure = |job: &Job| job.is_torn && !job.options.iter().any(|known| known.has("numjobs"));
     if !read.jobs.iter().any(is_unsure) {
@@ -173,7 +173,7 @@ fn shared(document: Value<'_>) -> Rc<BTreeMap<String, String>> {
     Rc::new(told(document.get("global options")).collect())
 }
 
-/// Returns options in JSON as text. An option without a value is an enabled switch and becomes `1`.
+/// Returns options in JSON as names and values. An option without a value is an enabled switch and gets the value `1`.
 fn told(options: Value<'_>) -> impl Iterator<Item = (String, String)> + use<'_> {
     let of = |text: String| if text.is_empty() { "1".to_owned() } else { text };
     options.entries().filter_map(move |(key, value)| Some((key.into_owned(), of(value.string()?))))
@@ -191,7 +191,7 @@ pub(super) const ALL_CLIENTS: &str = "All clients";
 fn job(value: Value<'_>, document: &Document<'_>) -> Option<Job> {
     let name = value.get("jobname").string()?;
     let host = value.get("hostname").string();
-    // The sum over all clients is none of them, although it has the host of one.
+    // The sum over all clients is not a job, although it has the host name of one.
     if document.of_clients && (host.is_none() || name == ALL_CLIENTS && value.get("job options").is_null()) {
         return None;
     }
@@ -207,7 +207,7 @@ fn job(value: Value<'_>, document: &Document<'_>) -> Option<Job> {
         group: (!group.is_null()).then(|| group.to_string()),
         document: document.number,
         host,
-        // Absent in the JSON of versions that do not write them.
+        // Older versions do not write these keys.
         options: options
             .is_map()
             .then(|| Options { shared: Rc::clone(&document.global), own: told(options).collect() }),
@@ -235,7 +235,7 @@ fn direction(value: Value<'_>, figures: &mut Figures) -> Option<Direction> {
     if ["total_ios", "iops", "bw", "io_kbytes"].iter().all(is_none) {
         return None;
     }
-    // Version 3 counts nanoseconds and bytes and says so in the names; before it, microseconds and KiB.
+    // Since version 3, nanoseconds and bytes are named in the keys; before, times were in microseconds and rates in KiB/s.
     let has_nanos = ["clat_ns", "lat_ns"].iter().any(|key| !value.get(key).is_null());
     let (lat, clat, unit) = if has_nanos {
         (value.get("lat_ns"), value.get("clat_ns"), 1.0)
@@ -243,7 +243,7 @@ fn direction(value: Value<'_>, figures: &mut Figures) -> Option<Direction> {
         (value.get("lat"), value.get("clat"), 1e3)
     };
     let has_bytes = !value.get("bw_bytes").is_null();
-    // The first of the two that has this.
+    // The value from total latencies, else from completion latencies.
     let with = |key: &str| if lat.get(key).is_null() { clat.get(key) } else { lat.get(key) };
     let times = if lat.is_null() { clat } else { lat };
     let bins = with("bins");

@@ -16,7 +16,7 @@ use job::Job;
 /// Largest relative difference of a rate between two formats of one run; the text rounds to three digits.
 const ROUNDING: f64 = 0.006;
 
-/// Maximum number of entries with the same name and rate among which a match from another format is searched.
+/// Maximum number of entries with the same name and a similar rate that are compared with an entry from another format.
 const MOST_ALIKE: usize = 100;
 
 /// Jobs read from one of the formats.
@@ -32,7 +32,7 @@ struct Read {
 }
 
 impl Read {
-    /// Starts the output of another run of fio; a job of a known name is a repetition from here on.
+    /// Starts the output of another run of fio; from here on, a job with a known name is a repetition.
     const fn begin_document(&mut self) {
         self.documents += 1;
     }
@@ -52,17 +52,17 @@ impl Read {
     }
 }
 
-/// Finds fio's results in a text.
+/// Finds fio's results in `text`; `None` if it has no output of the tool.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "fio", ..Found::default() };
     for read in [json::read(text), terse::read(text), text::read(text)] {
         found.version = found.version.or(read.version);
         if read.is_cut {
-            // It is refused as a whole: entries would be made for nothing.
+            // The whole text is rejected, so entries would be useless.
             return Some(Found { is_cut: true, ..found });
         }
         let (entries, lines) = job::entries(read.jobs);
-        // One run may be written in several formats; the first one says it best.
+        // The text may have one run in several formats; the first one is the most precise.
         let told = RatesByName::by(&found.entries);
         let new: Vec<Entry> = entries.into_iter().filter(|entry| !told.has(entry)).collect();
         new.into_iter().for_each(|entry| found.keep(entry));

@@ -22,7 +22,7 @@ impl Layout {
             "2" => Self { head: 4, direction: 41, directions: 3 },
             "3" => Self { head: 5, direction: 41, directions: 2 },
             "4" => Self { head: 5, direction: 41, directions: 3 },
-            // With the number of bandwidth samples and five figures of the rate.
+            // Version 5 adds the number of bandwidth samples and five IOPS fields.
             "5" => Self { head: 5, direction: 47, directions: 3 },
             _ => return None,
         })
@@ -52,7 +52,7 @@ pub(super) fn read(text: &str) -> Read {
     while let Some((at, line)) = lines.next() {
         let line = line.trim();
         let Some(layout) = layout(line) else { continue };
-        // A terminal's line may be broken anywhere; it goes on as long as fields are missing.
+        // A terminal may have wrapped the line anywhere; append lines as long as fields are missing.
         let mut whole = line.to_owned();
         while whole.split(';').count() < layout.fields() + COUNTS + SHARES
             && let Some((_, more)) =
@@ -114,7 +114,7 @@ fn layout(line: &str) -> Option<Layout> {
 }
 
 fn job(fields: &[&str], layout: &Layout, line: usize) -> Option<Job> {
-    // The fields after those that are read prove that nothing is shifted: three counts, then shares.
+    // Valid fields after those that are used prove that nothing is shifted: three counts, then shares.
     let rest = fields.get(layout.fields()..layout.fields() + COUNTS + SHARES)?;
     let is_count = |field: &&str| !field.is_empty() && field.bytes().all(|b| b.is_ascii_digit());
     if !rest[..COUNTS].iter().all(is_count) || !rest[COUNTS..].iter().all(|field| field.ends_with('%')) {

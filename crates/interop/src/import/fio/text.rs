@@ -58,7 +58,7 @@ impl Reader {
         if let Some(head) = head(line) {
             self.end_job();
             let Head { name, group, clones, error, printed } = head;
-            // It sums up jobs that stand above it.
+            // This job is the sum of the jobs above.
             if name == ALL_CLIENTS && line.contains("pid=0:") {
                 self.is_over = true;
                 return;
@@ -136,7 +136,7 @@ impl Reader {
             self.times(word, line, at);
         } else {
             self.percentiles_in = None;
-            // Further lines after the counts belong to another job, whose head is missing.
+            // More lines after the counts belong to another job, whose header is missing.
             match word {
                 "cpu" if self.issued.is_none() => self.cpu(line),
                 "issued" | "issued rwts" | "issued rwt" if self.issued.is_none() => {
@@ -174,7 +174,7 @@ impl Reader {
         self.direction = Some(which);
     }
 
-    /// Returns a parsed figure; an unreadable one makes its job's result unusable.
+    /// Returns a parsed figure, or `None` if it is missing or unreadable. An unreadable one makes its job's result unusable.
     fn read_or_refuse<T>(&mut self, figure: Result<Option<T>, String>, line: &str, at: usize) -> Option<T> {
         figure.unwrap_or_else(|reason| {
             if let Some(job) = &mut self.job {
@@ -188,7 +188,7 @@ impl Reader {
         self.job.as_mut()?.directions[self.direction?].as_deref_mut()
     }
 
-    /// Parses `clat (usec): min=8, max=5484, avg=57.50, stdev=168.47`. `lat` replaces `clat`, because it covers issue to completion.
+    /// Parses `clat (usec): min=8, max=5484, avg=57.50, stdev=168.47`. A `lat` line replaces `clat`, because it covers issue to completion.
     fn times(&mut self, word: &str, line: &str, at: usize) {
         let Some(unit) = in_brackets(word).and_then(nanos_in) else { return };
         let is_clat = word.starts_with("clat");
@@ -197,7 +197,7 @@ impl Reader {
             self.read_or_refuse(ns, line, at)
         });
         self.times[usize::from(!is_clat)] += 1;
-        // Values found twice belong to two directions, one without its head, so neither is taken.
+        // Two sets of latencies belong to two directions, one of which lost its header, so neither is used.
         let is_twice = self.times[..2].iter().any(|times| *times > 1);
         if let Some(direction) = self.now() {
             direction.is_from_submission = is_clat;
@@ -213,7 +213,7 @@ impl Reader {
     fn percentiles(&mut self, line: &str, at: usize) {
         let Some(unit) = self.percentiles_in else { return };
         for part in line.split_inclusive(']') {
-            // The bracket that ends it must have been there.
+            // Without the closing bracket, the number may be truncated.
             let Some((q, text)) = part.strip_suffix(']').and_then(|part| part.split_once("th=[")) else {
                 continue;
             };
@@ -245,7 +245,7 @@ impl Reader {
             self.read.miss(Line { number: job.line, text, reason });
             return;
         }
-        // The sum of all directions is whole by itself; of others only the issued counts prove that none is missing.
+        // A sum of all directions is complete by itself; otherwise only the issued counts prove that no direction is missing.
         job.is_whole = there[ALL_IN_ONE]
             || issued
                 .is_some_and(|issued| (0..3).all(|i| (issued.get(i).copied().unwrap_or(0) > 0) == there[i]));
@@ -284,7 +284,7 @@ fn head(line: &str) -> Option<Head> {
     })
 }
 
-/// Returns whether two dates such as `Sun Nov 22 03:53:55 2026` may belong to one output, which is printed within a second. A missing date
+/// Returns whether two dates such as `Sun Nov 22 03:53:55 2026` can belong to the same output, which fio prints within a second. A missing date
 /// matches any other.
 fn is_at_once(one: &str, other: &str) -> bool {
     let second = |date: &str| {
@@ -298,7 +298,7 @@ fn is_at_once(one: &str, other: &str) -> bool {
         || second(one).zip(second(other)).is_some_and(|(one, other)| one.abs_diff(other) <= 1)
 }
 
-/// Parses a job's options: `NAME: (g=0): rw=randread, bs=(R) 4096B-4096B, ..., ioengine=psync, iodepth=1`
+/// Parses a job's name and options: `NAME: (g=0): rw=randread, bs=(R) 4096B-4096B, ..., ioengine=psync, iodepth=1`. `next` is the following line.
 fn asked(line: &str, next: Option<&str>) -> Option<(String, BTreeMap<String, String>)> {
     let (name, rest) = line.split_once(": (g=")?;
     let rest = rest.split_once("): ")?.1;
@@ -306,7 +306,7 @@ fn asked(line: &str, next: Option<&str>) -> Option<(String, BTreeMap<String, Str
     for key in ["rw", "ioengine"] {
         options.insert(key.to_owned(), value(&format!("{rest},"), key)?.to_owned());
     }
-    // The last word of the line is whole unless the next line continues it.
+    // The last value of a line may be truncated, unless the next line cannot continue it.
     let is_end = next.is_some_and(|next| {
         next.contains(": (g=") || next.starts_with("fio-") || next == "..." || next.is_empty()
     });
@@ -343,10 +343,10 @@ fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
         let is_word = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
         let Some(rest) = after.strip_prefix('=').filter(|_| is_word) else { continue };
         let rest = rest.trim_start();
-        // A comma within a number is another country's point.
+        // A comma between digits is a decimal comma of some locale.
         let is_end = |(at, _): &(usize, &str)| !rest[at + 1..].starts_with(|c: char| c.is_ascii_digit());
         let (end, _) = rest.match_indices([',', '(', ' ', ';']).find(|end| end.1 != "," || is_end(end))?;
-        // So may be one that ends a line: the number may have been broken there.
+        // A comma at the line's end may be a decimal comma too, at which the number was wrapped.
         let may_go_on = rest[end..] == *","
             && rest[..end].ends_with(|c: char| c.is_ascii_digit())
             && !rest[..end].contains(['.', ',']);
@@ -354,7 +354,7 @@ fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     }
 }
 
-/// Parses the figure of `key=` in a unit; `None` if it is 0, missing or truncated. Fails if it cannot be read.
+/// Parses the figure of `key=` in a unit; `None` if it is 0, missing or truncated. Fails with a reason if it is invalid.
 fn figure(
     line: &str,
     key: &str,
@@ -395,7 +395,7 @@ fn direction(line: &str) -> Result<Direction, String> {
                 unit => Some(value * bytes_in(&unit.replace('B', "iB").replace("iiB", "iB"))?),
             }
         };
-        // It ends the line.
+        // The runtime ends the line; a blank marks its end.
         let line = format!("{line} ");
         let runtime = ["runtime", "runt"]
             .iter()

@@ -1,4 +1,4 @@
-//! Parses iostat's reports, in text and JSON, to devices and columns.
+//! Parses iostat's reports, in text and JSON, into devices and columns.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
@@ -21,9 +21,9 @@ pub(super) struct Session {
 pub(super) struct Report {
     /// Line number of the report in the text.
     pub(super) line: usize,
-    /// End of the interval in seconds since midnight, if `-t` printed it.
+    /// End of the interval in seconds since midnight; `None` without `-t`.
     pub(super) at: Option<u32>,
-    /// End of the interval with its date, if the date can be read without doubt.
+    /// End of the interval with its date; `None` if day and month are ambiguous.
     pub(super) time: Option<Stamp>,
     /// Devices in the order of the text, each with its figures.
     pub(super) rows: Vec<(String, Columns)>,
@@ -90,7 +90,7 @@ struct State {
 
 impl State {
     fn end(&mut self, sessions: &mut Vec<Session>) {
-        // The banner stands below the command.
+        // The banner starts a new session.
         if !self.session.reports.is_empty() {
             sessions.push(std::mem::take(&mut self.session));
         }
@@ -143,7 +143,7 @@ impl State {
                 used
             }
             _ => {
-                // Words that are no numbers at all are of something else.
+                // Words that are not numbers belong to something else.
                 if words.iter().any(|word| value(word, "").is_some()) {
                     let reason = "it does not fit the columns above it";
                     found.miss(not_understood(at + 1, line, reason));
@@ -157,7 +157,7 @@ impl State {
         let Some(report) = self.session.reports.last_mut() else { return };
         let known = self.places.get(device).map(|place| &mut report.rows[*place].1);
         match known {
-            // A device comes once: its second row is of a report whose header is lost.
+            // Each device has one row per report: a second row belongs to a report whose header is missing.
             Some(row) if columns.keys().any(|name| row.contains_key(name)) => {
                 self.begin(number);
                 return self.add(device, columns, number);
@@ -209,7 +209,7 @@ fn is_column(word: &str) -> bool {
     endings.iter().any(|end| word.ends_with(end))
 }
 
-/// Parses a figure in the unit of its column. Human-readable figures have a unit of their own, which is converted.
+/// Parses a figure in the unit of its column. Human-readable figures have a unit suffix and are converted.
 fn value(word: &str, column: &str) -> Option<f64> {
     let word = word.strip_suffix('%').unwrap_or(word);
     let power = match word.chars().last()? {
@@ -236,7 +236,7 @@ fn command(line: &str) -> Option<bool> {
     Some(words.any(flag))
 }
 
-/// Parses the time in a line to seconds since midnight: `11/22/26 03:51:31`, `03/01/2017 03:51:31 PM`, `2026-11-22T03:51:31+0000`.
+/// Parses the time in a line into seconds since midnight: `11/22/26 03:51:31`, `03/01/2017 03:51:31 PM`, `2026-11-22T03:51:31+0000`.
 fn time_of_day(line: &str) -> Option<u32> {
     let trimmed = line.trim();
     let words: Vec<&str> = trimmed.split([' ', 'T']).collect();

@@ -53,7 +53,7 @@ impl<'a> Row<'a> {
             },
         };
         let given = value(bytes)? * 8.0 / (row.to - row.from);
-        // The interval has one digit after its point.
+        // The interval is printed with one decimal.
         let share = 0.02 + 0.1 / (row.to - row.from);
         (row.to > row.from && agree(given, row.bits_per_s, share)).then_some(row)
     }
@@ -64,12 +64,12 @@ impl<'a> Row<'a> {
         self.id >= 0 && port(self.own_port) < port(self.port)
     }
 
-    /// Returns a key that the rows of one stream share.
+    /// Returns a key that all rows of a stream have in common: local port, stream number, remote address.
     fn stream(&self) -> (&'a str, i32, &'a str) {
         (self.own_port, self.id, self.other)
     }
 
-    /// Returns a key that the rows of one test share.
+    /// Returns a key that all rows of a test have in common: remote address, time, direction, and true for UDP.
     fn test(&self) -> (&'a str, &'a str, bool, bool) {
         (self.other, self.stamp, self.comes_in(), self.datagrams.is_some())
     }
@@ -87,7 +87,7 @@ pub(super) fn read(text: &str, found: &mut Found) {
     if !text.contains(',') {
         return;
     }
-    // The same line again is the same row.
+    // A repeated line is the same row.
     let mut known = HashSet::new();
     let rows = lines(text).enumerate().filter_map(|(i, line)| Some((line, Row::of(line, i + 1)?)));
     let rows: Vec<Row<'_>> = rows.filter(|(line, _)| known.insert(line.trim())).map(|(_, row)| row).collect();
@@ -96,7 +96,7 @@ pub(super) fn read(text: &str, found: &mut Found) {
         let end = ends.entry((row.stream(), row.stamp)).or_insert(row.to);
         *end = end.max(row.to);
     }
-    // An interval is no result: only the row that goes from 0 to the end is, and nothing of its stream comes after it.
+    // Rows of single intervals are skipped: the result is the row from 0 to the end, after which its stream has no more rows.
     let mut begins: HashMap<_, f64> = HashMap::new();
     let mut whole: Vec<&Row<'_>> = Vec::new();
     for row in rows.iter().rev() {
@@ -133,7 +133,7 @@ fn close(rows: &[&Row<'_>], found: &mut Found) {
     };
     let mut name = match (row.datagrams.is_some(), row.comes_in()) {
         (true, _) => "udp".to_owned(),
-        // It may be either protocol: rows of sent data do not show it.
+        // TCP or UDP: rows of sent data do not show which.
         (false, true) => "received".to_owned(),
         (false, false) => "sent".to_owned(),
     };

@@ -10,7 +10,7 @@ use super::super::{Entry, Found, Stamp};
 use super::{SENDERS, add_retransmits, unknown};
 use iotax_analysis::Metric;
 
-/// Texts of which every relevant line contains at least one.
+/// Every relevant line contains at least one of these texts.
 const WORDS: [&str; 6] =
     ["bits/sec", "sender", "receiver", "iperf3: error", "Connecting to host", "Accepted connection"];
 
@@ -20,7 +20,7 @@ pub(super) fn read(text: &str, found: &mut Found) {
         return;
     }
     let mut test = Test::default();
-    // With -V it stands above the test's head.
+    // With -V, this line is above the test's header.
     let mut time = None;
     for (i, line) in unwrapped(text).enumerate() {
         let line = &*line;
@@ -55,7 +55,7 @@ fn host(line: &str) -> Option<String> {
 /// sender's; otherwise lines are missing, and the row may be the sender's.
 fn unwrapped(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let mut lines = lines(text).enumerate().peekable();
-    // The line on which the last sender's row ended.
+    // Index of the line on which the last sender's row ended.
     let mut sender = None;
     let mut was_joined = false;
     std::iter::from_fn(move || {
@@ -86,7 +86,7 @@ struct Total {
     bits_per_s: f64,
     retransmits: Option<f64>,
     datagrams: Option<(f64, f64, f64)>,
-    /// True if the row has the sender's rate, but the losses that the receiver counted.
+    /// True if the row has the sender's rate and the losses that the receiver counted.
     mixed: bool,
 }
 
@@ -106,7 +106,7 @@ struct Test {
     udp: bool,
     /// True if the text has a sum row, which only several streams have.
     summed: bool,
-    /// Roles and numbers of the streams found so far.
+    /// Role and number of each stream found so far.
     streams: BTreeSet<(String, String)>,
     sent: Vec<Total>,
     received: Vec<Total>,
@@ -237,7 +237,7 @@ impl Test {
         }
     }
 
-    /// Returns the test's name, the same as from JSON as far as the text has the details.
+    /// Returns the test's name, which is the same as from JSON as far as the text has the details.
     fn name(&self, role: Option<&str>) -> String {
         let mut name = if self.udp { "udp" } else { "tcp" }.to_owned();
         if self.reverse {
@@ -336,7 +336,7 @@ mod tests {
                 .map(|e| Entry { line: e.line, ..e })
                 .collect::<Vec<_>>()
         );
-        // The sender's word and the receiver's row are lost.
+        // Neither the word `sender` nor the receiver's row is there.
         let lost = wrapped.replacen("\nsender\n", "\n", 1).replacen("21.1 Gbits/sec\nreceiver", "", 1);
         let lost = format!("{}receiver\n", &lost[..lost.rfind("[  5]").expect("there")]);
         assert!(lost.contains("21.0 Gbits/sec    2\nreceiver"), "{lost}");

@@ -19,7 +19,7 @@ const OF_RUN: [&str; 9] =
 const TRANSFER: Bytes = Bytes(128 << 10);
 /// Maximum number of directories or files of a storage; more suggest a typo.
 const MOST: u64 = 1_000_000;
-/// Number of passes over the files that is never reached, because the elapsed time ends the test before.
+/// Number of passes that is never reached, because the elapsed time ends the test first.
 const ENDLESS: u64 = 1_000_000;
 
 /// A file system definition (`fsd=`).
@@ -192,7 +192,7 @@ pub(super) fn workloads(
 
 type Setter = fn(&mut FileWork, &str) -> Result<(), String>;
 
-/// Combines each combination so far with each value of one more loop.
+/// Adds one loop: combines each combination so far with each value of the loop. A combination is a name suffix and a workload.
 fn looped(
     passes: &[(String, FileWork)],
     values: &[String],

@@ -3,7 +3,7 @@
 /// Minimum number of letters in an abbreviated keyword.
 const SHORTEST: usize = 2;
 
-/// Keywords of `sd=`. All lists are in vdbench's order, because an abbreviation stands for the first keyword that starts with it.
+/// Keywords of `sd=`. All lists are in vdbench's order, because an abbreviation means the first keyword that starts with it.
 const STORAGE: [&str; 17] = [
     "host",
     "lun",
@@ -118,7 +118,7 @@ const RUN: [&str; 31] = [
 const SAME: [(&str, &str, &str); 9] = [
     ("wd", "readpct", "rdpct"),
     ("rd", "forreadpct", "forrdpct"),
-    // A value of a run definition overrides that of its workloads, as the loop over one value does.
+    // In a run definition, these override the values of its workloads, like a loop over one value does.
     ("rd", "xfersize", "forxfersize"),
     ("rd", "threads", "forthreads"),
     ("rd", "rdpct", "forrdpct"),
@@ -128,8 +128,8 @@ const SAME: [(&str, &str, &str); 9] = [
     ("", "dataerrors", "data_errors"),
 ];
 
-/// Returns the full name of a keyword. `kind` is the kind of definition in which it stands; if empty, the keyword starts a line. Unknown
-/// keywords are returned unchanged.
+/// Returns the full name of a keyword. `kind` is the kind of definition that contains the keyword; empty if the keyword starts a line. Returns
+/// unknown keywords unchanged.
 pub(super) fn full(kind: &str, written: &str) -> String {
     let written = written.to_lowercase();
     let known: &[&str] = match kind {
@@ -140,7 +140,7 @@ pub(super) fn full(kind: &str, written: &str) -> String {
         "rd" => &RUN,
         _ => &["data_errors", "dataerrors"],
     };
-    // Names of other definitions are never shortened.
+    // Names of definitions are never abbreviated.
     let is_name = ["sd", "wd", "hd", "fsd", "fwd"].contains(&written.as_str());
     let begins = |word: &&&str| word.starts_with(&written) && written.len() >= SHORTEST && !is_name;
     let word = known.iter().find(begins).map_or(written.as_str(), |word| word);

@@ -1,4 +1,4 @@
-//! Parses the text of a vdbench parameter file to definitions with keys and values.
+//! Parses the text of a vdbench parameter file into definitions with keys and values.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const UNNEEDED: [(&str, &str); 10] = [
 /// Supported kinds of definitions, and the one supported general parameter. Other lines are rejected with a reason.
 const KINDS: [&str; 6] = ["data_errors", "sd", "wd", "fsd", "fwd", "rd"];
 
-/// Maximum number of keys and values in all definitions together. A default counts once per definition, a long value more than once.
+/// Maximum number of keys and values over all definitions. A default counts once per definition; a long value counts as several.
 const MOST_KEYS: usize = 1 << 16;
 
 /// A definition: `sd=NAME,key=value,...`.
@@ -57,14 +57,14 @@ impl VdbenchKey {
         }
     }
 
-    /// Returns the weight of the key in `MOST_KEYS`: 1 and 1 for each value, and more for long values.
+    /// Returns the weight of the key in `MOST_KEYS`: 1 for the key and at least 1 for each value.
     fn weight(&self) -> usize {
         1 + self.values.iter().map(|value| 1 + value.len() / 64).sum::<usize>()
     }
 }
 
 impl Definition {
-    /// Returns the key of this name that is in effect, which is the last one.
+    /// Returns the last key of this name, which is the one in effect.
     pub(super) fn key(&self, name: &str) -> Option<&VdbenchKey> {
         self.keys.iter().rev().find(|key| key.name == name)
     }
@@ -144,8 +144,8 @@ pub(super) fn definitions(
     Definitions { found, work }
 }
 
-/// Splits a text into statements, each with the number of its first line. A line that ends in a comma is continued by the next line. Text
-/// after a blank is a comment, and a line that starts with `eof` ends the file.
+/// Splits a text into statements, each with the number of its first line. A line that ends in a comma continues on the next line. Text after a blank
+/// is a comment. A line that starts with `eof` ends the file.
 fn statements(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -165,7 +165,7 @@ fn statements(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Host names that stand for this machine.
+/// Host names that refer to this machine.
 struct LocalHosts(Vec<String>);
 
 impl Default for LocalHosts {
@@ -201,7 +201,7 @@ impl LocalHosts {
     }
 }
 
-/// Returns whether a statement has no effect on the workload; if so, adds a note.
+/// Returns whether a statement has no effect on the workload. If so, adds a note with the reason.
 fn is_unneeded(
     place: &FileLine,
     keys: &[VdbenchKey],
@@ -240,7 +240,7 @@ fn definition(place: &FileLine, keys: &[VdbenchKey], trouble: &mut LineErrors) -
     Some(Definition { kind, name: name.clone(), place: place.clone(), keys })
 }
 
-/// Splits a statement into keys, at commas outside of parentheses. A part without `=` is another value of the key before.
+/// Splits a statement into keys at commas outside of parentheses. A part without `=` is another value of the preceding key.
 fn keys(place: &FileLine, statement: &str, trouble: &mut LineErrors) -> Option<Vec<VdbenchKey>> {
     let mut keys: Vec<VdbenchKey> = Vec::new();
     let (mut depth, mut start) = (0_u32, 0);

@@ -45,7 +45,7 @@ pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
     let needs_default = of("rd").any(run::takes_default);
     let default = needs_default.then(|| work::work(&default, &storages, &mut trouble));
     let start = FileLine { file: file.into(), line: 1 };
-    // Refused definitions are not missing.
+    // A definition that was rejected is not reported as missing.
     if trouble.0.is_empty() {
         for (kind, what) in [("sd", "where"), ("wd", "what"), ("rd", "how long and how fast")] {
             let of_files = ["sd", "wd"].contains(&kind) && of("fwd").next().is_some();
@@ -55,7 +55,7 @@ pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
             }
         }
     }
-    // The last one counts, and each is checked.
+    // The last value counts, but all are checked.
     let max_errors: Vec<u64> =
         of("data_errors").filter_map(|definition| max_errors(definition, &mut trouble)).collect();
     let bases = storage::lay_out(&storages, &mut notes);

@@ -71,7 +71,7 @@ pub(super) fn elapsed(definition: &Definition, trouble: &mut LineErrors) -> Nano
 /// A combination of loop values, which becomes one workload.
 #[derive(Debug, Clone, Default)]
 struct Pass {
-    /// Suffix of the workload's name that tells the loop values.
+    /// Suffix of the workload's name with the loop values.
     suffix: String,
     threads: Option<u64>,
     lengths: Option<TransferSizes>,
@@ -114,7 +114,7 @@ impl RunContext<'_> {
         workloads
     }
 
-    /// Returns the workload definitions that a run uses. `sd=` and `openflags=` of the run replace those of the workloads.
+    /// Returns the workload definitions of a run. The run's `sd=` and `openflags=` replace those of the workloads.
     fn work(&self, definition: &Definition, trouble: &mut LineErrors) -> Vec<Work> {
         let mut work: Vec<Work> = match self.default.filter(|_| takes_default(definition)) {
             Some(default) => vec![default.clone()],
@@ -224,7 +224,7 @@ fn together(
         ));
     }
     let names: Vec<&str> = all.iter().filter_map(|keys| keys.name.as_deref()).collect();
-    // The first job needs a name of its own, apart from the workload's.
+    // The first job needs a separate name from the workload's.
     let own = if several { format!("{name}: {}", names.join("+")) } else { name.clone() };
     if several && pass.is_curve {
         let names = names.join(", ");
@@ -240,7 +240,7 @@ fn together(
     Ok(Some(workload))
 }
 
-/// Rounds rates of jobs to whole I/Os per second, and carries the rounding error over to the next job.
+/// Rounds job rates to whole I/Os per second, and carries each rounding error over to the next job.
 #[derive(Debug, Default)]
 struct WholeRates {
     /// Sum of the exact rates so far, in I/Os per second times `Share::WHOLE`.
@@ -300,7 +300,7 @@ fn times(definition: &Definition, trouble: &mut LineErrors) -> WorkloadKeys {
     }
 }
 
-/// Parses an amount of data (`maxdata`). Rejects a small number without a unit, which vdbench takes for something else.
+/// Parses an amount of data (`maxdata`). Rejects a small number without a unit, which vdbench does not take as bytes.
 fn amount(text: &str) -> Result<Bytes, String> {
     let has_unit = text.ends_with(|c: char| c.is_ascii_alphabetic());
     size(text).ok().filter(|bytes| has_unit && bytes.0 > 0).ok_or_else(|| {

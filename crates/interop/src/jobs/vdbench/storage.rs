@@ -39,7 +39,7 @@ pub(super) enum SeekRange {
     Bytes(u64, u64),
 }
 
-/// Flags with which files are opened: direct I/O and synchronous writes.
+/// Flags for opening files: direct I/O and synchronous writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OpenFlags {
     pub(super) direct: bool,
@@ -47,8 +47,8 @@ pub(super) struct OpenFlags {
 }
 
 impl StorageDefinition {
-    /// Returns start and length of the area that gets I/O, within the file or device. `range` is the workload's, which replaces the
-    /// storage's.
+    /// Returns start and length in bytes of the area that gets I/O, within the file or device. The workload's `range` replaces the storage's. A
+    /// length of `None` means up to the end.
     pub(super) fn area(&self, range: Option<SeekRange>) -> Result<(u64, Option<Bytes>), String> {
         let (from, to) = match (range.or(self.range), self.whole) {
             (None, whole) => return Ok((self.offset, whole)),
@@ -117,8 +117,8 @@ pub(super) fn storages<'a>(
     all
 }
 
-/// Sets missing sizes if there are several files: to the end of the same file if another storage gives it, else to the default size.
-/// Otherwise files could not be placed one after another.
+/// Sets missing sizes if there are several files, which could otherwise not be placed one after another. A size reaches to the end of the same file
+/// if another storage gives that end; otherwise it is the default size.
 fn give_sizes(storages: &mut [StorageDefinition], notes: &mut Vec<String>) {
     if distinct(storages) < 2 {
         return;

@@ -32,12 +32,12 @@ pub(super) enum TransferSizes {
     Range(String),
 }
 
-/// Order of the offsets: random to some percentage, or sequential.
+/// Order of the offsets: random for a percentage of the I/Os, or sequential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SeekPattern {
     /// Percentage of random I/Os.
     Random(u8),
-    /// Sequential, in a single pass that ends at the end of the area.
+    /// Sequential, in a single pass over the area.
     ToTheEnd,
 }
 
@@ -59,9 +59,9 @@ pub(super) struct Work {
     pub(super) hits: u8,
     pub(super) stride: Option<Stride>,
     pub(super) threads: Option<u64>,
-    /// Range that replaces that of the storages; `None` to keep it.
+    /// Range that replaces the storages' ranges; `None` to keep theirs.
     pub(super) range: Option<SeekRange>,
-    /// Open flags that replace those of the storages; `None` to keep these.
+    /// Open flags that replace the storages' flags; `None` to keep theirs.
     pub(super) flags: Option<OpenFlags>,
 }
 
@@ -179,7 +179,7 @@ fn stride(key: &VdbenchKey) -> Result<Stride, String> {
 }
 
 impl Work {
-    /// Returns the workload keys on one storage, without rate and times. `base` is the start of the storage's file on the target.
+    /// Returns the workload keys for I/O on one storage, without rate and times. `base` is the start of the storage's file on the target, in bytes.
     pub(super) fn keys(&self, storage: &StorageDefinition, base: u64) -> Result<WorkloadKeys, String> {
         let (offset, size) = storage.area(self.range)?;
         let flags = self.flags.unwrap_or(storage.flags);

@@ -17,8 +17,8 @@ use iotax_testbed::target::preflight;
 
 use crate::causes::with_causes;
 
-/// Returns the files, devices and disk space that an assignment needs on this machine, or the reason why it cannot be carried out. Changes
-/// nothing.
+/// Returns the files, devices and disk space that an assignment needs on this machine. Fails with a reason if the assignment cannot be carried out.
+/// Changes nothing.
 pub(super) fn of(assignment: &Assignment, permission: &Permission) -> Result<Claims, String> {
     let plan = &assignment.plan;
     let refused = |refusal: Refusal| with_causes(&refusal.into());
@@ -35,7 +35,7 @@ pub(super) fn of(assignment: &Assignment, permission: &Permission) -> Result<Cla
         let is_written = plan.work_on(spec).iter().any(|work| work.modifies());
         let device = spec.device().filter(|device| is_written || permission.allows(device));
         for path in spec.path().into_iter().chain(device).filter(|path| !Remote::is_meant(path)) {
-            // What exists is only read, unless it is a device.
+            // Existing files are only read; existing devices may be written.
             let claimed = file(path, is_written).map_err(|error| format!("{}: {error}", path.display()))?;
             files.extend(claimed.filter(|claimed| !files.contains(claimed)));
         }
@@ -172,7 +172,7 @@ mod tests {
         let (one, two) = (claims("m", 0, vec![plain.clone()]), claims("m", 0, vec![plain.clone()]));
         let told = conflicts(&[("a", &one), ("b", &two)], FleetMode::Each);
         assert!(told.len() == 1 && told[0].contains("a and b would both make it"), "{told:?}");
-        // Another machine has another file there, unless both share the storage.
+        // The same path on another machine is another file, unless both share the storage.
         let far = claims("n", 0, vec![plain]);
         assert_eq!(conflicts(&[("a", &one), ("far", &far)], FleetMode::Each), [""; 0]);
         assert_eq!(conflicts(&[("a", &one), ("far", &far)], FleetMode::Shared).len(), 1);

@@ -152,7 +152,7 @@ fn parse(line: &str) -> Result<Vec<Host>, String> {
         }
         _ => (rest, None),
     };
-    // ssh takes a word that begins with - for an option, and a path belongs into the plan.
+    // ssh would take a word that begins with - for an option. A path belongs in the plan.
     if destination.is_empty() || destination.starts_with('-') || destination.contains(['/', '\'', '"']) {
         return Err(format!("{address:?}: accepted: ssh://[USER@]HOST[:PORT]"));
     }
@@ -167,7 +167,7 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(is_fit) && !name.starts_with(['.', '-'])
 }
 
-/// Fails for duplicate names, without any host, and for more than 1,000 hosts.
+/// Checks the list. Fails for duplicate names, for an empty list, and for more than 1,000 hosts.
 fn named(hosts: Vec<Host>) -> Result<Vec<Host>, String> {
     if hosts.is_empty() || hosts.len() > MOST {
         return Err(format!("{} members; accepted: 1 to {MOST}", hosts.len()));

@@ -71,7 +71,7 @@ impl Lead<'_> {
             |(mut hub, started, failed)| {
                 let signals = Signals { stop: &stop, members_at_work: &at_work };
                 let led = self.lead(hub.as_mut(), &mut store, &undo_log, &started, failed, signals);
-                // Members whose streams end stop and undo.
+                // Members stop and undo their changes when their streams end.
                 drop(hub);
                 started.end(&mut undo_log);
                 led
@@ -144,8 +144,8 @@ impl Lead<'_> {
     }
 }
 
-/// Creates the fleet's undo log, after undoing the changes of a killed coordinator of this fleet. Fails if another coordinator leads it
-/// now.
+/// Creates the fleet's undo log, after undoing the changes that a killed coordinator of this fleet left. Fails if another coordinator still leads the
+/// fleet.
 fn undo_log(dir: &Path, fleet: &str, stop: &Interrupt) -> Result<UndoLog, Failure> {
     let tag = control::tag(fleet);
     let end = Instant::now() + UNDOING;
@@ -184,7 +184,7 @@ fn undo_log(dir: &Path, fleet: &str, stop: &Interrupt) -> Result<UndoLog, Failur
         .or_exit(Exit::Environment)
 }
 
-/// The stop flag that a signal sets, and the flag that keeps a second Ctrl-C from ending the process.
+/// The flag that a signal sets to stop the fleet, and the flag that keeps a second Ctrl-C from ending the process.
 #[derive(Clone, Copy)]
 struct Signals<'a> {
     stop: &'a Interrupt,
@@ -212,7 +212,7 @@ struct AtWork<'a> {
 }
 
 impl AtWork<'_> {
-    /// Waits up to 100 ms for members' messages and processes them, then timeouts and requests at the socket.
+    /// Waits up to 100 ms for messages of members. Processes these, then timeouts, then requests at the socket.
     fn step(&mut self) -> Result<(), Failure> {
         let mut patience = TICK;
         while let Some(incoming) = self.hub.receive(patience).or_exit(Exit::Environment)? {

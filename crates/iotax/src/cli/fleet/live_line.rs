@@ -10,7 +10,7 @@ use iotax_report::counted;
 
 use super::super::say::{self, Stream};
 
-/// Averaging period of the shown IOPS, in nanoseconds. Each member sends a sample about once a second, so the period covers several of its samples.
+/// Averaging period of the shown IOPS in nanoseconds. Each member sends a sample about once a second, so the period covers several samples of each.
 const WINDOW_NS: u64 = 5_000_000_000;
 
 /// I/Os of all members in the last 5 s, for the IOPS that are shown.

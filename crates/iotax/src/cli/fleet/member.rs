@@ -38,14 +38,14 @@ pub(super) fn main() -> Result<Exit, Failure> {
 
 /// Serves a coordinator until this member has finished its work.
 pub(super) fn serve(link: impl MemberLink) -> Result<Exit, Failure> {
-    // Stdout belongs to the coordinator, and what is said on stderr is why this member failed.
+    // Stdout carries messages to the coordinator, and stderr only the reason why this member failed.
     say::be_quiet(true);
     let stop = watch_signals().or_exit(Exit::Environment)?;
     let member = Member::new(link, stop, chrony_error_ns());
     member.greet(crate::version(), runner::environment(None)).or_exit(Exit::Environment)?;
     let mut assignment = None;
     loop {
-        // Whoever lost its coordinator before it began has nothing to undo.
+        // A member that lost its coordinator before it began has nothing to undo.
         match member.next().or_exit(Exit::Environment)? {
             Wish::Refused(reason) => return Err(super::super::usage(reason)),
             Wish::End => return Ok(Exit::Interrupted),
@@ -132,7 +132,7 @@ struct ActiveMember<'a, L> {
     assignment: &'a Assignment,
     store: PathBuf,
     run: Mutex<Option<i64>>,
-    /// The member's run as the coordinator knows it, without measurements; `None` before anything was sent.
+    /// The run's state as last sent to the coordinator, without measurements; `None` before anything was sent.
     told: Mutex<Option<Run>>,
     /// Intended start of the current window, in nanoseconds of the monotonic clock.
     at_ns: Mutex<Option<u64>>,
@@ -192,7 +192,7 @@ impl<L: MemberLink> Gate for ActiveMember<'_, L> {
     }
 
     fn stored(&self, measurement: &Measurement) {
-        // Targets and rates are known by now, and a measurement means nothing without them.
+        // Send targets and rates first: a measurement is meaningless without them.
         if lock(&self.told).is_none() {
             self.tell_rest();
         }
@@ -222,7 +222,7 @@ impl<L: MemberLink> Membership for ActiveMember<'_, L> {
     }
 }
 
-/// Returns the target's name, the workload's name and the round of the measurement with number `step` in the run, from 1.
+/// Returns target name, workload name and round of the measurement with number `step` in the run, from 1. `None` if the plan has no such measurement.
 fn cell(plan: &Plan, seed: u64, step: u64) -> Option<(String, String, u32)> {
     let cells = plan.cells() as u64;
     let round = u32::try_from((step.checked_sub(1)?).checked_div(cells)? + 1).ok()?;
@@ -326,7 +326,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Maximum error of this machine's wall clock in nanoseconds, as chrony estimates it; `None` if chrony does not run.
+/// Returns the maximum error of this machine's wall clock in nanoseconds, as chrony estimates it; `None` if chrony does not run.
 ///
 /// chronyc(1), tracking: the error is at most the offset, the root dispersion and half the root delay together.
 fn chrony_error_ns() -> Option<u64> {
@@ -339,7 +339,7 @@ fn chrony_error_ns() -> Option<u64> {
 fn parse_tracking(line: &str) -> Option<u64> {
     let fields: Vec<&str> = line.trim().split(',').collect();
     let number = |at: usize| fields.get(at)?.parse::<f64>().ok().filter(|number| number.is_finite());
-    // Without a source the figures are zeros.
+    // Without a time source, chrony prints zeros.
     if number(2)? == 0.0 {
         return None;
     }

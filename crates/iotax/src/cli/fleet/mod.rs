@@ -24,7 +24,7 @@ use super::Failure;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Run one plan on many machines: each a run of its own, or all against one shared storage
+    /// Run one plan on many machines: each as a separate run, or all against one shared storage
     Run(Box<run::Args>),
     /// List the fleets in the store
     List(list::Args),

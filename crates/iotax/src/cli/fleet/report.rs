@@ -38,7 +38,7 @@ pub(super) fn open(output: &OutputArgs) -> Result<Destinations, Failure> {
     output.open(json::fleet::MARK)
 }
 
-/// The members' runs, in order of creation.
+/// Returns the members' runs, in order of creation.
 pub(super) fn runs(store: &Store, fleet: &str) -> Result<Vec<Run>, Failure> {
     let filter = Filter { fleet: Some(fleet.to_owned()), ..Filter::default() };
     let listed = store.list(&filter).or_exit(Exit::Environment)?;

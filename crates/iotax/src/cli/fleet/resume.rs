@@ -39,7 +39,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let mode = runs.iter().find_map(|run| run.fleet.as_ref()).map(|member| member.mode).unwrap_or_default();
     let measured =
         |run: &Run| -> BTreeSet<StepNumber> { run.measurements.iter().map(|m| u64::from(m.order)).collect() };
-    // A step that one member has cannot be measured by all together any more.
+    // A step that any member has measured can no longer be measured by all at the same time.
     let by_any: BTreeSet<StepNumber> = runs.iter().flat_map(measured).collect();
     let (overwrite, overwrite_signature) = args.overwrite.named();
     let mut members = Vec::new();

@@ -50,7 +50,7 @@ struct Process {
     state: Option<PathBuf>,
 }
 
-/// The links to all members, the processes started here, and each member that could not be started, with the reason.
+/// The links to all members, the processes started here, and the name and reason of each member that could not be started.
 type Reached = (Box<dyn Hub>, Started, Vec<(String, String)>);
 
 /// Starts all members and connects the hub to them. Also returns the members that could not be started, with the reasons.
@@ -155,7 +155,7 @@ fn here(
 
 type Streams = (std::io::BufReader<std::process::ChildStdout>, std::process::ChildStdin);
 
-/// Starts a member on another machine over ssh.
+/// Starts a member on another machine over ssh. Returns its ssh process, and the streams to the member.
 fn reach(
     name: &str,
     host: &RemoteHost,
@@ -196,7 +196,7 @@ impl Process {
         let _ = self.child.wait();
         if let Some(state) = &self.state {
             let undo_dir = state.join("iotax").join("undo");
-            // The log is in use until the agent that it started is gone too.
+            // The log stays in use until the agent that the member started has ended too.
             for _ in 0..AGAIN {
                 let cleaned = undo::clean(&undo_dir, false);
                 if cleaned.as_ref().is_ok_and(|cleaned| cleaned.in_use > 0) {
@@ -232,11 +232,11 @@ impl Started {
                 }
             };
             if status.is_none() {
-                // It hangs. On another machine the undo log has what is left.
+                // The process hangs. Its changes on another machine stay in the undo log.
                 process.kill();
             }
             if let (Some(entry), true) = (process.entry, status.is_some_and(|status| status.success())) {
-                // Without a mark the entry is only tried once more.
+                // If this fails, the entry is just undone again later.
                 let _ = undo_log.commit(entry);
             }
         }

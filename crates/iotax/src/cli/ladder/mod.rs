@@ -112,7 +112,7 @@ fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
     args.rungs.iter().map(find).collect()
 }
 
-/// Leaves out rungs that this machine cannot build, unless they were asked for by name, or unless no rung would be left.
+/// Leaves out rungs that this machine cannot build, except rungs that the user named. If no rung would be left, keeps all.
 fn possible(args: &Args, mut rungs: Vec<Rung>, workloads: &[Workload]) -> Result<Vec<Rung>, Failure> {
     let asked = !args.rungs.is_empty();
     if rungs.iter().any(Rung::has_guest)
@@ -138,13 +138,13 @@ fn possible(args: &Args, mut rungs: Vec<Rung>, workloads: &[Workload]) -> Result
                 }
                 false
             }
-            // What the user has to mend is told when the run is refused.
+            // Errors that the user can fix are reported when the run is refused.
             _ => true,
         }
     };
     let mut there = rungs.clone();
     there.retain(is_possible);
-    // Where nothing can be built, the directory or the device is at fault, and the run says so.
+    // If nothing can be built, the directory or device is wrong, and the run reports that.
     if there.is_empty() {
         return Ok(rungs);
     }
@@ -163,7 +163,7 @@ fn no_guests(args: &Args, asked: bool) -> Result<Option<String>, Failure> {
         Err(missing) if is_wanted => Err(Failure { exit: Exit::Environment, error: missing }),
         Err(missing) => Ok(Some(with_causes(&missing))),
         Ok(()) if is_wanted => Ok(None),
-        // What is refused anyway is refused at once: a guest that does not start is waited for.
+        // If the run will be refused anyway, do not wait for a test guest.
         Ok(()) if is_refused(args) => Ok(None),
         Ok(()) => {
             let stop = watch_signals().or_exit(Exit::Environment)?;
@@ -204,7 +204,7 @@ fn ladder_targets(args: &Args, workloads: &[Workload]) -> Result<LadderTargets, 
         }
         return Ok(ladder);
     }
-    // What is named may be for another machine.
+    // Rungs that the user named for a printed plan may be for another machine.
     let is_for_here = !args.print_plan || args.rungs.is_empty();
     let rungs = if is_for_here { possible(args, wanted(args)?, workloads)? } else { wanted(args)? };
     Ok(LadderTargets {
@@ -247,7 +247,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let places = [&args.device, &args.dir].into_iter().flatten().map(|path| path.display().to_string());
     let place = places.collect::<Vec<_>>().join(" and ");
     let seed = args.run.session.seed;
-    // The bare rung shows the machine itself.
+    // A rung without a guest serves as the control, which shows changes of the machine itself.
     let control = targets.iter().find(|target| target.guest().is_none() && targets.len() > 1);
     let control = control.map(|target| target.name.clone());
     let plan = Plan { seed, control, ..Plan::new(format!("ladder {place}"), targets, workloads) };

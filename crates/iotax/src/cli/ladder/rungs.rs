@@ -83,12 +83,12 @@ const RUNGS: [(&str, Ladder, Base, &str); 27] = [
     ),
 ];
 
-/// The names of all rungs except those with other image formats.
+/// Returns the names of all rungs except those with other image formats.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     RUNGS.into_iter().map(|(name, ..)| name)
 }
 
-/// The rungs of the default ladder.
+/// Returns the rungs of the default ladder.
 pub(super) fn usual() -> Vec<Rung> {
     RUNGS.iter().filter(|rung| rung.1 == Default).filter_map(|(name, ..)| Rung::known(name)).collect()
 }
@@ -111,7 +111,7 @@ fn of_formats() -> impl Iterator<Item = String> {
     Format::WORDS.iter().map(|format| format!("virtio-{format}"))
 }
 
-/// The layers of a rung such as `virtio-vmdk` or `vm-vmdk`, as a stack line: `vmdk file > virtio`. `None` for other names.
+/// Returns the layers of a rung such as `virtio-vmdk` or `vm-vmdk`, as a stack line: `vmdk file > virtio`. `None` for other names.
 fn line_of_format(name: &str) -> Option<String> {
     let (above, format) = name.split_once('-')?;
     let format: Format = format.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Writes a network test as iperf3 3.12 writes it in JSON, with an extra section `iotax`.
+//! Writes a network test in the JSON of iperf3 3.12, with an extra section `iotax`.
 //!
 //! Unknown figures are 0 in iperf3's part, as in iperf3; in the section `iotax` they are absent.
 
@@ -89,7 +89,7 @@ fn losses(map: &mut Map<String, Value>, received: &StreamFigures, packets: u64) 
     map.insert("lost_percent".into(), json!(percent));
 }
 
-/// The number of datagrams sent, as the receiver knows it: received plus lost.
+/// Returns the number of datagrams sent, as the receiver knows it: received plus lost.
 fn all_packets(figures: &StreamFigures) -> u64 {
     figures.packets.unwrap_or(0) + figures.lost.unwrap_or(0)
 }
@@ -133,7 +133,7 @@ fn interval(interval: &TestInterval, report: &TestReport) -> Value {
     value
 }
 
-/// Returns a suffix for the keys of each direction's sums, with true if the server sends in that direction.
+/// Returns the key suffix of each direction's sums, and true if the server sends in that direction.
 fn sums(start: &Start) -> Vec<(&'static str, bool)> {
     if start.bidirectional { vec![("", false), ("_bidir_reverse", true)] } else { vec![("", start.reverse)] }
 }

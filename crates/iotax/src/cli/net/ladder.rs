@@ -127,7 +127,7 @@ impl Args {
             rung.ok_or_else(|| WordError::new("rung", name, &names)).or_exit(Exit::Usage)
         };
         if self.rungs.is_empty() {
-            // passt is untested, and one rung that fails ends the ladder.
+            // passt is untested, and a failing rung would end the ladder.
             return Ok(RUNGS.into_iter().filter(|(_, via, _)| *via != NetPath::Passt).collect());
         }
         self.rungs.iter().map(find).collect()
@@ -156,7 +156,7 @@ impl Args {
         Ok(possible)
     }
 
-    /// Returns the targets of the rungs and of `--peer`, and with `--together` the neighbours, which make competing traffic.
+    /// Returns the targets of the rungs and of `--peer`. With `--together`, also returns the neighbours, which make competing traffic.
     fn targets(&self, rungs: &[Rung]) -> (Vec<TargetSpec>, Vec<TargetSpec>) {
         let mut targets: Vec<TargetSpec> = rungs.iter().map(|rung| target(*rung, self.vcpus)).collect();
         for (number, peer) in (1..).zip(&self.peer) {

@@ -67,7 +67,7 @@ impl ServerArgs {
     }
 }
 
-/// A valid target name made from a host's name or address.
+/// Returns a valid target name made from a host's name or address.
 pub(in crate::cli) fn target_name(host: &str) -> String {
     let fit = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     let name: String = host.trim_start_matches('.').chars().map(fit).take(LONGEST_NAME).collect();

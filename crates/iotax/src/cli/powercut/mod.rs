@@ -44,7 +44,7 @@ fn journal(name: &Path) -> Result<JournalPlace, Failure> {
     }
 }
 
-/// True for a character device or pipe, such as a serial line: nothing can be read back from it.
+/// Returns true for a character device or pipe, such as a serial line: nothing can be read back from it.
 fn is_line(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.file_type().is_char_device() || found.file_type().is_fifo())
 }

@@ -85,7 +85,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             say!("Writing to {}, seed {seed}. Pull the plug; then: {check}", place.display());
         });
     if let Ok(LoadEnd::Failed(error)) = &ended {
-        // The undo log stays: the target has what is to be checked.
+        // Keep the undo log, because the target holds the data to check.
         say!(
             "The load ended: {}. What is on record can be checked: {check}; iotax clean then removes what was made",
             with_causes(error)
@@ -107,7 +107,7 @@ fn check_journal(path: &Path) -> Result<(), Failure> {
         let flags = (OFlags::NOCTTY | OFlags::NONBLOCK).bits().cast_signed();
         let line = OpenOptions::new().write(true).custom_flags(flags).open(path);
         let line = line.with_context(context).or_exit(Exit::Environment)?;
-        // Something other than a terminal has no settings.
+        // Only terminals have such settings.
         if tcgetattr(&line).is_ok_and(|settings| settings.output_modes.contains(OutputModes::OPOST)) {
             return Err(usage(format!(
                 "--journal {name}: the line changes bytes that it sends; make it raw: stty -F {name} raw -echo"

@@ -63,7 +63,7 @@ pub(super) struct Args {
     qmp: Vec<PathBuf>,
 }
 
-/// Parses `127.0.0.1:9200`, or a port alone, which means 127.0.0.1.
+/// Parses an address and port such as `127.0.0.1:9200`, or only a port, which means 127.0.0.1.
 fn address(text: &str) -> Result<SocketAddr, String> {
     let local = || text.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
     text.parse().ok().or_else(local).ok_or_else(|| {
@@ -74,7 +74,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    // Before signals are only noted: a pipe that nobody writes to is waited for, and Ctrl-C ends that.
+    // Open the replay before signals are caught: opening a pipe without a writer blocks, and Ctrl-C must end that.
     let replay = args.replay.as_deref().map(Replay::open).transpose()?;
     let stop = watch_signals().or_exit(Exit::Environment)?;
     let output = Output::open(args.json.as_deref())?;
@@ -94,13 +94,13 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         view::run(feed, &host(), &stop).or_exit(Exit::Environment)?;
         return Ok(Exit::Fine);
     }
-    // Without a terminal and without anything that goes on, one table is what is wanted.
+    // Without a terminal, a recording or a server, print one table.
     let is_once = args.once || (output.is_text() && args.record.is_none() && args.prometheus.is_none());
     go_on(&mut reader, interval, is_once, output, &stop)
 }
 
-/// Takes a reading at each interval until interrupted. Writes a frame, the rates since the last reading, as a line of JSON. With `is_once`, writes
-/// only one frame, as a table or JSON; without, frames are not written as tables.
+/// Takes a reading at each interval until interrupted. Writes each frame (the rates since the last reading) as a line of JSON. With `is_once`, writes
+/// only one frame, as a table or JSON; without it, writes no tables.
 fn go_on(
     reader: &mut Reader,
     interval: Duration,
@@ -108,7 +108,7 @@ fn go_on(
     mut output: Output,
     stop: &Interrupt,
 ) -> Result<Exit, Failure> {
-    // A recording and a server say nothing themselves.
+    // While recording or serving, nothing is printed.
     let is_silent = output.is_text() && !is_once;
     let mut due = Instant::now();
     loop {
@@ -173,7 +173,7 @@ impl Reader {
     }
 }
 
-/// The name of this machine.
+/// Returns the name of this machine.
 fn host() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     if name.is_empty() { "this machine".to_owned() } else { name }

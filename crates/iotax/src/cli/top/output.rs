@@ -39,7 +39,7 @@ impl Output {
         }
     }
 
-    /// True if frames are tables.
+    /// Returns whether frames are tables.
     pub(super) fn is_text(&self) -> bool {
         matches!(self, Self::Text)
     }

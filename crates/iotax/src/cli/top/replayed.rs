@@ -20,7 +20,7 @@ use super::output::Output;
 
 /// The largest text, in bytes: a day of iostat with 20 devices at 1 s is 250 MB.
 const LARGEST_TEXT: usize = 256 << 20;
-/// Maximum length of a line, in bytes. Lines of iostat or atop have some hundred bytes, but a JSON document may be a single line.
+/// Maximum length of a line, in bytes. Lines of iostat or atop have a few hundred bytes, but a JSON document may be a single line.
 const LONGEST_LINE: usize = 16 << 20;
 /// Maximum number of bytes per read.
 const PART: u64 = 1 << 20;
@@ -59,7 +59,7 @@ pub(super) fn main(
 }
 
 impl Replay {
-    /// Opens a file, which is recognised by its content.
+    /// Opens a recording of iotax top or a text of iostat or atop; the file's content decides.
     pub(super) fn open(file: &Path) -> Result<Self, Failure> {
         let mut opened = File::open(file).with_context(|| named(file)).or_exit(Exit::Usage)?;
         let mut bytes = Vec::new();
@@ -87,7 +87,7 @@ impl Replay {
         Ok(Self::Text(text))
     }
 
-    /// The recorded machine's host name; for another tool's text, the tool's name.
+    /// Returns the recorded machine's host name; for another tool's text, the tool's name.
     fn host(&self) -> &str {
         match self {
             Self::Recording(recording) => recording.host(),
@@ -95,7 +95,7 @@ impl Replay {
         }
     }
 
-    /// The number of frames.
+    /// Returns the number of frames.
     fn count(&self) -> usize {
         match self {
             Self::Recording(recording) => recording.count().saturating_sub(1),

@@ -1,4 +1,4 @@
-//! The values to try: those of `--try`, or those that suit the target and the work.
+//! The values to try: those given with `--try`, otherwise those that suit the target and the workloads.
 
 use std::path::Path;
 

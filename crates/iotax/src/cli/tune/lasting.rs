@@ -1,4 +1,4 @@
-//! Makes settings persistent by udev rules and sysctl files.
+//! Makes settings persistent with udev rules and sysctl files.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -118,7 +118,7 @@ impl LastingFile {
         Err(io::Error::other("no free name for a backup"))
     }
 
-    /// The file's current text; `None` if there is no file.
+    /// Returns the file's current text; `None` if there is no file.
     fn old(&self) -> io::Result<Option<String>> {
         match fs::read_to_string(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&file.path).expect("read"), second);
         assert_ne!(file.back_up("x").expect("kept"), backup);
 
-        // Somebody else's file is replaced whole; the backup has it.
+        // A file by another author is replaced as a whole; the backup keeps it.
         let foreign = "vm.swappiness = 1\n";
         assert!(!file.text("# run 5", Some(foreign)).contains("swappiness"));
     }

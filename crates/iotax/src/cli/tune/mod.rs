@@ -78,7 +78,7 @@ const ROUNDS: u64 = 24;
 const SHORTEST: Nanos = Nanos::from_millis(250);
 /// Default size of the area if the target is a new file.
 const SIZE: Bytes = Bytes(1 << 30);
-/// Name of the target with the present settings; `CHOSEN` names that with the chosen ones.
+/// Name of the target with the present settings. `CHOSEN` is the name of the target with the chosen ones.
 const PRESENT: &str = "present";
 const CHOSEN: &str = "chosen";
 
@@ -93,7 +93,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     };
     let tuner = Tuner { args, base: &base, workloads: &workloads, permission: &permission };
     let time = args.time.unwrap_or(TIME);
-    // One candidate is not chosen among others, so nothing flatters it.
+    // A single candidate needs no confirmation: its result was not picked as the best of several.
     let is_screened = tryable.len() > 1;
     let first = if is_screened { Nanos(time.0 / 100 * SCREENING) } else { time };
     let screening = tuner.screening(tryable, first)?;
@@ -217,7 +217,7 @@ impl Tuner<'_> {
         Ok(plan)
     }
 
-    /// The plan with one round, whose windows are sized for the given time.
+    /// Returns the plan with one round, whose windows are sized for the given time.
     fn bare_plan(&self, others: Vec<TargetSpec>, time: Nanos) -> Plan {
         let targets: Vec<TargetSpec> = [vec![self.base.clone()], others].concat();
         let cells = (targets.len() * self.workloads.len()).max(1) as u64;
@@ -251,7 +251,7 @@ impl Tuner<'_> {
         candidates.try_fold(self.base.clone(), one)
     }
 
-    /// Measures a plan and loads its run; `None` if the user declined or the run could not be started.
+    /// Measures a plan and loads its run. Returns the run, `None` if the user declined or the run could not be started, and the exit code.
     fn measured(&self, plan: Plan, ask: bool) -> Result<(Option<Run>, Exit), Failure> {
         let output = OutputArgs { store: self.args.store.clone(), ..OutputArgs::default() };
         let session = Session::new(plan, &output).with(&self.args.session, self.permission.clone());

@@ -16,7 +16,7 @@ use super::candidates::Tryable;
 const LEAST_MIXED: usize = 4;
 /// Range of the number of rounds of mixes: at least two for a confidence interval, and more than twelve add little.
 const ROUNDS: std::ops::RangeInclusive<u64> = 2..=12;
-/// Target name that is shown for candidates of a mixed screening, where half of all targets have each setting.
+/// Target name shown for candidates of a mixed screening, in which half of all targets have each setting.
 const MIXES: &str = "mixes";
 
 /// The plan of a screening, and the data to evaluate its run.

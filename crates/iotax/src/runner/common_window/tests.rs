@@ -62,7 +62,7 @@ fn what_lies_in_the_common_window_counts() {
     let by_interval: Vec<(u64, u64)> =
         all.samples.iter().map(|sample| (sample.at_ns / MS, sample.tallies.ios())).collect();
     assert_eq!(by_interval, [(100, 11), (200, 22), (300, 33)]);
-    // 400 ms of CPU time each, in 400 ms.
+    // Each used 400 ms of CPU time in 400 ms.
     assert_eq!(all.outcome.cpu.user_ns, 600 * MS);
     assert_eq!(all.window.begin, start + Duration::from_millis(30));
 }
@@ -134,8 +134,8 @@ fn a_neighbour_counts_within_the_window_and_says_if_it_ended_early() {
 }
 
 proptest! {
-    /// Guests that complete one I/O each millisecond of their window: each counts exactly as many as the common window is long, and none
-    /// from before the last began or after the first ended.
+    /// Guests that complete one I/O in each millisecond of their windows. Each counts exactly as many I/Os as the common window has milliseconds,
+    /// none of them from outside of it.
     #[test]
     fn no_share_counts_outside(
         guests in prop::collection::vec((0_u64..400, 1_usize..12), 2..6),
@@ -153,7 +153,7 @@ proptest! {
             Err(_) => prop_assert!(common < 2 * interval_ms, "{} ms were lost", common),
             Ok(merged) => {
                 let length = merged.outcome.duration_ns / MS;
-                // At most a piece at either end is lost.
+                // At most an incomplete interval at either end is lost.
                 prop_assert!(length <= common && common < length + 2 * interval_ms);
                 prop_assert!(merged.shares.iter().all(|share| share.tallies.ios() == length));
                 prop_assert_eq!(merged.outcome.tallies.ios(), length * guests.len() as u64);

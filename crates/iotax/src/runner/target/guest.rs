@@ -81,7 +81,7 @@ impl GuestSite {
         &self.spec
     }
 
-    /// The topmost image of the disk, and its format.
+    /// Returns the topmost image of the disk, and its format.
     pub(in crate::runner) fn top(&self) -> (PathBuf, Format) {
         let Built { path, format, .. } = &self.storage.built;
         match self.overlays.count {
@@ -90,7 +90,7 @@ impl GuestSite {
         }
     }
 
-    /// The files and devices that QEMU has open for the disk; the image if QEMU does not run.
+    /// Returns the files and devices that QEMU has open for the disk; only the image if QEMU does not run.
     pub(in crate::runner) fn files(&self) -> Vec<PathBuf> {
         let open = self.running.as_ref().map(|running| running.guest.open_files()).unwrap_or_default();
         if open.is_empty() { vec![self.storage.built.path.clone()] } else { open }
@@ -113,7 +113,7 @@ impl GuestSite {
         agent(&mut self.running)
     }
 
-    /// The whole disk of the guest, as the area to measure.
+    /// Returns the whole disk of the guest, as the area to measure.
     pub(super) fn area(&self) -> ByteRange {
         let Built { size, shared, .. } = self.storage.built;
         ByteRange { path: None, offset: Bytes(0), size, shared, identity: None }
@@ -131,7 +131,7 @@ impl GuestSite {
         }
     }
 
-    /// Puts a new, empty overlay on top of the backing chain. The lower overlays are created once and stay empty.
+    /// Replaces the topmost overlay with a new, empty one. The overlays below are created once and stay empty.
     fn renew_overlay(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
         let Self { running: Some(running), image: Some(file), storage, overlays, .. } = self else {
             return Ok(());
@@ -164,7 +164,7 @@ impl GuestSite {
 
     pub(super) fn forget_overlay(&mut self, undo_log: &mut UndoLog) {
         if let Some(entry) = self.overlays.top.take() {
-            // It stays on record if it cannot be removed now.
+            // If it cannot be removed now, it stays in the undo log.
             let _ = undo_log.undo(entry);
         }
     }

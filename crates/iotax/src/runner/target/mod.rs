@@ -57,8 +57,8 @@ impl<'a> OwnAgent<'a> {
     }
 }
 
-/// Returns the instances to build for a target: one, or one for each guest or server. The names of all but the first end in `+` and a
-/// number, which names in plans cannot.
+/// Returns the instances to build for a target: one, or one for each guest or server. The names of all but the first end in `+` and a number, which
+/// no name in a plan can.
 pub(super) fn instances(spec: &TargetSpec) -> impl Iterator<Item = TargetSpec> + '_ {
     let count = spec.kind().map_or(1, |kind| kind.instances(spec));
     (1..=count).map(|number| match number {
@@ -76,7 +76,7 @@ impl Target {
         }
     }
 
-    /// The target's guest, running or not; `None` without a guest.
+    /// Returns the target's guest, running or not; `None` without a guest.
     pub(super) fn guest(&mut self) -> Option<GuestSlot<'_>> {
         match &mut self.site {
             Site::Guest(site) => Some(site.slot(&self.spec)),
@@ -117,7 +117,7 @@ impl Target {
         }
     }
 
-    /// Starts an agent for this target alone, if the run's shared agent would measure it otherwise.
+    /// Starts a separate agent for this target, if the run's shared agent would measure it otherwise.
     pub(super) fn start_own_agent(&mut self, stop: &Interrupt) -> anyhow::Result<()> {
         match &mut self.site {
             Site::Host(site) if site.agent.is_none() => site.agent = Some(local_agent(stop)?),
@@ -184,7 +184,7 @@ impl Target {
         self.running_guest().map_or(Ok(()), |running| Ok(running.guest.pause()?))
     }
 
-    /// Returns the target's storage on this host; `None` for other machines and networks.
+    /// Returns the target's storage on this host; `None` for storage on other machines and for networks.
     pub(super) const fn local_storage(&self) -> Option<&LocalStorage> {
         match &self.site {
             Site::Host(site) => Some(&site.storage),
@@ -193,7 +193,7 @@ impl Target {
         }
     }
 
-    /// Warnings from building the target.
+    /// Returns the warnings from building the target.
     pub(super) fn warnings(&self) -> &[Warning] {
         self.local_storage().map_or(&[], |storage| &storage.built.warnings)
     }
@@ -203,7 +203,7 @@ impl Target {
         self.local_storage().is_some_and(|storage| storage.built.has_snapshot())
     }
 
-    /// The area to measure, as the agent opens it, and true if it may be written; `None` for a network.
+    /// Returns the area to measure, as the agent opens it, and true if it may be written. `None` for a network.
     fn area(&self) -> Option<(ByteRange, bool)> {
         match &self.site {
             Site::Host(HostSite { storage, .. }) => Some((storage.area(), storage.built.writable)),
@@ -224,9 +224,9 @@ impl Target {
         }
     }
 
-    /// Writes a piece of the data that the plan's workloads expect, through the target itself, so that no read finds unwritten space: up to
-    /// `most` bytes, a multiple of 1 MiB, after the first `done` bytes. Returns the bytes written so far; `None` once all are. Does not write to
-    /// storage that existed before.
+    /// Writes a piece of the data that the plan's workloads expect, through the target itself, so that no read finds unwritten space. The piece has
+    /// up to `most` bytes, a multiple of 1 MiB, after the first `done` bytes. Returns the number of bytes written so far; `None` once all are
+    /// written. Does not write to storage that existed before.
     pub(super) fn fill(
         &mut self,
         run_agent: &mut AgentClient,
@@ -236,7 +236,7 @@ impl Target {
         progress: &mut dyn Progress,
     ) -> anyhow::Result<Option<Bytes>> {
         self.is_filled = true;
-        // What an image of the user's holds is what is measured.
+        // A user's image is measured with the data that it holds.
         let Some((area, true)) = self.area().filter(|_| !self.spec.stack.has::<ImageSpec>()) else {
             return Ok(None);
         };
@@ -248,7 +248,7 @@ impl Target {
         let size = most.min(Bytes(total.0 - done.0));
         let piece = ByteRange { offset: Bytes(begin.0 + done.0), size, ..area };
         let name = self.spec.name.clone();
-        // 10 MB/s is slower than any storage worth measuring.
+        // Storage slower than 10 MB/s is not worth measuring.
         let patience = Duration::from_secs(60 + size.0 / 10_000_000);
         self.resume()?;
         let own = self.own_agent()?;

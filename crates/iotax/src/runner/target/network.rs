@@ -74,7 +74,7 @@ impl NetworkSite {
         }
     }
 
-    /// The process in whose network namespace packets pass: the server's if the client is a guest, otherwise the client's. `None` if the
+    /// Returns the process in whose network namespace packets pass: the server's if the client is a guest, otherwise the client's. `None` if the
     /// client is the run's shared agent.
     pub(in crate::runner) fn watched_process(&self) -> Option<u32> {
         match &self.client {
@@ -105,7 +105,7 @@ impl NetworkClient {
         Some(GuestSlot { target, spec, device: MeasuredDevice::Nic(nic), running })
     }
 
-    /// The guest's settings, and the guest if it is running; `None` if the client is not a guest.
+    /// Returns the guest's settings, and the guest if it is running; `None` if the client is not a guest.
     pub(super) fn guest(&self) -> Option<(&GuestSpec, Option<&RunningGuest>)> {
         match self {
             Self::Guest(guest) => Some((&guest.spec, guest.running.as_ref())),

@@ -1,4 +1,4 @@
-//! Records of targets: their layers as the system reports them, and those of their guests.
+//! Records of targets: the layers below them as the system reports them, and the layers of their guests.
 
 use std::path::Path;
 
@@ -68,7 +68,7 @@ impl Target {
 }
 
 fn inspected(spec: &TargetSpec, built: &Built, record: TargetRecord) -> TargetRecord {
-    // The file of a cluster is larger than the image in it, which is anywhere there.
+    // A cluster's file is larger than the image, which may lie anywhere in it.
     let stored = built.stored().filter(|_| !spec.stack.has::<RbdSpec>());
     TargetRecord {
         allocation: stored.and_then(|(path, format)| inspect::allocation(path, format)),

@@ -43,7 +43,7 @@ impl HostSite {
     }
 
     pub(super) fn make_directory(&mut self, name: &str, undo_log: &mut UndoLog) -> anyhow::Result<()> {
-        // A directory that could not be removed before is removed at the end.
+        // A directory that could not be removed earlier is removed at the end.
         self.directory = None;
         let path = self.storage.built.path.with_file_name(name);
         let entry = undo_log.make_tree(&path)?;
@@ -53,7 +53,7 @@ impl HostSite {
 
     pub(super) fn remove_directory(&mut self, undo_log: &mut UndoLog) {
         if let Some((_, entry)) = self.directory.take() {
-            // It stays on record if it cannot be removed now.
+            // If it cannot be removed now, it stays in the undo log.
             let _ = undo_log.undo(entry);
         }
     }
@@ -87,7 +87,7 @@ impl LocalStorage {
         }
     }
 
-    /// Takes a new snapshot of the image or of the origin volume in place of the old one. Does nothing without snapshots.
+    /// Replaces the snapshot of the image or of the origin volume with a new one. Does nothing without snapshots.
     pub(super) fn renew_snapshot(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
         if let Some(image) = &mut self.built.exported
             && let Some(identity) = image.renew_snapshot(undo_log)?
@@ -95,7 +95,7 @@ impl LocalStorage {
             self.built.identity = Some(identity);
         }
         if let Some(origin) = &mut self.built.origin {
-            // The old one goes first: with two, a write would be paid for twice.
+            // Remove the old snapshot first: with two, each write would be copied twice.
             if let Some(old) = self.snapshot {
                 undo(old, undo_log)?;
             }

@@ -41,7 +41,7 @@ impl Inbox {
         let headers = slots
             .iter()
             .map(|slot| {
-                // SAFETY: all-zero bytes are a header of no address, no buffer and no flag.
+                // SAFETY: an all-zero header is valid: no address, no buffers, no flags.
                 let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
                 header.msg_hdr.msg_iov = vector.wrapping_add(slot.index());
                 header.msg_hdr.msg_iovlen = 1;
@@ -59,12 +59,12 @@ impl Inbox {
         }
     }
 
-    /// Waits for a batch, and takes those that have arrived with it.
+    /// Waits for a batch, and reads all others that have arrived by then.
     ///
     /// # Errors
     /// A socket error; [`super::passes`] recognizes a timeout.
     pub(super) fn receive(&mut self, socket: &UdpSocket) -> io::Result<()> {
-        // Each call leaves there how much it wrote.
+        // Each call overwrites the field with the number of bytes that it wrote.
         for header in &mut self.headers[..self.filled] {
             header.msg_hdr.msg_controllen = ANCILLARY;
         }

@@ -33,7 +33,7 @@ const CLOSE_NS: u64 = 5_000;
 /// Time after which a sender tries again if the kernel has no route or no buffer space.
 const REST: std::time::Duration = std::time::Duration::from_millis(1);
 
-/// Sends datagrams until the end, see [`super::transfer`].
+/// Sends datagrams until `stop` is set or the amount in `settings` is used up.
 pub(super) fn send(
     socket: &UdpSocket,
     settings: &Settings,
@@ -90,7 +90,7 @@ fn is_refused(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
 }
 
-/// Receives datagrams until the end, see [`super::transfer`].
+/// Receives datagrams until `stop` is set.
 pub(super) fn receive(
     socket: &UdpSocket,
     settings: &Settings,

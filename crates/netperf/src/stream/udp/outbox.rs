@@ -15,7 +15,7 @@ use iotax_engine::clock;
 
 /// Maximum number of datagrams in a batch that the kernel splits (UDP_MAX_SEGMENTS; newer kernels permit twice as many).
 const MOST_SEGMENTS: usize = 64;
-/// Maximum bytes of a batch: those of an IP packet less its headers.
+/// Maximum bytes of a batch, which must fit into an IP packet with its headers.
 const MOST_BYTES: usize = 65_000;
 
 /// Datagrams of equal length, one after the other in memory. The payload stays the same; the headers are rewritten for each use.
@@ -64,7 +64,7 @@ impl Outbox {
         self.room as u64
     }
 
-    /// Returns the method by which datagrams are passed to the kernel.
+    /// Returns the method that passes datagrams to the kernel.
     pub(super) const fn way(&self) -> SendMethod {
         self.way
     }
@@ -78,8 +78,7 @@ impl Outbox {
         self.waiting == 0
     }
 
-    /// Sends the queued datagrams with the current time as their send time. Returns the numbers of bytes and datagrams that the kernel
-    /// accepted.
+    /// Sends the queued datagrams with the current time as their send time. Returns the number of bytes and of datagrams that the kernel accepted.
     ///
     /// # Errors
     /// A socket error. Nothing was sent then; the next call tries the same datagrams again, possibly by another method.
@@ -98,7 +97,7 @@ impl Outbox {
                 self.take(sent);
                 Ok(((sent * self.length) as u64, sent as u64))
             }
-            // A datagram that is longer than the path's packets, or a device that cannot cut.
+            // The datagram exceeds the path MTU, or the device cannot segment.
             Err(error) if self.way == SendMethod::Segmented && cannot_cut(&error) => {
                 segment(socket, 0)?;
                 self.way = SendMethod::Many;
@@ -108,7 +107,7 @@ impl Outbox {
         }
     }
 
-    /// Gives up the queued datagrams: they count as sent, and the receiver will see them as lost. Returns their bytes and number.
+    /// Gives up the queued datagrams: they count as sent, and the receiver will see them as lost. Returns the number of bytes and of datagrams.
     pub(super) fn lose(&mut self) -> (u64, u64) {
         let lost = self.waiting;
         self.take(lost);
@@ -148,7 +147,7 @@ mod tests {
     use super::super::read_header;
     use super::*;
 
-    /// Sends `count` datagrams in such a way; returns the lengths and numbers of those that arrive.
+    /// Sends `count` datagrams by this method. Returns the lengths and numbers of those that arrive.
     fn sent(way: SendMethod, count: u64) -> Vec<(usize, u64)> {
         let [local, remote] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a free port"));
         local.connect(remote.local_addr().expect("bound")).expect("connected");
