@@ -97,7 +97,7 @@ type Case = (WarningKind, &'static str, bool, fn(&mut Run));
 
 #[test]
 fn each_check_sees_its_case_and_grades_it() {
-    let cases: [Case; 15] = [
+    let cases: [Case; 16] = [
         (WarningKind::BufferedDirect, "900 MiB of the 1.00 GiB looked at", true, |r| {
             let cache = PageCache { looked_at: GIB, before: 0, after: 900 << 20 };
             r.measurements[0].outcome.page_cache = Some(cache);

@@ -14,7 +14,7 @@ use iotax_testbed::agent_client::{AgentProcess, start_member};
 use iotax_testbed::interrupt::{Interrupt, POLL};
 
 use super::say::say;
-use super::session::watch_signals;
+use super::signals::watch_signals;
 use super::{Failure, OrExit, args, usage};
 
 /// Maximum time to wait for messages between two checks for a signal.

@@ -61,6 +61,7 @@ mod resume;
 mod run;
 mod serve;
 mod session;
+mod signals;
 mod store;
 mod suite;
 mod target_args;

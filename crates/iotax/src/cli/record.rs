@@ -18,7 +18,8 @@ use iotax_testbed::interrupt::{Interrupt, POLL};
 use iotax_testbed::undo::UndoLog;
 
 use super::say::note;
-use super::session::{say_not_undone, watch_signals};
+use super::session::say_not_undone;
+use super::signals::watch_signals;
 use super::time::seconds;
 use super::{Failure, OrExit, args, links};
 use crate::runner;

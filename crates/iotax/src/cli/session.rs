@@ -1,11 +1,9 @@
 //! The common steps of every command that measures: check, show the plan, ask, run, report.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -19,7 +17,7 @@ use iotax_model::{TargetSpec, Warning, WarningKind};
 use iotax_report::{document, json, terminal};
 use iotax_store::{NewRun, Store};
 use iotax_testbed::device::Permission;
-use iotax_testbed::interrupt::{Interrupt, PRESSED};
+use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::refusal::Refusal;
 use iotax_testbed::target::preflight::{self, Needs};
 use iotax_testbed::undo::{self, NotUndone, UndoLog};
@@ -32,6 +30,7 @@ use super::progress::{Line, Watcher};
 use super::quit_key::QuitKey;
 use super::rate_gate::RateGate;
 use super::say::{self, Stream, note, say};
+use super::signals::watch_signals;
 use super::terminal::PageArgs;
 use super::{Failure, OrExit, args, auth, confirm, links, requirements, usage};
 use crate::runner::{
@@ -487,44 +486,6 @@ fn same_machine(then: &Environment, guests: Option<&Guests>) -> Result<(), Failu
     Ok(())
 }
 
-/// Watches for signals: the first Ctrl-C, SIGTERM or SIGHUP asks the run to stop and undo; a second Ctrl-C ends the
-/// process at once and leaves the rest to `iotax clean`.
-pub(super) fn watch_signals() -> anyhow::Result<Interrupt> {
-    watch_signals_with(&PRESSED)
-}
-
-/// Like [`watch_signals`], but the first Ctrl-C sets `pressed` instead of [`PRESSED`]. A later Ctrl-C ends the process at once only if
-/// [`PRESSED`] is set by then.
-pub(super) fn watch_signals_with(pressed: &Interrupt) -> anyhow::Result<Interrupt> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    // A command that measures twice must not install the handlers twice: one Ctrl-C would then count as two and end the process.
-    static WATCHED: OnceLock<Interrupt> = OnceLock::new();
-    if let Some(stop) = WATCHED.get() {
-        return Ok(Arc::clone(stop));
-    }
-    let stop = Interrupt::default();
-    let watch = || {
-        let ends = Arc::clone(&PRESSED);
-        signal_hook::flag::register_conditional_shutdown(SIGINT, Exit::Interrupted as i32, ends)?;
-        signal_hook::flag::register(SIGINT, Arc::clone(pressed))?;
-        let hangup = (!ignores_hangups()).then_some(SIGHUP);
-        for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
-            signal_hook::flag::register(signal, Arc::clone(&stop))?;
-        }
-        io::Result::Ok(())
-    };
-    watch().context("cannot watch for signals")?;
-    say::heed(&stop);
-    Ok(Arc::clone(WATCHED.get_or_init(|| stop)))
-}
-
-/// Returns whether hangups are ignored, as under nohup(1): the run then continues after a logout.
-fn ignores_hangups() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
-}
-
 /// Refuses to start while another run has changed settings, because their present values would be taken for the original ones.
 fn refuse_changed_settings(undo_dir: &Path, plan: &Plan) -> Result<(), Failure> {
     if plan.targets.iter().all(|target| target.setting_values().is_empty()) {
@@ -587,16 +548,5 @@ fn conclude(ended: Ended, run: i64, plan: &Plan, store: &Store) -> Exit {
             say!("Interrupted; what was measured is kept. {next}");
             Exit::Interrupted
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn signals_are_watched_once_for_all_runs_of_a_command() {
-        let first = watch_signals().expect("watched");
-        assert!(Arc::ptr_eq(&first, &watch_signals().expect("watched")));
     }
 }

@@ -10,7 +10,7 @@ use iotax_model::exit::Exit;
 use iotax_model::verify_errors::{Findings, JOURNAL_BATCH, JOURNAL_MAGIC, JournalState, Recovery};
 
 use super::say::{print_line, say};
-use super::{Failure, OrExit, session, usage};
+use super::{Failure, OrExit, signals, usage};
 use crate::runner::{self, Interrupted};
 
 /// Flags of `iotax verify`.
@@ -26,7 +26,7 @@ pub(super) struct Args {
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     args.target.metadata().map_err(|error| usage(format!("{}: {error}", args.target.display())))?;
     check_journal(&args.journal)?;
-    let stop = session::watch_signals().or_exit(Exit::Environment)?;
+    let stop = signals::watch_signals().or_exit(Exit::Environment)?;
     let recovery = match runner::audit(&args.target, &args.journal, &stop) {
         Err(error) if error.is::<Interrupted>() => {
             say!("Interrupted.");

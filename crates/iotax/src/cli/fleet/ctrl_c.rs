@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use iotax_testbed::interrupt::{Interrupt, POLL, PRESSED};
 
-use super::super::session::watch_signals_with;
+use super::super::signals::watch_signals_with;
 use iotax_model::threads;
 
 /// Time after which a second Ctrl-C ends the process in any case, because the coordinator may be blocked forever.

@@ -22,7 +22,8 @@ use iotax_testbed::undo::UndoLog;
 
 use super::super::output::{OutputArgs, StoreArgs};
 use super::super::progress::Watcher;
-use super::super::session::{Membership, Session, watch_signals};
+use super::super::session::{Membership, Session};
+use super::super::signals::watch_signals;
 use super::super::{Failure, OrExit, args, say};
 use super::claims;
 use crate::causes::with_causes;

@@ -17,7 +17,7 @@ use super::json::document;
 use super::lines;
 use crate::cli::auth::AuthArgs;
 use crate::cli::say::{self, note, say};
-use crate::cli::session::watch_signals;
+use crate::cli::signals::watch_signals;
 use crate::cli::{Failure, OrExit};
 
 /// Flags of `iotax net serve`.

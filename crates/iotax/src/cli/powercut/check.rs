@@ -8,7 +8,7 @@ use iotax_model::exit::Exit;
 use iotax_report::document;
 
 use super::super::say::{self, say};
-use super::super::session::watch_signals;
+use super::super::signals::watch_signals;
 use super::super::terminal::PageArgs;
 use super::super::{Failure, OrExit, usage, verify};
 use super::{is_line, journal, target};

@@ -25,7 +25,7 @@ use iotax_top::recording::Writer;
 use iotax_top::view::{self, Feed};
 
 use super::say::{self, note};
-use super::session::watch_signals;
+use super::signals::watch_signals;
 use super::time::seconds;
 use super::{Failure, OrExit, links, usage};
 use crate::causes::with_causes;
