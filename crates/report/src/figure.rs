@@ -152,12 +152,13 @@ pub(crate) fn share(share: f64) -> String {
     format!("{}%", hundredths(share * 100.0))
 }
 
-/// Formats a ratio as a change in percent: `+1.2%`, `-35%`, `+210%`; from 10 as a multiple, `12.0 times`, and below a tenth as a part, `1/12.0`.
+/// Formats a ratio as a change in percent: `+1.2%`, `-35%`, `+210%`; from 10 as a multiple, `12.0 times`. A part
+/// that would round to `-100%` is named: `1/333`.
 pub(crate) fn change(ratio: f64) -> String {
     if ratio >= 10.0 {
         return format!("{} times", human::count(ratio));
     }
-    if ratio > 0.0 && ratio < 0.1 {
+    if ratio > 0.0 && ratio < 0.005 {
         return format!("1/{}", human::count(1.0 / ratio));
     }
     let percent = (ratio - 1.0) * 100.0;

@@ -39,7 +39,7 @@ fn requests(mounts: &str, point: &Path) -> Option<BTreeMap<String, u64>> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for line in of_mount.skip_while(|line| line.trim() != "per-op statistics").skip(1) {
         // Requests, and transmissions; then timeouts, bytes and times.
-        let (operation, figures) = line.trim().split_once(": ")?;
+        let Some((operation, figures)) = line.trim().split_once(": ") else { continue };
         let mut figures = figures.split_whitespace().map_while(|figure| figure.parse::<u64>().ok());
         let (requests, sent) = (figures.next()?, figures.next()?);
         let name = match operation {
