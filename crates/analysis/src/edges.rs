@@ -161,8 +161,12 @@ fn guest_alone(from: &[Part], to: &[Part]) -> Option<usize> {
     (device == guest && is_same_bus && same_below && of_device.settings.iter().all(set)).then_some(guest)
 }
 
-/// Describes a changed setting: `cache=writeback instead of none`; for keys such as `bus` only the values: `virtio-scsi instead of virtio-blk`.
+/// Describes a changed setting: `cache=writeback instead of none`; for keys such as `bus` only the values: `virtio-scsi instead of virtio-blk`. A
+/// setting that is left out afterwards is named as it was: `without encrypt=luks`.
 fn in_words(key: &str, before: Option<String>, after: Option<String>) -> String {
+    if let (Some(before), None) = (&before, &after) {
+        return format!("without {key}={before}");
+    }
     let given = |value: Option<String>| value.unwrap_or_else(|| "default".into());
     let (before, after) = (given(before), given(after));
     match key {

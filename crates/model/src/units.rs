@@ -223,19 +223,11 @@ impl Visitor<'_> for Text {
 
 serde_as_text!(
     Bytes,
-    "a size in quotes, such as \"4k\"",
+    "a size such as \"4k\"",
     r"^\s*(\d+\.?\d*|\.\d+)\s*([bB]|[kKmMgGtTpP]([iI]?[bB])?)?\s*$"
 );
-serde_as_text!(
-    BitRate,
-    "a rate in quotes, such as \"100M\"",
-    r"^\s*(\d+\.?\d*|\.\d+)\s*[kKmMgGtT]?(\s*bit/s)?\s*$"
-);
-serde_as_text!(
-    Nanos,
-    "a time in quotes, such as \"30s\"",
-    r"^\s*(\d+\.?\d*|\.\d+)\s*(ns|us|µs|ms|s|m|min|h|d)\s*$"
-);
+serde_as_text!(BitRate, "a rate such as \"100M\"", r"^\s*(\d+\.?\d*|\.\d+)\s*[kKmMgGtT]?(\s*bit/s)?\s*$");
+serde_as_text!(Nanos, "a time such as \"30s\"", r"^\s*(\d+\.?\d*|\.\d+)\s*(ns|us|µs|ms|s|m|min|h|d)\s*$");
 
 /// Formats numbers for reports, mostly with three significant digits and a unit.
 pub mod human {

@@ -20,7 +20,11 @@ pub(crate) const DMSETUP: Program = Program { name: "dmsetup", package: "dmsetup
 /// UUID prefix of device-mapper devices that iotax creates with dmsetup(8).
 pub(crate) const OWN: &str = "IOTAX-";
 /// Device-mapper targets for which iotax calls dmsetup(8) itself.
-const TARGETS: [&str; 2] = ["dm-cache", "dm-writecache"];
+const TARGETS: [&str; 3] = ["dm-cache", "dm-writecache", DELAY];
+/// Name in UUIDs of the device-mapper target that delays I/O.
+pub(crate) const DELAY: &str = "dm-delay";
+/// Bytes per sector, the unit of lengths in device-mapper tables.
+pub(crate) const SECTOR: u64 = 512;
 /// Option that makes dmsetup(8) create device nodes itself if udev does not.
 pub(crate) const VERIFY_UDEV: &str = "--verifyudev";
 /// Directory in /sys that lists all block devices.

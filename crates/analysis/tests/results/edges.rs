@@ -134,6 +134,8 @@ fn every_layer_and_setting_has_its_words() {
         (image(""), image("cluster_size = \"2m\""), "cluster_size=2m instead of default"),
         (image(""), image("extended_l2 = true"), "extended_l2=true instead of default"),
         (image(""), image("encrypt = \"luks\""), "encrypt=luks instead of default"),
+        (image("encrypt = \"luks\""), image(""), "without encrypt=luks"),
+        (image(""), image("snapshot = \"internal\", internal_snapshots = 3"), "3 internal snapshots"),
         (image(""), image("snapshot = \"internal\""), "internal snapshot"),
         (
             image("snapshot = \"external\""),

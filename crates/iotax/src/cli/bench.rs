@@ -99,6 +99,18 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             args.target.display()
         )));
     }
+    if let Some(writer) = workloads.iter().find(|workload| workload.modifies())
+        && let Some(path) = target.path().filter(|_| target.remote().is_none())
+        && let Ok(Some(_)) = existing_image::found(path)
+    {
+        return Err(usage(format!(
+            "{0}: it is an image that exists, so it is only read, and {1:?} changes it ({2}); give a stack whose overlay takes the writes: \
+             \"image {0} overlay=DIR > virtio\"",
+            path.display(),
+            writer.name,
+            writer.doing()
+        )));
+    }
     let targets = with_image(target, &workloads);
     let mut plan =
         Plan { seed, repeat, ..Plan::new(format!("bench {}", args.target.display()), targets, workloads) };

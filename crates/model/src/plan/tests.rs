@@ -116,7 +116,7 @@ fn errors_name_line_and_key_and_the_accepted_form() {
         (
             "runtime = \"30s\"",
             "runtime = 30",
-            "line 8, column 11: integer `30` does not belong here; accepted: a time in quotes, such as \"30s\"",
+            "line 8, column 11: integer `30` does not belong here; accepted: a time such as \"30s\"",
         ),
         (
             "iodepth = 16",

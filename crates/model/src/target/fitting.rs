@@ -5,9 +5,8 @@ use super::layers::{self, LayerInterface, PlannedLayer};
 pub(super) fn unknown(text: &str) -> String {
     let apart = if text.contains('>') { "; a > between two layers has a blank on either side" } else { "" };
     format!(
-        "{text:?} is no layer; accepted: device PATH, thick LVM volume, thin LVM volume, raid1, integrity, dm-cache, dm-writecache, luks, tmpfs, ext4, xfs, btrfs, volatile, overlay, nfs share, smb share, raw file, \
-         qcow2 file, loop, nvme-tcp, image PATH, nbd://HOST/EXPORT, throttle, compress, copy-on-read, blkdebug, nbd, iscsi, nfs, rbd, fuse, virtio, virtio-blk > guest, cgroup, or a network: \
-         loopback, veth pair, bridge, passt, to HOST; a path with blanks stands in double quotes{apart}"
+        "{text:?} is no layer; accepted: {}; a path with blanks stands in double quotes{apart}",
+        PlannedLayer::forms().join(", ")
     )
 }
 
@@ -39,7 +38,7 @@ pub(super) fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<
             | PlannedLayer::Md(_) => {
                 format!("{key} needs dir = \"...\", or a filesystem of the target's own")
             }
-            PlannedLayer::Luks(_) | PlannedLayer::Integrity(_) | PlannedLayer::Cache(_) => {
+            _ if accepted == [LayerInterface::Block] => {
                 let line = layer.kind().segments(None).join(" > ");
                 format!(
                     "{key} needs {needed} below it; over a file: stack = \"/srv > raw file > loop direct_io=true > {line}\""

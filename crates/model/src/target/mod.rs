@@ -26,9 +26,9 @@ pub use area::Area;
 pub use kind::TargetKind;
 pub use layer::{Layer, LayerKind};
 pub use layers::{
-    Accel, Aio, BottomLocation, Bus, CacheMode, CacheSpec, CacheType, CgroupSpec, DeviceSpec, Discard,
-    DmCacheMode, Encryption, ErrorRate, FileSpec, FilesystemSpec, FilterSpec, FilterType, Format, FsType,
-    FuseSpec, GuestFs, GuestSpec, ImageSpec, IntegrityMode, IntegritySpec, IscsiSpec, LayerInterface,
+    Accel, Aio, BottomLocation, Bus, CacheMode, CacheSpec, CacheType, CgroupSpec, DelaySpec, DeviceSpec,
+    Discard, DmCacheMode, Encryption, ErrorRate, FileSpec, FilesystemSpec, FilterSpec, FilterType, Format,
+    FsType, FuseSpec, GuestFs, GuestSpec, ImageSpec, IntegrityMode, IntegritySpec, IscsiSpec, LayerInterface,
     LayerSpec, LayerType, LocalPath, LoopSpec, LuksSpec, LvKind, LvmSpec, MachineType, MdSpec, NbdAddress,
     NbdExportSpec, NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, NfsSpec, Nic,
     NvmeTcpSpec, OsdMedia, OverlaySpec, PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel,

@@ -18,12 +18,9 @@ use super::needs::Needs;
 use super::preflight::{check_created, check_directory};
 use super::{loop_device, raw};
 use crate::build_error::BuildError;
-use crate::mapper::{self, DMSETUP, Mapping, VERIFY_UDEV};
+use crate::mapper::{self, DMSETUP, Mapping, SECTOR, VERIFY_UDEV};
 use crate::refusal::Refusal;
 use crate::undo::Effect;
-
-/// Bytes per sector, the unit of lengths in device-mapper tables.
-const SECTOR: u64 = 512;
 
 impl Build for CacheSpec {
     fn check(&self, at: &Check<'_>, needs: &mut Needs) -> Result<(), Refusal> {

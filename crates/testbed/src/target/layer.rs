@@ -52,6 +52,7 @@ pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
         PlannedLayer::Device(spec) => Some(spec),
         PlannedLayer::Lvm(spec) => Some(spec),
         PlannedLayer::Md(spec) => Some(spec),
+        PlannedLayer::Delay(spec) => Some(spec),
         PlannedLayer::Integrity(spec) => Some(spec),
         PlannedLayer::Cache(spec) => Some(spec),
         PlannedLayer::Luks(spec) => Some(spec),

@@ -7,6 +7,7 @@ mod builder;
 mod cache;
 mod cgroup;
 pub mod counters;
+mod delay;
 mod device;
 pub mod existing;
 pub mod existing_image;

@@ -34,6 +34,7 @@ fn boot() -> Option<LabGuest> {
             "xts",
             "ecb",
             "algif_skcipher",
+            "dm_delay",
             "dm_integrity",
             "dm_cache",
             "dm_cache_smq",
@@ -98,6 +99,9 @@ stack = "/srv > raw file > loop direct_io=true > integrity mode=journal sector_s
 name = "integrity-bitmap"
 stack = "/srv > raw file > loop direct_io=true > integrity mode=bitmap sector_size=4096"
 [[target]]
+name = "delay"
+stack = "/srv > raw file > loop direct_io=true > delay read=20ms write=30ms"
+[[target]]
 name = "cache"
 stack = "/srv > raw file > loop direct_io=true > dm-cache size=4m"
 [[target]]
@@ -140,12 +144,26 @@ fn each_layer_of_the_kernel_is_measured_and_gone_afterwards() {
     put_plan(&mut lab, &format!("repeat = 1{DEFAULTS}{TARGETS}"));
     let json = json(&mut lab, "run /tmp/plan.toml --overwrite /dev/vda");
     before.assert_nothing_changed(&mut lab, "a run");
-    assert_eq!(json["measurements"].as_array().map(Vec::len), Some(16 * 2));
+    assert_eq!(json["measurements"].as_array().map(Vec::len), Some(17 * 2));
     for measurement in json["measurements"].as_array().expect("measurements") {
         assert_eq!(measurement["errors"].as_u64().unwrap_or(0), 0, "{measurement}");
     }
 
+    let of = |target: &str, workload: &str| {
+        let all = json["measurements"].as_array().expect("measurements");
+        all.iter().find(|m| m["target"] == target && m["workload"] == workload).expect("measured").clone()
+    };
+    for (workload, least) in [("read", 20e6), ("write", 30e6)] {
+        let mean = of("delay", workload)["metrics"]["latency_mean"].as_f64().expect("I/Os");
+        assert!(mean >= least, "{workload}: {mean}");
+    }
+    let counters = of("cache", "read")["counters"].clone();
+    let counts = &counters[0]["counts"];
+    let reads = ["read hits", "read misses"].map(|name| counts[name].as_u64().expect("counted"));
+    assert!(counters[0]["layer"] == "dm-cache" && reads.iter().sum::<u64>() > 0, "{counters}");
+
     let top = |target: &str| layers(&json, target).pop().expect("layers");
+    assert_eq!(top("delay"), "dm iotax-TAG-delay-delay");
     assert_eq!(top("luks"), "dm iotax-TAG-luks");
     assert_eq!(layers(&json, "luks-on-device")[..2], ["device vda", "dm iotax-TAG-luks-on-device"]);
     let on_volume = ["device vdc", "dm users/iotax-TAG-volume1", "dm iotax-TAG-luks-on-volume"];

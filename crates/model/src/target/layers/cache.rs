@@ -149,6 +149,8 @@ impl LayerType for CacheSpec {
 }
 
 impl FromLine for CacheSpec {
+    const FORMS: &[&str] = CacheType::WORDS;
+
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [word] = segments.next_words()? else { return None };
         let kind = word.parse::<CacheType>().ok()?;

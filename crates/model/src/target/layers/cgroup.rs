@@ -90,6 +90,8 @@ impl LayerType for CgroupSpec {
 }
 
 impl FromLine for CgroupSpec {
+    const FORMS: &[&str] = &["cgroup"];
+
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [word] = segments.next_words()? else { return None };
         (word == "cgroup").then(|| segments.take().spec([]))

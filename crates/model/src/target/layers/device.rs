@@ -56,6 +56,8 @@ impl LayerType for DeviceSpec {
 }
 
 impl FromLine for DeviceSpec {
+    const FORMS: &[&str] = &["device PATH"];
+
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [word, path] = segments.next_words()? else { return None };
         let spec = Self(path.into());

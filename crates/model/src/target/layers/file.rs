@@ -327,7 +327,11 @@ impl LayerType for FileSpec {
         let format = Part::format(self.format, Part::new("", self.format.word(), self, &without));
         let snapshot = self.snapshot.map(|kind| {
             let mut part = Part::plain(format!("{kind} snapshot"));
-            part.settings.insert(kind.count_key().into(), self.snapshot_count().unwrap_or(1).to_string());
+            let count = self.snapshot_count().unwrap_or(1);
+            if count > 1 {
+                part.name = format!("{count} {kind} snapshots");
+            }
+            part.settings.insert(kind.count_key().into(), count.to_string());
             part
         });
         [format].into_iter().chain(snapshot).collect()
@@ -346,6 +350,17 @@ impl LayerType for FileSpec {
 }
 
 impl FromLine for FileSpec {
+    const FORMS: &[&str] = &[
+        "raw file",
+        "qcow2 file",
+        "qcow2 file + external snapshot",
+        "qcow2 file + 2 internal snapshots",
+        "vmdk file",
+        "vhdx file",
+        "vpc file",
+        "vdi file",
+    ];
+
     fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
         let words = segments.next_words()?;
         let (format, rest) = words.split_first()?;

@@ -81,6 +81,8 @@ impl LayerType for FilesystemSpec {
 }
 
 impl FromLine for FilesystemSpec {
+    const FORMS: &[&str] = FsType::WORDS;
+
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [kind] = segments.next_words()? else { return None };
         let kind = kind.parse::<FsType>().ok()?;

@@ -125,6 +125,8 @@ impl LayerType for FilterSpec {
 }
 
 impl FromLine for FilterSpec {
+    const FORMS: &[&str] = FilterType::WORDS;
+
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [word] = segments.next_words()? else { return None };
         let kind = word.parse::<FilterType>().ok()?;

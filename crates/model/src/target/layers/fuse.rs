@@ -70,6 +70,8 @@ impl LayerType for FuseSpec {
 }
 
 impl FromLine for FuseSpec {
+    const FORMS: &[&str] = &["fuse"];
+
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [word] = segments.next_words()? else { return None };
         (word == "fuse").then(|| segments.take().spec([]))

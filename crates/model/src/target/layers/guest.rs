@@ -403,6 +403,8 @@ impl LayerType for GuestSpec {
 }
 
 impl FromLine for GuestSpec {
+    const FORMS: &[&str] = &["virtio-blk > guest"];
+
     fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
         let mut told = Vec::new();
         let mut disk = toml::Table::new();

@@ -129,6 +129,8 @@ impl LayerType for ImageSpec {
 }
 
 impl FromLine for ImageSpec {
+    const FORMS: &[&str] = &["image PATH"];
+
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [word, path] = segments.next_words()? else { return None };
         let path = toml::Value::from(path.as_str());

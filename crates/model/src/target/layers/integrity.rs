@@ -86,6 +86,8 @@ impl LayerType for IntegritySpec {
 }
 
 impl FromLine for IntegritySpec {
+    const FORMS: &[&str] = &["integrity"];
+
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [word] = segments.next_words()? else { return None };
         (word == "integrity").then(|| segments.take().spec([]))

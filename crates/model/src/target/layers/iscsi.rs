@@ -43,6 +43,8 @@ impl LayerType for IscsiSpec {
 }
 
 impl FromLine for IscsiSpec {
+    const FORMS: &[&str] = &["iscsi"];
+
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [word] = segments.next_words()? else { return None };
         (word == "iscsi").then(|| segments.take().spec([]))

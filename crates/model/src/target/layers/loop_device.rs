@@ -51,6 +51,8 @@ impl LayerType for LoopSpec {
 }
 
 impl FromLine for LoopSpec {
+    const FORMS: &[&str] = &["loop"];
+
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [word] = segments.next_words()? else { return None };
         (word == "loop").then(|| segments.take().spec([]))

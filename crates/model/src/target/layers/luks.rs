@@ -91,6 +91,8 @@ impl LayerType for LuksSpec {
 }
 
 impl FromLine for LuksSpec {
+    const FORMS: &[&str] = &["luks"];
+
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [word] = segments.next_words()? else { return None };
         (word == "luks").then(|| segments.take().spec([]))

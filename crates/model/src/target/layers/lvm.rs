@@ -86,6 +86,8 @@ impl LayerType for LvmSpec {
 }
 
 impl FromLine for LvmSpec {
+    const FORMS: &[&str] = &["thick LVM volume", "thin LVM volume", "thick LVM volume + snapshot"];
+
     fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
         let words = segments.next_words()?;
         let (kind, rest) = words.split_first()?;

@@ -182,6 +182,8 @@ impl LayerType for MdSpec {
 }
 
 impl FromLine for MdSpec {
+    const FORMS: &[&str] = RaidLevel::WORDS;
+
     fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
         let [word] = segments.next_words()? else { return None };
         let level = word.parse::<RaidLevel>().ok()?;

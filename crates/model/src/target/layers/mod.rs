@@ -5,6 +5,7 @@
 
 mod cache;
 mod cgroup;
+mod delay;
 mod device;
 mod file;
 mod filesystem;
@@ -44,6 +45,7 @@ use crate::units::Bytes;
 
 pub use cache::{CacheSpec, CacheType, DmCacheMode};
 pub use cgroup::CgroupSpec;
+pub use delay::DelaySpec;
 pub use device::DeviceSpec;
 pub use file::{Encryption, FileSpec, Format, Preallocation, Snapshot, Subformat};
 pub use filesystem::{FilesystemSpec, FsType};
@@ -233,6 +235,9 @@ pub trait LayerType {
 
 /// A kind of layer that can be parsed from the line of a stack.
 trait FromLine: Sized {
+    /// The layer's forms in a line, for the error about an unknown layer; without settings.
+    const FORMS: &[&str];
+
     /// Parses the layer from the next segments of a line; `None` if the next segment names another kind of layer.
     fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>>;
 }
@@ -270,6 +275,11 @@ macro_rules! layers {
             /// Like [`Self::kind`], but returns a mutable reference.
             pub fn kind_mut(&mut self) -> &mut dyn LayerType {
                 match self { $(Self::$variant(spec) => spec),+ }
+            }
+
+            /// The forms of all layers in a stack's line, without settings.
+            pub(in crate::target) fn forms() -> Vec<&'static str> {
+                [$(<$spec>::FORMS),+].concat()
             }
 
             /// Parses the next layer of a stack's line; `None` if the next segment is no layer.
@@ -369,6 +379,8 @@ layers! {
     lvm: Lvm(LvmSpec),
     /// A new md array (RAID).
     md: Md(MdSpec),
+    /// A delay before each I/O, by dm-delay.
+    delay: Delay(DelaySpec),
     /// Checksums for each sector, kept by dm-integrity.
     integrity: Integrity(IntegritySpec),
     /// A device-mapper cache (dm-cache or dm-writecache) in front of the volume, array or loop device.

@@ -226,6 +226,8 @@ impl LayerType for NbdSpec {
 }
 
 impl FromLine for NbdSpec {
+    const FORMS: &[&str] = &["nbd"];
+
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [word] = segments.next_words()? else { return None };
         (word == "nbd").then(|| segments.take().spec([]))

@@ -206,6 +206,8 @@ impl LayerType for NbdExportSpec {
 }
 
 impl FromLine for NbdExportSpec {
+    const FORMS: &[&str] = &["nbd://HOST/EXPORT"];
+
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [uri] = segments.next_words()? else { return None };
         let uri = Some(uri.clone()).filter(|uri| Self::is_meant(uri))?;

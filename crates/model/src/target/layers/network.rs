@@ -327,6 +327,8 @@ impl LayerType for NetworkSpec {
 }
 
 impl FromLine for NetworkSpec {
+    const FORMS: &[&str] = &["loopback", "veth pair", "bridge", "passt", "to HOST"];
+
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let words: Vec<&str> = segments.next_words()?.iter().map(String::as_str).collect();
         let (via, peer) = match words[..] {

@@ -44,6 +44,8 @@ impl LayerType for NfsSpec {
 }
 
 impl FromLine for NfsSpec {
+    const FORMS: &[&str] = &["nfs"];
+
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [word] = segments.next_words()? else { return None };
         (word == "nfs").then(|| segments.take().spec([]))

@@ -47,6 +47,8 @@ impl LayerType for NvmeTcpSpec {
 }
 
 impl FromLine for NvmeTcpSpec {
+    const FORMS: &[&str] = &["nvme-tcp"];
+
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [word] = segments.next_words()? else { return None };
         (word == "nvme-tcp").then(|| segments.take().spec([]))

@@ -63,6 +63,8 @@ impl LayerType for OverlaySpec {
 }
 
 impl FromLine for OverlaySpec {
+    const FORMS: &[&str] = &["overlay"];
+
     fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
         let [word] = segments.next_words()? else { return None };
         (word == "overlay").then(|| segments.take().spec(below.place.map(|dir| ("dir", dir.into()))))

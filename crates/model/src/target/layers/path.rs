@@ -67,6 +67,8 @@ impl LayerType for PathSpec {
 }
 
 impl FromLine for PathSpec {
+    const FORMS: &[&str] = &[];
+
     fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
         let is_whole = segments.len() == 1 && below.layer.is_none() && below.place.is_none();
         let [path] = segments.next_words()? else { return None };

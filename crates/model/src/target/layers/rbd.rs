@@ -100,6 +100,8 @@ impl LayerType for RbdSpec {
 }
 
 impl FromLine for RbdSpec {
+    const FORMS: &[&str] = &["rbd"];
+
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [word] = segments.next_words()? else { return None };
         (word == "rbd").then(|| segments.take().spec([]))

@@ -134,6 +134,8 @@ impl LayerType for ShareSpec {
 }
 
 impl FromLine for ShareSpec {
+    const FORMS: &[&str] = &["nfs share", "smb share"];
+
     fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
         let [protocol, share] = segments.next_words()? else { return None };
         let protocol: ShareProtocol = protocol.parse().ok().filter(|_| share == "share")?;

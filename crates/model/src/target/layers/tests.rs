@@ -47,6 +47,8 @@ impl LayerType for BottleSpec {
 }
 
 impl FromLine for BottleSpec {
+    const FORMS: &[&str] = &["bottle"];
+
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [word] = segments.next_words()? else { return None };
         (word == "bottle").then(|| segments.take().spec([]))

@@ -151,6 +151,8 @@ impl LayerType for VirtioSpec {
 }
 
 impl FromLine for VirtioSpec {
+    const FORMS: &[&str] = &["virtio"];
+
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [word] = segments.next_words()? else { return None };
         (word == "virtio").then(|| segments.take().spec([]))

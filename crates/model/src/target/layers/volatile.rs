@@ -93,6 +93,8 @@ impl LayerType for VolatileSpec {
 }
 
 impl FromLine for VolatileSpec {
+    const FORMS: &[&str] = &["volatile"];
+
     fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
         let [word] = segments.next_words()? else { return None };
         (word == "volatile").then(|| segments.take().spec(below.place.map(|dir| ("dir", dir.into()))))

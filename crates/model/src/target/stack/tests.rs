@@ -133,7 +133,7 @@ fn what_is_no_line_is_refused_with_what_is_accepted() {
         ("", "a layer is expected at the end"),
         ("/srv >", "a layer is expected at the end"),
         ("> raw file", "nothing stands before a"),
-        ("/srv > rawfile", "\"rawfile\" is no layer; accepted: device PATH"),
+        ("/srv > rawfile", "\"rawfile\" is no layer; accepted: image PATH"),
         ("/srv > /srv2 > raw file", "\"/srv2\" is no layer"),
         ("/dev/sdb > ext4 > raw file", "accepted: device /dev/sdb > ext4"),
         ("/srv > virtio", "accepted: device /srv > virtio or /srv > raw file > virtio"),
