@@ -70,7 +70,7 @@ pub enum EngineError {
     QueueDepth {
         /// The requested queue depth.
         iodepth: u32,
-        /// Number of I/Os that one virtio queue holds.
+        /// Maximum number of I/Os in one virtio queue.
         most: u32,
     },
     /// The buffers need more than half of the machine's memory.

@@ -20,7 +20,7 @@ use crate::program::Program;
 
 /// The tool that creates namespaces and interfaces.
 pub(crate) const IP: Program = Program { name: "ip", package: "iproute2" };
-/// passt(1), which may outlive a run in the run's namespace.
+/// passt(1). If iotax is killed, it keeps running in the run's namespace until it is ended.
 pub(crate) const PASST: Program = Program { name: "passt", package: "passt" };
 /// The tool that executes a program in an existing namespace.
 pub(crate) const NSENTER: Program = Program { name: "nsenter", package: "util-linux" };

@@ -87,7 +87,7 @@ impl Programs {
     }
 }
 
-/// Returns the flags for unshare(1): none unless this user is root.
+/// Returns the flags for unshare(1) that run PostgreSQL without root's rights, which it refuses; none for other users.
 fn namespace() -> impl Iterator<Item = &'static str> {
     UNPRIVILEGED.into_iter().filter(|_| rustix::process::geteuid().is_root())
 }

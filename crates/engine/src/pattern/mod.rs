@@ -55,7 +55,7 @@ impl Pattern {
         }
     }
 
-    /// Returns the bytes that one pass over the area moves. With a stride these are fewer than the bytes of the area.
+    /// Returns the number of bytes that one pass over the area moves. With a stride this is less than the size of the area.
     pub(crate) fn pass_bytes(&self, workload: &Workload) -> u64 {
         let area = self.order.bytes();
         match workload.stride.map(|stride| stride.0.unsigned_abs()) {

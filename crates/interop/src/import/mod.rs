@@ -229,7 +229,7 @@ pub struct Found {
     pub version: Option<String>,
     /// Results in the order of the text. Entries with the same label, target and workload are repetitions and become rounds.
     pub entries: Vec<Entry>,
-    /// Lines of the tool that could not be read, with reasons.
+    /// Lines of the tool's output that could not be parsed, with reasons.
     pub not_understood: Vec<Line>,
     /// True if results or lines were dropped because there are more than [`MOST_ROWS`].
     pub is_cut: bool,

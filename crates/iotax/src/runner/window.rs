@@ -230,7 +230,7 @@ impl PartWatch<'_> {
     }
 }
 
-/// Returns the time limit of a measurement in addition to its own length. It covers work after the load: flushing a cache that may hold the whole
+/// Returns the time that a measurement may take beyond its own length, for work after the load: flushing a cache that may hold the whole
 /// area, reading the area back for verification, and removing a test's files.
 fn slack(job: &Job) -> Duration {
     let bytes = job.workload.jobs().map(|one| {

@@ -16,7 +16,7 @@ pub(super) struct CurveEntry<'a> {
     points: Vec<CurvePoint<'a>>,
     /// I/Os per second in a closed loop.
     closed_loop: Option<Located>,
-    /// The highest I/Os per second: those of the closed loop, or of a rate at which more I/Os completed.
+    /// The highest number of I/Os per second: that of the closed loop, or of an offered rate at which more completed.
     capacity: Option<Located>,
     /// The load at which latency begins to rise, in I/Os per second; absent if fewer than four rates were sustained.
     knee: Option<&'a Knee>,

@@ -18,7 +18,7 @@ pub(super) struct NetworkEntry<'a> {
     /// CPU time of the guest per GiB of streams, by the guest's own accounting.
     guest_cpu_ns_per_gib: Option<f64>,
     guest_cpu_ns_per_io: Option<f64>,
-    /// CPU time of the server's process per GiB of streams.
+    /// CPU time of the server's process per GiB that the streams transferred, in nanoseconds.
     server_cpu_ns_per_gib: Option<f64>,
     /// Periods longer than 200 ms without a received byte, the longest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -86,7 +86,7 @@ struct SizeTransition {
     high: Option<f64>,
     /// Fixed time per I/O in nanoseconds: the part of the time between two completions that does not depend on the block size.
     fixed_ns: f64,
-    /// Bandwidth that large blocks approach, in bytes per second; absent if the size makes no difference.
+    /// Bandwidth that large blocks approach, in bytes per second; absent if an I/O takes as long whatever its size.
     bytes_per_s: Option<f64>,
     /// Largest deviation, over all sizes, of the measured time from the model (fixed time plus transfer time), as a share.
     misfit: f64,

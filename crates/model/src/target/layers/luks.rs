@@ -9,8 +9,8 @@ use super::{
 };
 use crate::units::Bytes;
 
-/// A LUKS2 container with a random key, formatted by cryptsetup and opened for the run, to measure the cost of dm-crypt. Keys are those of
-/// cryptsetup.
+/// A LUKS2 container with a random key, formatted by cryptsetup and opened for the run, to measure the cost of dm-crypt. Its settings have
+/// the names of cryptsetup's options.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LuksSpec {

@@ -24,7 +24,7 @@ pub(super) struct Inbox {
     buffers: Buffers,
     slots: Vec<Slot>,
     headers: Vec<libc::mmsghdr>,
-    /// Buffers that the headers point to.
+    /// The iovecs that the headers point to. Never read; kept so that these pointers stay valid.
     _vectors: Vec<libc::iovec>,
     /// Number of batches that the last call received.
     filled: usize,
