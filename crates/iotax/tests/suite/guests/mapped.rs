@@ -4,7 +4,7 @@
 use iotax_model::units::Bytes;
 use iotax_testkit::thorough;
 
-use super::on_disks::{Before, json, layers, put_plan, refused_words, start_until};
+use super::on_disks::{Before, json, layers, put_plan, refused_words, start_until, unload};
 use crate::lab_guest::{Extras, LabGuest};
 
 /// The disk that iotax may overwrite, the one with the user's files, the one with the user's group, and one with a container of the user's.
@@ -355,7 +355,7 @@ fn layers_that_cannot_be_made_are_refused_before_anything_is_touched() {
     );
     refused(&mut lab, "lvm = { vg = \"users\" }\ncache = { size = \"4m\" }", "8m", "2", &["cache needs dir"]);
 
-    lab.sh("rmmod dm_crypt dm_integrity dm_cache_smq dm_cache dm_writecache raid10 raid456");
+    unload(&mut lab, "dm_crypt dm_integrity dm_cache_smq dm_cache dm_writecache raid10 raid456");
     let stack = |top: &str| format!("stack = \"/srv > raw file > loop direct_io=true > {top}\"");
     refused(
         &mut lab,

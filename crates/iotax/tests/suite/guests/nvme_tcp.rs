@@ -3,7 +3,7 @@
 use iotax_model::units::Bytes;
 use iotax_testkit::thorough;
 
-use super::on_disks::{Before, json, layers, put_plan, refused_words, start_until};
+use super::on_disks::{Before, json, layers, put_plan, refused_words, start_until, unload};
 use crate::lab_guest::{Extras, LabGuest};
 
 /// The disk that iotax may overwrite, and the one with the user's files.
@@ -122,7 +122,7 @@ fn what_the_kernel_lacks_is_said_before_anything_is_touched() {
     let Some(mut lab) = boot() else { return };
     let before = Before::of(&mut lab, "find /sys/kernel/config/nvmet | sort; ls -a /srv");
     put_plan(&mut lab, PLAN);
-    lab.sh("rmmod nvme_tcp nvme_fabrics");
+    unload(&mut lab, "nvme_tcp nvme_fabrics");
     refused_words(&mut lab, RUN, "4", &["nvme_tcp: there is no /dev/nvme-fabrics: modprobe nvme-tcp"]);
     before.assert_nothing_changed(&mut lab, "a refusal");
 }

@@ -62,6 +62,16 @@ pub(super) fn start_until(lab: &mut LabGuest, arguments: &str, moment: &str) {
     lab.sh(&format!("for i in $(seq 3000); do grep -q '{moment}' /tmp/said && break; usleep 20000; done; grep -q '{moment}' /tmp/said || {{ cat /tmp/said; false; }}"));
 }
 
+/// Removes kernel modules. What they served ends a moment after it was unmounted, and holds them until then.
+pub(super) fn unload(lab: &mut LabGuest, modules: &str) {
+    let line =
+        format!("for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do rmmod {modules} && break; sleep 1; done");
+    let (_, printed) = lab.try_sh(&line);
+    let left = lab.sh("cat /proc/modules");
+    let is_left = |module: &str| left.lines().any(|line| line.split(' ').next() == Some(module));
+    assert!(!modules.split(' ').any(is_left), "{printed}\n{left}");
+}
+
 /// Expects that iotax refuses with this exit status and these words.
 pub(super) fn refused_words(lab: &mut LabGuest, arguments: &str, status: &str, words: &[&str]) {
     let (found, said) = lab.try_sh(&format!("iotax {arguments} --yes 2>&1"));

@@ -5,7 +5,7 @@ use iotax_model::units::Bytes;
 use iotax_testkit::thorough;
 use serde_json::Value;
 
-use super::on_disks::{Before, json, layers, put_plan, refused_words, start_until};
+use super::on_disks::{Before, json, layers, put_plan, refused_words, start_until, unload};
 use crate::lab_guest::{Extras, LabGuest};
 
 /// The disk with the user's files.
@@ -60,7 +60,7 @@ fn an_nfs_share_is_measured_and_gone_afterwards_whatever_ends_it() {
     nfs_measured(&mut lab, &before);
     killed(&mut lab, &before, "/srv > nfs share > raw file");
     put_plan(&mut lab, &plan(&[("nfs", "/srv > nfs share > raw file")], false));
-    lab.sh("rmmod nfsd");
+    unload(&mut lab, "nfsd");
     refused_words(&mut lab, RUN, "4", &["share: there is no nfsd in /proc/filesystems: modprobe nfsd nfsv4"]);
     before.assert_nothing_changed(&mut lab, "a refusal");
 }
@@ -78,7 +78,7 @@ fn an_smb_share_is_measured_and_gone_afterwards_whatever_ends_it() {
     let (status, said) = lab.try_sh(&format!("PATH=/bin /lab/iotax {RUN} --yes 2>&1"));
     let words = "smbd was not found in PATH; install it (Debian: apt-get install samba)";
     assert!(status == "4" && said.contains(words), "{status}: {said}");
-    lab.sh("rmmod cifs");
+    unload(&mut lab, "cifs");
     refused_words(&mut lab, RUN, "4", &["share: there is no cifs in /proc/filesystems: modprobe cifs"]);
     before.assert_nothing_changed(&mut lab, "a refusal");
 }
