@@ -447,4 +447,17 @@ mod tests {
         let error = backend.submit(u64::MAX).expect_err("it is gone");
         assert!(error.to_string().contains("has ended"), "{error}");
     }
+
+    /// A stopped server has room for a connection or two that it does not accept; the next one blocks.
+    #[test]
+    fn a_server_that_accepts_no_connection_is_given_up() {
+        let Some(lab) = Lab::new(1) else { return };
+        let setup = lab.setup(1, Options::default());
+        let pid = rustix::process::Pid::from_child(&lab.server);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("stopped");
+        for attempt in 0..3 {
+            let error = Device::at(&setup.file, None).map(drop).expect_err("nobody answers");
+            assert_eq!(error.kind(), std::io::ErrorKind::TimedOut, "attempt {attempt}: {error}");
+        }
+    }
 }

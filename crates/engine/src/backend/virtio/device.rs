@@ -21,7 +21,7 @@ use virtio_driver::{
 /// Sector size of virtio block requests in bytes.
 pub(crate) const SECTOR: u64 = 512;
 /// Time to wait for the server's answer. A server that serves one connection at a time answers only when the previous client has left.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 4 } else { 15 });
 
 /// A queue of the device. Each request in it carries its slot's number.
 pub(super) type Queue = VirtioBlkQueue<'static, Request>;
@@ -86,14 +86,9 @@ impl Device {
     }
 
     fn connect(path: String, entries: u16) -> io::Result<Self> {
-        // This first connection identifies the server's process, because the library does not expose its own descriptor.
-        let probe = UnixStream::connect(&path)?;
-        let pid = rustix::net::sockopt::socket_peercred(&probe).ok().map(|found| found.pid);
-        let server = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        drop(probe);
-        // The library waits for answers without a timeout, so it connects on another thread.
+        // The library waits for answers without a timeout, and so does a connection that the server does not accept: both on another thread.
         let (sender, receiver) = mpsc::channel();
-        threads::spawn("virtio", move || drop(sender.send(Self::set_up(&path, server, entries))))?;
+        threads::spawn("virtio", move || drop(sender.send(Self::set_up(&path, entries))))?;
         match receiver.recv_timeout(PATIENCE) {
             Ok(device) => device,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Err(io::Error::new(
@@ -103,7 +98,12 @@ impl Device {
         }
     }
 
-    fn set_up(path: &str, server: Option<OwnedFd>, entries: u16) -> io::Result<Self> {
+    fn set_up(path: &str, entries: u16) -> io::Result<Self> {
+        // This first connection identifies the server's process, because the library does not expose its own descriptor.
+        let probe = UnixStream::connect(path)?;
+        let pid = rustix::net::sockopt::socket_peercred(&probe).ok().map(|found| found.pid);
+        let server = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        drop(probe);
         let wanted =
             VirtioBlkFeatureFlags::FLUSH | VirtioBlkFeatureFlags::MQ | VirtioBlkFeatureFlags::DISCARD;
         let ring = VirtioFeatureFlags::VERSION_1 | VirtioFeatureFlags::RING_EVENT_IDX;
