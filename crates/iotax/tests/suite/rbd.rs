@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::Command;
+use std::thread;
 
 use iotax_testkit::require;
 use serde_json::Value;
@@ -146,23 +147,29 @@ fn an_osd_that_dies_or_stands_still_costs_its_own_measurements_alone() {
     if !possible() {
         return;
     }
-    for (signal, name) in [("-9", "rbddies"), ("-STOP", "rbdstill")] {
-        let lab = Lab::new();
-        let stacks = [(name, "WORK > raw file > rbd > virtio"), ("plain", "WORK > raw file")];
-        let path = plan(&lab, &stacks, "[[workload]]\nrw = 'randread'\n");
-        let mut child =
-            start_until(lab.iotax().args(["run", &path, "--yes", "--json", "out.json"]), "cell 1/");
-        // No other test has an OSD of this name.
-        let found = Command::new("pkill").args([signal, "-f", &format!("ceph-osd .*-{name}-rbd ")]).status();
-        assert!(found.expect("pkill").success());
-        child.wait().expect("it ends");
-        let json = fs::read(lab.path("out.json")).expect("results");
-        let json: Value = serde_json::from_slice(&json).expect("JSON");
-        assert_eq!(of(&json, "plain").len(), 2, "{signal}: {json}");
-        let usable: Vec<_> = of(&json, name).into_iter().filter(|it| it["grade"] != "unusable").collect();
-        assert_eq!(usable, Vec::<&Value>::new(), "{signal}");
-        assert_nothing_left(&lab, name);
-    }
+    // They wait for the OSD most of the time.
+    thread::scope(|scope| {
+        for (signal, name) in [("-9", "rbddies"), ("-STOP", "rbdstill")] {
+            scope.spawn(move || a_signal_costs_its_own_measurements_alone(signal, name));
+        }
+    });
+}
+
+fn a_signal_costs_its_own_measurements_alone(signal: &str, name: &str) {
+    let lab = Lab::new();
+    let stacks = [(name, "WORK > raw file > rbd > virtio"), ("plain", "WORK > raw file")];
+    let path = plan(&lab, &stacks, "[[workload]]\nrw = 'randread'\n");
+    let mut child = start_until(lab.iotax().args(["run", &path, "--yes", "--json", "out.json"]), "cell 1/");
+    // No other test has an OSD of this name.
+    let found = Command::new("pkill").args([signal, "-f", &format!("ceph-osd .*-{name}-rbd ")]).status();
+    assert!(found.expect("pkill").success());
+    child.wait().expect("it ends");
+    let json = fs::read(lab.path("out.json")).expect("results");
+    let json: Value = serde_json::from_slice(&json).expect("JSON");
+    assert_eq!(of(&json, "plain").len(), 2, "{signal}: {json}");
+    let usable: Vec<_> = of(&json, name).into_iter().filter(|it| it["grade"] != "unusable").collect();
+    assert_eq!(usable, Vec::<&Value>::new(), "{signal}");
+    assert_nothing_left(&lab, name);
 }
 
 #[test]

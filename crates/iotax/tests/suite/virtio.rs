@@ -316,26 +316,33 @@ fn a_daemon_that_dies_costs_its_own_target_alone() {
     require!(program "qemu-storage-daemon");
     // Every request to a file that its daemon does not answer is waited for: minutes.
     let fuse = Some(("-STOP", "fuse")).filter(|_| iotax_testkit::thorough());
-    for (signal, export) in [("-9", "virtio"), ("-STOP", "virtio")].into_iter().chain(fuse) {
-        let lab = Lab::new();
-        let dying = format!("WORK > qcow2 file > {export}");
-        let stacks = [("dying", dying.as_str()), ("plain", "WORK > raw file")];
-        let path = plan(&lab, &stacks, "[[workload]]\nrw = 'randread'\n");
-        let mut child =
-            start_until(lab.iotax().args(["run", &path, "--yes", "--json", "out.json"]), "cell 1/");
-        let pattern = format!("{}.*dying.qcow2", lab.work().display());
-        let found = Command::new("pkill").args([signal, "-f", &pattern]).status();
-        assert!(found.expect("pkill").success());
-        child.wait().expect("it ends");
-        let json = fs::read(lab.path("out.json")).expect("results");
-        let json: Value = serde_json::from_slice(&json).expect("JSON");
-        let plain = measurements(&json).iter().filter(|m| m["target"] == "plain");
-        assert_eq!(plain.count(), 2, "{signal}, {export}: {json}");
-        // What was not answered is no figure to be used.
-        let usable = |m: &&Value| m["target"] == "dying" && m["grade"] != "unusable";
-        assert_eq!(measurements(&json).iter().find(usable), None, "{signal}, {export}");
-        lab.assert_nothing_left();
-    }
+    let cases = [("-9", "virtio"), ("-STOP", "virtio")].into_iter().chain(fuse);
+    // They wait for the daemon most of the time.
+    thread::scope(|scope| {
+        cases.for_each(|(signal, export)| {
+            scope.spawn(move || a_signal_costs_its_own_target_alone(signal, export));
+        });
+    });
+}
+
+fn a_signal_costs_its_own_target_alone(signal: &str, export: &str) {
+    let lab = Lab::new();
+    let dying = format!("WORK > qcow2 file > {export}");
+    let stacks = [("dying", dying.as_str()), ("plain", "WORK > raw file")];
+    let path = plan(&lab, &stacks, "[[workload]]\nrw = 'randread'\n");
+    let mut child = start_until(lab.iotax().args(["run", &path, "--yes", "--json", "out.json"]), "cell 1/");
+    let pattern = format!("{}.*dying.qcow2", lab.work().display());
+    let found = Command::new("pkill").args([signal, "-f", &pattern]).status();
+    assert!(found.expect("pkill").success());
+    child.wait().expect("it ends");
+    let json = fs::read(lab.path("out.json")).expect("results");
+    let json: Value = serde_json::from_slice(&json).expect("JSON");
+    let plain = measurements(&json).iter().filter(|m| m["target"] == "plain");
+    assert_eq!(plain.count(), 2, "{signal}, {export}: {json}");
+    // What was not answered is no figure to be used.
+    let usable = |m: &&Value| m["target"] == "dying" && m["grade"] != "unusable";
+    assert_eq!(measurements(&json).iter().find(usable), None, "{signal}, {export}");
+    lab.assert_nothing_left();
 }
 
 #[test]
