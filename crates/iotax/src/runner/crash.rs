@@ -200,8 +200,14 @@ impl<'a> PowerCuts<'a> {
         journal: &Path,
         undo_log: &mut UndoLog,
     ) -> anyhow::Result<Recovery> {
-        let built = self.builder.rebuild(spec, survivor.clone(), undo_log)?;
-        super::audit(&built.path, journal, self.stop)
+        let mut built = self.builder.rebuild(spec, survivor.clone(), undo_log)?;
+        let volatile = built.volatile.take();
+        let recovery = super::audit(&built.path, journal, self.stop);
+        drop(built);
+        // Waits for the server, which still has the file open: the kernel spins in the removal of a directory while another process closes a
+        // removed file of it. Removing the survivor reports what cannot be undone.
+        let _ = volatile.map(|volatile| volatile.remove(undo_log));
+        recovery
     }
 }
 
