@@ -1,4 +1,7 @@
-//! A thousand requests that mean no good.
+//! Requests that mean no good.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use iotax_testkit::thorough;
 
@@ -121,53 +124,78 @@ const HEADERS: [&str; 16] = [
     "Origin: null\r\n",
 ];
 
+/// The number of requests on their way at the same time: the server waits 10 s for a body that does not come.
+const AT_ONCE: usize = 32;
+
+/// A request put together at random.
+fn request(numbers: &mut Numbers) -> Vec<u8> {
+    let (method, place, tail) = (numbers.of(&METHODS), numbers.of(&PLACES), numbers.of(&TAILS));
+    let (query, headers) = (numbers.of(&QUERIES), numbers.of(&HEADERS));
+    let mut path = format!("{place}{}{query}", if numbers.next(2) == 0 { tail } else { "" });
+    let mut headers = headers.to_owned();
+    let body = match numbers.next(4) {
+        0 => "form_token=x&run=1&tags=<script>&text=\u{202e}".to_owned(),
+        1 => "{\"tags\":[\"\u{7}\"]".to_owned(),
+        _ => String::new(),
+    };
+    // Now and then more than anybody needs.
+    match numbers.next(50) {
+        0 => path += &"a".repeat(20_000),
+        1 => headers += &["X-Long: ", &"b".repeat(500_000), "\r\n"].concat(),
+        2 => headers += &"X-Many: c\r\n".repeat(500),
+        _ => {}
+    }
+    let length = if body.is_empty() || headers.contains("Content-Length") {
+        String::new()
+    } else {
+        format!("Content-Length: {}\r\n", body.len())
+    };
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}{length}Connection: close\r\n\r\n{body}"
+    );
+    let mut request = request.into_bytes();
+    if numbers.next(20) == 0 {
+        let place = numbers.next(request.len());
+        request[place] = 0xff;
+    }
+    request
+}
+
+/// Sends a request and looks at what comes back. Returns whether it was answered.
+fn is_answered(server: &Server, round: usize, request: &[u8]) -> bool {
+    let answer = server.raw(request);
+    let sent = String::from_utf8_lossy(&request[..request.len().min(300)]).into_owned();
+    assert!(answer.status < 500, "{round}: {sent}\n{}\n{}", answer.head, answer.body);
+    assert!(!answer.head.to_lowercase().contains("\nset-cookie: x=y"), "{sent}");
+    assert!(!answer.body.contains("root:x:0"), "{sent}");
+    let is_page = answer.header("content-type").is_some_and(|kind| kind.starts_with("text/html"));
+    for markup in ["<script>alert", "<script>\"", "<img"] {
+        assert!(!is_page || !answer.body.contains(markup), "{round}: {sent} gives {markup}");
+    }
+    answer.status > 0
+}
+
 #[test]
 fn hostile_requests_break_nothing() {
     let server = Server::start();
     let mut numbers = Numbers(20_261_125);
-    let mut answered = 0;
     let rounds = if thorough() { 5000 } else { 300 };
-    for round in 0..rounds {
-        let (method, place, tail) = (numbers.of(&METHODS), numbers.of(&PLACES), numbers.of(&TAILS));
-        let (query, headers) = (numbers.of(&QUERIES), numbers.of(&HEADERS));
-        let mut path = format!("{place}{}{query}", if numbers.next(2) == 0 { tail } else { "" });
-        let mut headers = headers.to_owned();
-        let body = match numbers.next(4) {
-            0 => "form_token=x&run=1&tags=<script>&text=\u{202e}".to_owned(),
-            1 => "{\"tags\":[\"\u{7}\"]".to_owned(),
-            _ => String::new(),
-        };
-        // Now and then more than anybody needs.
-        match numbers.next(50) {
-            0 => path += &"a".repeat(20_000),
-            1 => headers += &["X-Long: ", &"b".repeat(500_000), "\r\n"].concat(),
-            2 => headers += &"X-Many: c\r\n".repeat(500),
-            _ => {}
+    let requests: Vec<Vec<u8>> = (0..rounds).map(|_| request(&mut numbers)).collect();
+    let (next, answered) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let round = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(request) = requests.get(round) else { break };
+                    if is_answered(&server, round, request) {
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
         }
-        let length = if body.is_empty() || headers.contains("Content-Length") {
-            String::new()
-        } else {
-            format!("Content-Length: {}\r\n", body.len())
-        };
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}{length}Connection: close\r\n\r\n{body}"
-        );
-        let mut request = request.into_bytes();
-        if numbers.next(20) == 0 {
-            let place = numbers.next(request.len());
-            request[place] = 0xff;
-        }
-        let answer = server.raw(&request);
-        let sent = String::from_utf8_lossy(&request[..request.len().min(300)]).into_owned();
-        assert!(answer.status < 500, "{round}: {sent}\n{}\n{}", answer.head, answer.body);
-        assert!(!answer.head.to_lowercase().contains("\nset-cookie: x=y"), "{sent}");
-        assert!(!answer.body.contains("root:x:0"), "{sent}");
-        let is_page = answer.header("content-type").is_some_and(|kind| kind.starts_with("text/html"));
-        for markup in ["<script>alert", "<script>\"", "<img"] {
-            assert!(!is_page || !answer.body.contains(markup), "{round}: {sent} gives {markup}");
-        }
-        answered += u32::from(answer.status > 0);
-    }
+    });
+    let answered = answered.into_inner();
     assert!(answered > rounds / 10 * 9, "{answered} were answered");
     assert_eq!(server.get("/runs/1").status, 200, "it lives");
     assert_eq!(server.store().notes(1).expect("read").text, "", "and nothing was changed");
