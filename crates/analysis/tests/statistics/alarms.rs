@@ -6,6 +6,7 @@
 use iotax_analysis::judge;
 use iotax_model::record::{Measurement, Outcome, Pacing, Sample, Tallies, Tally, TargetRecord};
 use iotax_model::{Histogram, Plan, Run, RunState, WarningKind};
+use iotax_testkit::thorough;
 use rand::RngExt;
 
 use crate::page;
@@ -146,9 +147,11 @@ fn latencies(mean_ns: f64, ios: u64, random: &mut Random) -> Histogram {
 fn a_clean_measurement_draws_a_remark_in_two_of_a_hundred_at_most() {
     let mut rows = Vec::new();
     let mut random = seeded(3003);
+    // A closed loop and the open one that scatters most come first.
     let loads = [None, Some(50), Some(200), Some(2000), Some(20_000)];
+    let loads = if thorough() { &loads[..] } else { &loads[..2] };
     let shapes = [(1, 5, 5), (2, 4, 6), (3, 12, 30)];
-    for rate in loads {
+    for rate in loads.iter().copied() {
         let mut worst = [0.0_f64; JUDGING.len()];
         for (targets, rounds, intervals) in shapes {
             let clean = Clean { rate, targets, rounds, intervals };
@@ -173,5 +176,5 @@ fn a_clean_measurement_draws_a_remark_in_two_of_a_hundred_at_most() {
         assert!(worst.iter().all(|share| *share <= MOST), "{rate:?}: {worst:?}");
     }
     let head: Vec<&str> = ["clean load"].into_iter().chain(JUDGING.map(WarningKind::word)).collect();
-    page::holds_in("honesty.md", "false alarms", &page::table(&head, &rows));
+    page::holds_rows_in("honesty.md", "false alarms", &page::table(&head, &rows));
 }
