@@ -1,10 +1,11 @@
 // Looks at every page as people do: light and dark, wide and on a phone, with the keyboard alone, without scripts, and with axe's rules.
-// Environment: SITE and LOCKED (addresses of two servers, the second with TOKEN), LIVE (a run that is measuring), PICTURES (a directory).
-// Says `following` once it follows that run, and `done` at the end; any finding is an error.
+// Environment: SITE and LOCKED (addresses of two servers, the second with TOKEN), LIVE (a run that is measuring), PICTURES (a directory),
+// ALL (`true` for each width in both colors). Says `following` once it follows that run, `followed` once it has looked at its first part, and
+// `done` at the end; any finding is an error.
 import axe from "axe-core";
 import { chromium } from "playwright-core";
 
-const { SITE, LOCKED, TOKEN, LIVE, PICTURES } = process.env;
+const { SITE, LOCKED, TOKEN, LIVE, PICTURES, ALL } = process.env;
 const PAGES = ["/runs", "/runs?text=nothing+is+like+this", "/runs/1", "/runs/3", "/runs/4", "/compare", "/compare?runs=1,2", "/compare?runs=1:vm-raw,1:vm-qcow2",
   "/compare?runs=1,2,4", "/trends", "/fleets", "/fleets/f-1", "/machines", "/machine?name=db7", "/plans", "/nothing", `/runs/${LIVE}`];
 const found = [];
@@ -40,7 +41,8 @@ const check = async (page, where) => {
   for (const { id, nodes } of violations) expect(false, `${where}: axe ${id}: ${nodes.slice(0, 3).map((node) => `${node.html.slice(0, 160)} ${node.failureSummary}`).join(" | ")}`);
 };
 
-for (const [width, colorScheme] of [[1280, "light"], [1280, "dark"], [375, "light"], [375, "dark"]]) {
+const LOOKS = [[1280, "light"], [375, "dark"], [1280, "dark"], [375, "light"]];
+for (const [width, colorScheme] of ALL === "true" ? LOOKS : LOOKS.slice(0, 2)) {
   let where = "";
   const page = await open({ viewport: { width, height: 800 }, colorScheme, hasTouch: width === 375, isMobile: width === 375 }, () => where);
   for (const path of PAGES) {
@@ -136,6 +138,7 @@ for (const [width, colorScheme] of [[1280, "light"], [1280, "dark"], [375, "ligh
   await page.getByText("So far").waitFor({ timeout: 60000 });
   await page.screenshot({ path: `${PICTURES}/live.png` });
   await check(page, "live");
+  console.log("followed");
   await page.getByRole("heading", { name: "What each layer costs" }).waitFor({ timeout: 60000 });
   expect(await page.locator("[data-events]").count() === 0, "live: the report is in its place");
   await page.context().close();

@@ -3,11 +3,10 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use iotax_model::RunState;
 use iotax_store::NewRun;
-use iotax_testkit::require;
+use iotax_testkit::{require, thorough};
 use serde_json::json;
 
 use crate::fleets;
@@ -52,7 +51,7 @@ fn every_page_holds_in_a_browser() {
     let run = ladder("6.18.5");
     let new = NewRun { plan: &run.plan, seed: 1, started_at_ms: run.started_at_ms, fleet: None };
     let id = store.create_run(&new).expect("created");
-    let claim = store.claim(id).expect("claimed");
+    let mut claim = Some(store.claim(id).expect("claimed"));
     run.targets.iter().for_each(|target| store.put_target(id, target).expect("kept"));
     store.put_live(id, &json!({ "phase": "building vm-raw" })).expect("told");
 
@@ -64,27 +63,26 @@ fn every_page_holds_in_a_browser() {
         .env("TOKEN", TOKEN)
         .env("LIVE", id.to_string())
         .env("PICTURES", &pictures)
+        .env("ALL", thorough().to_string())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("node starts");
-    let mut lines = BufReader::new(node.stdout.take().expect("piped")).lines();
+    let lines = BufReader::new(node.stdout.take().expect("piped")).lines();
     let mut said = Vec::new();
-    while let Some(Ok(line)) = lines.next() {
+    for line in lines.map_while(Result::ok) {
         if line == "following" {
             // The rest of the run, in two parts.
             store.put_measurements(id, &run.measurements[..24]).expect("kept");
             let now = json!({ "round": 2, "rounds": 5, "cell": 24, "cells": 60, "eta_s": 90.0, "iops": 18_234.0, "target": "vm-raw", "workload": "randread-4k-qd1" });
             store.put_live(id, &now).expect("told");
-            std::thread::sleep(Duration::from_secs(12));
+        } else if line == "followed" {
             store.put_measurements(id, &run.measurements[24..]).expect("kept");
             store.set_state(id, RunState::Complete).expect("kept");
-            break;
+            drop(claim.take());
         }
         said.push(line);
     }
-    drop(claim);
-    said.extend(lines.map_while(Result::ok));
     let mut errors = String::new();
     node.stderr.take().expect("piped").read_to_string(&mut errors).expect("read");
     let status = node.wait().expect("it ends");
