@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use iotax_model::Plan;
-use iotax_model::target::{Bus, GuestSpec};
+use iotax_model::target::{Bus, GuestSpec, RbdSpec};
 use iotax_testbed::guest::kernel::Kernel;
 use iotax_testbed::guest::modules;
 use iotax_testkit::{require, thorough};
@@ -256,8 +256,8 @@ fn a_printed_ladder_is_carried_out_as_the_ladder_is() {
     assert_eq!(run["workloads"], ladder["workloads"]);
 }
 
-/// The targets of a worked plan that are built where tests are to be quick: its baseline, its first and its last. `guest::axes` boots
-/// every kind of guest.
+/// The targets of a worked plan with guests or clusters that are built where tests are to be quick: its baseline, its first and its last.
+/// `guest::axes` boots every kind of guest, and `rbd` makes every kind of cluster.
 const FEW: usize = 3;
 
 /// Carries out a worked plan in its short form, in the lab's directory.
@@ -275,7 +275,8 @@ fn carried_out_with(name: &str, flags: &[&str], edit: impl Fn(String) -> String)
     } else {
         require!(program "qemu-storage-daemon");
     }
-    if has_guests && !thorough() && plan.targets.len() > FEW {
+    let takes_long = has_guests || plan.targets.iter().any(|target| target.stack.has::<RbdSpec>());
+    if takes_long && !thorough() && plan.targets.len() > FEW {
         let last = plan.targets.len() - 1;
         let baseline = plan.targets.iter().position(|target| target.name == plan.baseline);
         let mut place = 0..;
@@ -314,7 +315,7 @@ fn carried_out_with(name: &str, flags: &[&str], edit: impl Fn(String) -> String)
 #[test]
 fn operations_by_the_length_of_a_chain() {
     // Of the lengths one, and windows in which all operations come to their ends.
-    carried_out_with("operations.toml", &["--runtime", "6s"], |text| {
+    carried_out_with("operations.toml", &["--runtime", "4s"], |text| {
         let short = text.replace("[1, 2, 4, 8]", "2").replace("chain-{backing_depth}", "chain-2");
         assert!(short.contains("backing_depth = 2"), "{short}");
         short
