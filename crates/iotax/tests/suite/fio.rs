@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use iotax_model::record::Tally;
@@ -69,6 +70,8 @@ const SHAPES: [Shape; 10] = [
 
 /// The number of shapes that quick tests compare: each way of I/O once.
 const FEW: usize = 4;
+/// The number of shapes on slowed disks that are compared at the same time.
+const AT_ONCE: usize = 3;
 
 impl Shape {
     /// The kernel slows a disk down by letting through a burst every 100 ms: one more or less must be little.
@@ -196,6 +199,43 @@ fn spread(values: &[f64]) -> f64 {
     (most - least) / median(values)
 }
 
+/// Runs the tools in turns on one shape, in a group that limits the disk. Returns the figures on which they disagree.
+fn compare(lab: &Lab, slowed: &Slowed, number: usize, shape: &Shape, path: &Path) -> Vec<String> {
+    let fio_exe = slowed.program(lab, &format!("fio-{number}"), &iotax_testkit::program("fio"));
+    let exe = slowed.program(lab, &format!("agent-{number}"), Path::new(env!("CARGO_BIN_EXE_iotax")));
+    let mut link = AgentClient::spawn_local(&exe, &Interrupt::default()).expect("an agent");
+    // Direct I/O drops the pages that it writes over.
+    if !shape.direct {
+        std::fs::read(path).expect("cached");
+    }
+    let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+    for pair in 0..shape.pairs() {
+        if pair % 2 == 0 {
+            theirs.push(fio(&fio_exe, shape, path));
+            ours.push(iotax(&mut link, shape, path));
+        } else {
+            ours.push(iotax(&mut link, shape, path));
+            theirs.push(fio(&fio_exe, shape, path));
+        }
+    }
+    let mut disagreements = Vec::new();
+    for (index, (name, _)) in theirs[0].iter().enumerate() {
+        let of = |runs: &[Figures]| -> Vec<f64> { runs.iter().map(|figures| figures[index].1).collect() };
+        let (theirs, ours) = (of(&theirs), of(&ours));
+        let tolerance = spread(&ours).max(spread(&theirs)).clamp(TOLERANCE.0, TOLERANCE.1);
+        let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
+        let ratio = median(&ratios);
+        let shown = format!(
+            "{shape} {name}: ratio {ratio:.3}, tolerance {tolerance:.3}, iotax {ours:.0?}, fio {theirs:.0?}"
+        );
+        eprintln!("{shown}");
+        if ratio.ln().abs() > tolerance.ln_1p() {
+            disagreements.push(shown);
+        }
+    }
+    disagreements
+}
+
 /// Tests that have the machine to themselves.
 mod alone {
     use super::*;
@@ -210,45 +250,24 @@ mod alone {
             (0..1_u32 << 18).flat_map(|n| n.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect();
         (0..SIZE.0 >> 20).for_each(|_| file.write_all(&chunk).expect("written"));
         file.sync_all().expect("synced");
-        let slowed = match Slowed::new(&path, DISK_IOPS) {
+        let shapes = &SHAPES[..if thorough() { SHAPES.len() } else { FEW }];
+        let limit = |number| Slowed::new(&path, DISK_IOPS, number);
+        let slowed = match (0..shapes.len()).map(limit).collect::<Result<Vec<Slowed>, String>>() {
             Ok(slowed) => slowed,
             Err(reason) => skip!("{reason}"),
         };
-        let fio_exe = slowed.program(&lab, "fio", &iotax_testkit::program("fio"));
-        let exe = slowed.program(&lab, "agent", Path::new(env!("CARGO_BIN_EXE_iotax")));
-        let mut link = AgentClient::spawn_local(&exe, &Interrupt::default()).expect("an agent");
+        let compare = |(number, shape)| compare(&lab, &slowed[number], number, shape, &path);
+        let (direct, cached): (Vec<_>, Vec<_>) =
+            shapes.iter().enumerate().partition(|(_, shape)| shape.direct);
         let mut disagreements = Vec::new();
-        for shape in &SHAPES[..if thorough() { SHAPES.len() } else { FEW }] {
-            // Direct I/O drops the pages that it writes over.
-            if !shape.direct {
-                std::fs::read(&path).expect("cached");
-            }
-            let (mut theirs, mut ours) = (Vec::new(), Vec::new());
-            for pair in 0..shape.pairs() {
-                if pair % 2 == 0 {
-                    theirs.push(fio(&fio_exe, shape, &path));
-                    ours.push(iotax(&mut link, shape, &path));
-                } else {
-                    ours.push(iotax(&mut link, shape, &path));
-                    theirs.push(fio(&fio_exe, shape, &path));
-                }
-            }
-            for (index, (name, _)) in theirs[0].iter().enumerate() {
-                let of =
-                    |runs: &[Figures]| -> Vec<f64> { runs.iter().map(|figures| figures[index].1).collect() };
-                let (theirs, ours) = (of(&theirs), of(&ours));
-                let tolerance = spread(&ours).max(spread(&theirs)).clamp(TOLERANCE.0, TOLERANCE.1);
-                let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
-                let ratio = median(&ratios);
-                let shown = format!(
-                    "{shape} {name}: ratio {ratio:.3}, tolerance {tolerance:.3}, iotax {ours:.0?}, fio {theirs:.0?}"
-                );
-                eprintln!("{shown}");
-                if ratio.ln().abs() > tolerance.ln_1p() {
-                    disagreements.push(shown);
-                }
-            }
+        // Each has a limit of its own, and waits for that: the disk and the CPUs have enough for some at the same time.
+        for some in direct.chunks(AT_ONCE) {
+            thread::scope(|scope| {
+                let all: Vec<_> = some.iter().map(|one| scope.spawn(|| compare(*one))).collect();
+                disagreements.extend(all.into_iter().flat_map(|one| one.join().expect("compared")));
+            });
         }
+        disagreements.extend(cached.into_iter().flat_map(compare));
         assert_eq!(disagreements, Vec::<String>::new());
     }
 }

@@ -16,11 +16,12 @@ pub(crate) struct Slowed {
 }
 
 impl Slowed {
-    /// Limits reads and writes of the disk that holds `file`. The error says what this machine lacks.
-    pub(crate) fn new(file: &Path, iops: u64) -> Result<Self, String> {
+    /// Limits reads and writes of the disk that holds `file` for the programs of a group, one of those with other numbers. The error says what
+    /// this machine lacks.
+    pub(crate) fn new(file: &Path, iops: u64, number: usize) -> Result<Self, String> {
         let disk = disk_of(file)?;
         let (parent, settings) = controller(&disk, iops)?;
-        let group = parent.join(format!("iotax-test-{}", std::process::id()));
+        let group = parent.join(format!("iotax-test-{}-{number}", std::process::id()));
         fs::create_dir(&group).map_err(|error| format!("{}: {error}", group.display()))?;
         let slowed = Self { group };
         for (name, value) in settings {
