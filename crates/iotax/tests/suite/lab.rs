@@ -55,7 +55,21 @@ impl Lab {
 
     pub(crate) fn new() -> Self {
         // Not /tmp, which may be a tmpfs: what is measured here should be a disk.
-        let root = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory for the test");
+        Self::at(Path::new(env!("CARGO_TARGET_TMPDIR")))
+    }
+
+    /// A lab whose directories are in memory, if there is room. For volatile directories, which keep everything in memory up to a flush anyway:
+    /// a disk takes seconds to remove a file with thousands of extents if it discards each of them.
+    pub(crate) fn in_memory() -> Self {
+        /// Bytes that must be free: a file of 64 MiB twice.
+        const ROOM: u64 = 256 << 20;
+        let shared = Path::new("/dev/shm");
+        let has_room = rustix::fs::statvfs(shared).is_ok_and(|found| found.f_bavail * found.f_frsize > ROOM);
+        if has_room { Self::at(shared) } else { Self::new() }
+    }
+
+    fn at(place: &Path) -> Self {
+        let root = TempDir::new_in(place).expect("a directory for the test");
         for dir in ["work", "home"] {
             std::fs::create_dir(root.path().join(dir)).expect("a directory");
         }
