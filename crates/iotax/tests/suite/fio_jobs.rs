@@ -200,11 +200,11 @@ mod alone {
     fn a_job_file_measures_what_fio_measures() {
         require!(program "fio");
         let lab = Lab::alone();
-        // Each goes on for about a second: one that took 40 ms was halved or doubled by a single pause of the disk.
+        // Each goes on for more than half a second: one that took 40 ms was halved or doubled by a single pause of the disk.
         let jobs = [
-            "[a]\nrw=randread\nbs=4k\nsize=32m\ntime_based\nruntime=1\n",
-            "[a]\nrw=write\nbs=2300\nsize=16m\nfdatasync=1\n",
-            "[a]\nrw=randread\nbs=256k\nsize=64m\ndirect=1\nioengine=libaio\niodepth=16\ntime_based\nruntime=1\n",
+            "[a]\nrw=randread\nbs=4k\nsize=32m\ntime_based\nruntime=600ms\n",
+            "[a]\nrw=write\nbs=2300\nsize=8m\nfdatasync=1\n",
+            "[a]\nrw=randread\nbs=256k\nsize=64m\ndirect=1\nioengine=libaio\niodepth=16\ntime_based\nruntime=600ms\n",
             "[a]\nrw=read\nbs=64k\nsize=32m\ntime_based\nruntime=1\n",
             "[a]\nrw=randread\nbs=4k\nsize=32m\nloops=3\n",
             "[a]\nrw=write\nbs=4k\nsize=32m\nfdatasync=1\noverwrite=1\n",

@@ -408,7 +408,7 @@ fn operations_are_carried_out_on_what_a_daemon_exports() {
     let operations = ["snapshot", "commit", "stream", "mirror", "backup"];
     let events = operations.map(|operation| format!("{{ operation = '{operation}' }}")).join(", ");
     let text_of_plan = format!(
-        "repeat = 2\n[watch]\nevents = [{events}]\n{targets}[[workload]]\nrw = 'randrw'\nbs = '4k'\nrate_iops = 200\nsize = '16m'\nruntime = '6s'\n\
+        "repeat = 2\n[watch]\nevents = [{events}]\n{targets}[[workload]]\nrw = 'randrw'\nbs = '4k'\nrate_iops = 200\nsize = '16m'\nruntime = '4s'\n\
          ramp_time = '0s'\nblackout = '500ms'\nverify = 'xxh3'\n"
     );
     let json = lab.json(&["run", &lab.plan(&text_of_plan).display().to_string(), "--yes", "--json", "-"]);
