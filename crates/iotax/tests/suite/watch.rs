@@ -55,7 +55,7 @@ fn a_frozen_filesystem_is_a_gap_of_writes_as_long_as_it_was_frozen() {
     let at = mounted.at();
     let freeze = format!("freeze@2s = fsfreeze -f {at}; sleep 1.2; fsfreeze -u {at}");
     let common = ["--size", "16m", "--rate-iops", "400", "--iodepth", "2048", "--ramp-time", "0", "--yes"];
-    let watch = ["watch", &at, "--runtime", "6", "--event", &freeze, "--late", "600ms"];
+    let watch = ["watch", &at, "--runtime", "9", "--event", &freeze, "--late", "600ms"];
     let requires = ["--require", "lost = 0", "--require", "errors = 0", "--require", "recovery < 6s"];
     let all = [&watch[..], &common, &requires, &["--json", "-"]].concat();
     let json = mounted.lab.json(&all);
