@@ -60,10 +60,10 @@ impl LayerType for DelaySpec {
                 return Err(format!("delay: {key} = {delay}: accepted: whole milliseconds, 1ms to {MOST}"));
             }
         }
-        match given.iter().any(|(_, delay)| delay.is_some()) {
-            true => Ok(()),
-            false => Err("delay: needs read = \"2ms\", write or flush".into()),
+        if given.iter().all(|(_, delay)| delay.is_none()) {
+            return Err("delay: needs read = \"2ms\", write or flush".into());
         }
+        Ok(())
     }
 
     fn confine(&self, _: &dyn Area) -> Result<(), String> {
