@@ -18,9 +18,8 @@ use super::needs::Needs;
 use super::preflight::{check_created, check_directory};
 use super::{loop_device, raw};
 use crate::build_error::BuildError;
-use crate::mapper::{self, DMSETUP, Mapping, SECTOR, VERIFY_UDEV};
+use crate::mapper::{self, DMSETUP, SECTOR};
 use crate::refusal::Refusal;
-use crate::undo::Effect;
 
 impl Build for CacheSpec {
     fn check(&self, at: &Check<'_>, needs: &mut Needs) -> Result<(), Refusal> {
@@ -50,15 +49,9 @@ impl Build for CacheSpec {
         };
         let metadata = self.metadata().map(|size| device("cache-metadata.raw", size)).transpose()?;
         let cache = device("cache.raw", self.size)?;
-        let name = format!("iotax-{}-{}-cache", at.builder.tag, at.name::<Self>());
-        let mapping = Mapping::of_target(self.kind.word(), name);
-        at.undo_log.record(Effect::Mapping(mapping.clone()))?;
         let table = table(self, &taken.area.path, taken.area.size, &cache, metadata.as_deref());
-        let Mapping { name, uuid } = &mapping;
-        at.undo_log.run(DMSETUP, ["create", VERIFY_UDEV, name, "--uuid", uuid, "--table", &table])?;
-        at.counters.push(Arc::new(CacheCounters { kind: self.kind, mapping: mapping.name.clone() }));
-        let ground = Ground::made(mapping.node())?;
-        at.check_holds(&ground)?;
+        let (mapping, ground) = at.map(self, self.kind.word(), &table)?;
+        at.counters.push(Arc::new(CacheCounters { kind: self.kind, mapping }));
         Ok(ground)
     }
 }

@@ -10,9 +10,8 @@ use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::preflight::check_created;
 use crate::build_error::BuildError;
-use crate::mapper::{self, DMSETUP, Mapping, SECTOR, VERIFY_UDEV};
+use crate::mapper::{self, DMSETUP, SECTOR};
 use crate::refusal::Refusal;
-use crate::undo::Effect;
 
 impl Build for DelaySpec {
     fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
@@ -22,15 +21,8 @@ impl Build for DelaySpec {
 
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
         let taken = below.block()?.take(at.builder.permission.signature)?;
-        let name = format!("iotax-{}-{}-delay", at.builder.tag, at.name::<Self>());
-        let mapping = Mapping::of_target(mapper::DELAY, name);
-        at.undo_log.record(Effect::Mapping(mapping.clone()))?;
         let table = table(self, &taken.area.path, taken.area.size);
-        let Mapping { name, uuid } = &mapping;
-        at.undo_log.run(DMSETUP, ["create", VERIFY_UDEV, name, "--uuid", uuid, "--table", &table])?;
-        let ground = Ground::made(mapping.node())?;
-        at.check_holds(&ground)?;
-        Ok(ground)
+        at.map(self, mapper::DELAY, &table).map(|(_, ground)| ground)
     }
 }
 

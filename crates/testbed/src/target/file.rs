@@ -39,10 +39,7 @@ impl Build for FileSpec {
     }
 
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
-        let directory = match &self.dir {
-            Some(dir) => at.builder.folder(dir, at.undo_log)?,
-            None => below.directory()?,
-        };
+        let directory = at.directory(self.dir.as_deref(), below)?;
         let (stem, size) = (directory.join(at.name::<Self>()), at.size());
         Ok(match self.format {
             Format::Raw => {

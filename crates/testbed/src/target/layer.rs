@@ -1,6 +1,6 @@
 //! The interface for checking and building each kind of layer on this machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use iotax_model::Plan;
@@ -20,8 +20,9 @@ use crate::build_error::BuildError;
 use crate::cgroup::IoLimit;
 use crate::device::Permission;
 use crate::export::StorageDaemon;
+use crate::mapper::{DMSETUP, Mapping, VERIFY_UDEV};
 use crate::refusal::Refusal;
-use crate::undo::UndoLog;
+use crate::undo::{Effect, UndoLog};
 
 /// A kind of layer that can be built on this machine.
 pub(super) trait Build {
@@ -136,6 +137,32 @@ impl LayerSite<'_> {
             human::bytes(area.size.0),
             human::bytes(self.size().0)
         )))
+    }
+
+    /// Returns the directory for this layer's files: the run's own in the directory that the plan names, else the directory below.
+    pub(super) fn directory(&mut self, named: Option<&Path>, below: Ground) -> Result<PathBuf, BuildError> {
+        match named {
+            Some(dir) => self.builder.folder(dir, self.undo_log),
+            None => below.directory(),
+        }
+    }
+
+    /// Creates a layer's device-mapper device with dmsetup(8). `target` is the word for the device-mapper target in the device's UUID. Returns
+    /// the device's name, and the storage that it provides.
+    pub(super) fn map<L: LayerSpec>(
+        &mut self,
+        layer: &L,
+        target: &str,
+        table: &str,
+    ) -> Result<(String, Ground), BuildError> {
+        let name = format!("iotax-{}-{}-{}", self.builder.tag, self.name::<L>(), layer.key());
+        let mapping = Mapping::of_target(target, name);
+        self.undo_log.record(Effect::Mapping(mapping.clone()))?;
+        let Mapping { name, uuid } = &mapping;
+        self.undo_log.run(DMSETUP, ["create", VERIFY_UDEV, name, "--uuid", uuid, "--table", table])?;
+        let ground = Ground::made(mapping.node())?;
+        self.check_holds(&ground)?;
+        Ok((mapping.name, ground))
     }
 
     /// Returns the path for the socket of this layer's export. The socket is next to the image; if the image is a

@@ -40,10 +40,7 @@ impl Build for MdSpec {
     }
 
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
-        let directory = match &self.dir {
-            Some(dir) => at.builder.folder(dir, at.undo_log)?,
-            None => below.directory()?,
-        };
+        let directory = at.directory(self.dir.as_deref(), below)?;
         let (stem, size) = (directory.join(at.name::<Self>()), self.member(at.size()));
         let (mut members, mut nodes) = (Vec::new(), Vec::new());
         for number in 0..self.raid_devices {

@@ -62,10 +62,7 @@ impl Build for VolatileSpec {
     }
 
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
-        let directory = match &self.dir {
-            Some(dir) => at.builder.folder(dir, at.undo_log)?,
-            None => below.directory()?,
-        };
+        let directory = at.directory(self.dir.as_deref(), below)?;
         let scratch = at.builder.folder(&std::env::temp_dir(), at.undo_log)?;
         let name = at.name::<Self>();
         let survivor = if let Some(survivor) = at.builder.survivor.clone() {

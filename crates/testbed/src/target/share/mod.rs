@@ -50,10 +50,7 @@ impl Build for ShareSpec {
     }
 
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
-        let directory = match &self.dir {
-            Some(dir) => at.builder.folder(dir, at.undo_log)?,
-            None => below.directory()?,
-        };
+        let directory = at.directory(self.dir.as_deref(), below)?;
         // The mount table shows paths without symbolic links.
         let directory = fs::canonicalize(&directory).map_err(BuildError::file(&directory))?;
         let name = at.name::<Self>();
