@@ -227,6 +227,9 @@ fn over(watch: &WatchSpec, all: &[&Episode<'_>]) -> String {
     let is_network = all.iter().any(|episode| episode.is_network());
     let events = all.iter().filter(|episode| episode.has_failed_events()).count();
     let events = (events > 0).then(|| format!("an event FAILED in {events}"));
+    let outlasts = |episode: &&&Episode<'_>| episode.effects.iter().any(|effect| effect.unseen_ns > 0);
+    let outlasted = all.iter().filter(outlasts).count();
+    let outlasted = (outlasted > 0).then(|| format!("an event went on after the load in {outlasted}"));
     let parts = [
         gap,
         unknown,
@@ -234,6 +237,7 @@ fn over(watch: &WatchSpec, all: &[&Episode<'_>]) -> String {
         Some(format!("{} failed", ios(failed, is_network))),
         lost,
         events,
+        outlasted,
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }

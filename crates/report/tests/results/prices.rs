@@ -175,6 +175,7 @@ fn an_operation_that_outlasts_its_windows_is_named_with_what_it_takes_and_withou
     let told = sentences(&run).join("\n");
     assert!(told.contains("commit on vm-raw: no price: it takes "), "{told}");
     assert!(told.contains("was seen to its end in no round; give a longer runtime"), "{told}");
+    assert!(told.contains("an event went on after the load in 3"), "{told}");
 }
 
 #[test]
