@@ -229,7 +229,8 @@ fn over(watch: &WatchSpec, all: &[&Episode<'_>]) -> String {
     let events = (events > 0).then(|| format!("an event FAILED in {events}"));
     let outlasts = |episode: &&&Episode<'_>| episode.effects.iter().any(|effect| effect.unseen_ns > 0);
     let outlasted = all.iter().filter(outlasts).count();
-    let outlasted = (outlasted > 0).then(|| format!("an event went on after the load in {outlasted} (give a longer runtime)"));
+    let outlasted = (outlasted > 0)
+        .then(|| format!("an event went on after the load in {outlasted} (give a longer runtime)"));
     let parts = [
         gap,
         unknown,
