@@ -18,8 +18,8 @@ const VERSIONS: &str = "/usr/lib/postgresql";
 /// The tool that starts PostgreSQL's programs, in a user namespace if this user is root.
 const UNSHARE: Program = Program { name: "unshare", package: "util-linux" };
 /// Flags of unshare(1) for a user namespace in which root appears as an unprivileged user that still owns its files: PostgreSQL refuses to
-/// run as root.
-const UNPRIVILEGED: [&str; 3] = ["--user", "--map-user=65534", "--map-group=65534"];
+/// run as root. The segment of System V shared memory that a killed server leaves goes with its IPC namespace.
+const UNPRIVILEGED: [&str; 4] = ["--user", "--map-user=65534", "--map-group=65534", "--ipc"];
 /// Name of the database superuser.
 pub const USER: &str = "iotax";
 /// Maximum time for a server to listen. After a crash, it first syncs all files of the cluster.
@@ -121,7 +121,9 @@ impl PostgresqlCluster {
             command.args(namespace()).arg(&self.program).arg("-D").arg(&self.cluster);
             let sockets = format!("unix_socket_directories={}", self.sockets.display());
             let name = format!("cluster_name={}", self.marker);
-            for setting in ["listen_addresses=", "restart_after_crash=off", &sockets, &name] {
+            // In the cluster, not in /dev/shm, where a killed server leaves it.
+            let shared = "dynamic_shared_memory_type=mmap";
+            for setting in ["listen_addresses=", "restart_after_crash=off", shared, &sockets, &name] {
                 command.args(["-c", setting]);
             }
             command.args(settings.iter().flat_map(|setting| ["-c", setting]));
