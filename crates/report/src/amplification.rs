@@ -28,7 +28,7 @@ pub(super) fn remarkable(flow: &IoAmplification) -> Vec<String> {
 }
 
 /// Returns a line per target and layer that keeps counters, with what it counted in all rounds: `cached, dm-cache counted: 8,120 read hits,
-/// 312 read misses`. Leaves out counts of 0.
+/// 312 read misses`. Leaves out counts of 0, and layers whose counts are not known of every round.
 pub(super) fn counted(run: &Run, workload: &str) -> Vec<String> {
     let of_target = |target: &TargetSpec| {
         let here = run.measurements.iter().filter(|m| m.target == target.name && m.workload == workload);
@@ -39,10 +39,8 @@ pub(super) fn counted(run: &Run, workload: &str) -> Vec<String> {
             (!counts.is_empty())
                 .then(|| format!("{}, {} counted: {}", target.name, of.layer, counts.join(", ")))
         };
-        LayerCounters::by_layer(here.flat_map(|m| &m.counters))
-            .into_iter()
-            .filter_map(line)
-            .collect::<Vec<_>>()
+        let rounds: Vec<_> = here.map(|m| m.counters.clone()).collect();
+        LayerCounters::sum(&rounds).into_iter().filter_map(line).collect::<Vec<_>>()
     };
     run.plan.targets.iter().flat_map(of_target).collect()
 }

@@ -63,8 +63,8 @@ pub(super) struct Host {
     gaps: Option<DeviceGapWatch>,
     /// True if a layer is served by a program whose CPU time is not measured.
     is_served_unseen: bool,
-    /// The counters of the targets' layers that keep some.
-    counters: Vec<Arc<dyn Counters>>,
+    /// For each target, the counters of its layers that keep some.
+    counters: Vec<Vec<Arc<dyn Counters>>>,
 }
 
 /// The events that one agent sent during a measurement.
@@ -94,8 +94,8 @@ struct StartCounters {
     /// CPU time of this process in nanoseconds, up to the beginning of the window.
     own_ns: u64,
     blocks: Vec<Option<BlockCounters>>,
-    /// A reading per entry of [`Host::counters`]; `None` for a layer that does not answer.
-    layers: Vec<Option<LayerCounters>>,
+    /// Readings of each target's layers; `None` for a layer that did not answer.
+    layers: Vec<Vec<Option<LayerCounters>>>,
 }
 
 /// A snapshot of the machine, with its time after the beginning of the window.
@@ -145,7 +145,7 @@ impl Host {
                 is_served_unseen |= stored.is_none();
                 let stack = stored.map(|(path, _)| stack::of_path(root, path)).transpose()?;
                 stacks.push(stack.unwrap_or_default());
-                counters.extend(storage.built.counters.iter().cloned());
+                counters.push(storage.built.counters.clone());
                 threads.extend(storage.built.daemons().flat_map(StorageDaemon::threads));
             }
             if let Site::Network(site) = &target.site {
@@ -177,9 +177,12 @@ impl Host {
         Ok(Some(Self { disks, monitor, kernel, via, gaps, is_served_unseen, counters }))
     }
 
-    /// Reads the counters of all layers; `None` for a layer that does not answer.
-    fn layers(&self) -> Vec<Option<LayerCounters>> {
-        self.counters.iter().map(|counters| counters::reading(&**counters)).collect()
+    /// Reads the counters of each target's layers; `None` for a layer that does not answer.
+    fn layers(&self) -> Vec<Vec<Option<LayerCounters>>> {
+        let of_target = |all: &Vec<Arc<dyn Counters>>| {
+            all.iter().map(|counters| counters::reading(&**counters)).collect()
+        };
+        self.counters.iter().map(of_target).collect()
     }
 }
 
@@ -322,8 +325,11 @@ impl<'a> Watch<'a> {
             });
             let blocks: Option<Vec<BlockStats>> = blocks.collect();
             let layers = self.host.as_ref().map(Host::layers).unwrap_or_default();
-            let counted = layers.into_iter().zip(&started.counters.layers);
-            let counted: Vec<_> = counted.filter_map(|(now, before)| now?.since(before.as_ref()?)).collect();
+            let counted = layers.into_iter().zip(&started.counters.layers).map(|(now, before)| {
+                let both = now.into_iter().zip(before);
+                both.filter_map(|(now, before)| now?.since(before.as_ref()?)).collect()
+            });
+            let counted: Vec<Vec<LayerCounters>> = counted.collect();
             let kernel = started.counters.kernel.as_ref().zip(self.host.as_mut());
             let kernel = kernel.map(|(before, host)| {
                 let now = host.kernel.read();
@@ -342,7 +348,7 @@ impl<'a> Watch<'a> {
                 pace,
                 own_ns: own_cpu_ns().saturating_sub(started.counters.own_ns),
                 after: None,
-                counters: LayerCounters::by_layer(&counted),
+                counters: LayerCounters::sum(&counted),
                 blocks: blocks.and_then(|all| {
                     all.into_iter().reduce(|mut sum, one| {
                         sum.merge(&one);

@@ -36,20 +36,22 @@ impl LayerCounters {
         Some(self)
     }
 
-    /// Adds up the counts of layers with the same name, in the order of their first occurrence.
+    /// Adds up the counts of all `parts`, such as guests or rounds of one target: each has the same layers in the same order. Leaves out a layer
+    /// that a part does not have at its place, because its sum is unknown.
     #[must_use]
-    pub fn by_layer<'a>(all: impl IntoIterator<Item = &'a Self>) -> Vec<Self> {
-        let mut sums: Vec<Self> = Vec::new();
-        for one in all {
-            let Some(sum) = sums.iter_mut().find(|sum| sum.layer == one.layer) else {
-                sums.push(one.clone());
-                continue;
-            };
-            for (name, count) in &one.counts {
-                *sum.counts.entry(name.clone()).or_default() += count;
+    pub fn sum(parts: &[Vec<Self>]) -> Vec<Self> {
+        let Some((first, rest)) = parts.split_first() else { return Vec::new() };
+        let of_all = |(place, one): (usize, &Self)| {
+            let mut sum = one.clone();
+            for part in rest {
+                let other = part.get(place).filter(|other| other.layer == one.layer)?;
+                for (name, count) in &other.counts {
+                    *sum.counts.entry(name.clone()).or_default() += count;
+                }
             }
-        }
-        sums
+            Some(sum)
+        };
+        first.iter().enumerate().filter_map(of_all).collect()
     }
 }
 
@@ -68,8 +70,9 @@ mod tests {
         assert_eq!(window, Some(cache(20, 0)));
         assert_eq!(cache(10, 7).since(&cache(10, 8)), None, "made anew meanwhile");
         let other = LayerCounters { layer: "nfs".into(), ..cache(1, 1) };
-        let sums = LayerCounters::by_layer([&cache(1, 2), &other, &cache(3, 4)]);
-        assert_eq!(sums, [cache(4, 6), other]);
-        assert_eq!((sums[0].of("hits"), sums[0].of("evictions")), (4, 0));
+        let sums = LayerCounters::sum(&[vec![cache(1, 2), other.clone()], vec![cache(3, 4), other]]);
+        assert_eq!(sums[0], cache(4, 6));
+        assert_eq!((sums[0].of("hits"), sums[0].of("evictions"), sums.len()), (4, 0, 2));
+        assert_eq!(LayerCounters::sum(&[vec![cache(1, 2)], Vec::new()]), [], "a part is unknown");
     }
 }
