@@ -13,6 +13,8 @@ use crate::raw::PercentileSource;
 const SHORTEST_NAME: usize = 10;
 /// Width in characters of the mark `+3>`, which counts the columns that do not fit.
 const MARK: usize = 5;
+/// Width in characters of the mark `+12` beside a heading, which counts the rows that do not fit.
+const MARK_OF_ROWS: usize = 3;
 /// Maximum number of processes, and of control groups, listed in the text of a frame.
 const MOST_CAUSES: usize = 10;
 
@@ -153,7 +155,8 @@ fn lay_out<R>(
 
     let taken = |figures: &[&Figure<R>]| figures.iter().map(|figure| figure.width() + 1).sum::<usize>();
     let needed = taken(&figures[..essential.min(figures.len())]);
-    let longest = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).max(title.len());
+    let heading = title.len() + MARK_OF_ROWS;
+    let longest = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).max(heading);
     let names = longest.min(look.width.saturating_sub(needed).max(SHORTEST_NAME));
     let skip = look.skip.min(figures.len().saturating_sub(1));
     let figures = &figures[skip..];

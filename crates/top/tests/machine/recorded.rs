@@ -184,6 +184,17 @@ fn a_device_is_found_when_it_appears() {
 }
 
 #[test]
+fn a_heading_has_space_for_the_count_of_hidden_rows() {
+    let frame = frame();
+    let titles = ["LAYER", "GUEST", "PROCESS", "CGROUP", "NETWORK"];
+    for (kind, title) in table::TableKind::ALL.into_iter().zip(titles) {
+        let table = table::table(kind, &frame, &table::Look { width: 80, ..table::Look::default() });
+        let head = table.head(12);
+        assert!(head.starts_with(&format!("{title}+12 ")), "{head}");
+    }
+}
+
+#[test]
 fn a_guest_has_its_disk_and_the_time_that_each_layer_takes() {
     let (mut earlier, mut later) = half_a_second();
     let [guest] = &later.guests[..] else { panic!("one: {:?}", later.guests) };
