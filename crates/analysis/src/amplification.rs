@@ -1,8 +1,9 @@
 //! I/O amplification: the I/Os and bytes of each layer relative to the layer above it.
 //!
 //! Each layer counts for itself. Below a program that reads 4 KiB at a time, a device may see reads of 96 KiB or none at all; a
-//! copy-on-write image may write four times the data. The ratios show merges, splits, amplification and cache hits. All counts
-//! cover the same window, so I/O still under way at its end, such as writes in a page cache, is missing below.
+//! copy-on-write image may write four times the data. The ratios show merges, splits, amplification and cache hits. All counts cover the
+//! same window. I/O that is still in flight at the end of the window, such as writes in a page cache, is missing from the counts of the
+//! lower layers.
 
 use iotax_model::record::{BlockTally, DiskActivity, HostActivity, Measurement, Tally, TargetRecord};
 use iotax_model::target::LayerKind;
@@ -12,11 +13,11 @@ use serde::Serialize;
 /// I/Os that passed through a layer in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Passed {
-    /// I/Os completed.
+    /// Number of I/Os that the layer completed, over all rounds.
     pub ios: u64,
-    /// Bytes moved.
+    /// Bytes that these I/Os moved, over all rounds.
     pub bytes: u64,
-    /// I/Os that the layer merged with a neighbour before it started them; absent if the layer does not count them.
+    /// I/Os that the layer merged into an adjacent I/O before starting them; absent if the layer does not count merges.
     pub merges: Option<u64>,
     /// Mean time in the layer and all below it, in nanoseconds; absent without I/O or if the layer does not report it.
     #[serde(rename = "mean_wait_ns")]

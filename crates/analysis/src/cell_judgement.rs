@@ -17,9 +17,9 @@ pub struct CellJudgement {
     pub target: String,
     /// Figures of the cell, such as IOPS and mean latency, over all rounds.
     pub summary: Summary,
-    /// Each guest's or server's share of the I/O, if there are several.
+    /// Each guest's or server's share of the I/O; absent for a single guest or server.
     pub guests: Option<GroupFairness>,
-    /// Each job's share of the I/O, if there are several.
+    /// Each job's share of the I/O; absent for a single job.
     pub jobs: Option<GroupFairness>,
     /// Load of the noisy neighbour that ran at the same time; absent if no neighbour ran.
     pub neighbour: Option<NeighbourLoad>,

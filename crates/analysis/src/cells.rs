@@ -26,7 +26,7 @@ pub fn by_cell(run: &Run) -> HashMap<(&str, &str), Vec<&Measurement>> {
     cells
 }
 
-/// Identifies a measurement: target, workload, round.
+/// Identity of a measurement: target, workload and round.
 pub(crate) type Place<'a> = (&'a str, &'a str, u32);
 
 /// Returns the target, workload and round of a measurement.

@@ -10,7 +10,8 @@ use crate::stats::{ALPHA, Estimate};
 /// agrees with the verdict; an interval of absolute differences might not.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tax {
-    /// Nanoseconds above the baseline; negative if the target takes less. Per I/O for latency and CPU time, or per GiB for CPU time of streams.
+    /// Nanoseconds above the baseline, per I/O, or per GiB for the CPU time of streams; negative if the target takes less time than the
+    /// baseline.
     pub ns: f64,
     /// The interval at the comparison's confidence; absent if the ratio has no interval, or if its ends differ by a factor of more than 100.
     pub interval: Option<Interval>,
@@ -38,7 +39,7 @@ pub struct Ratio {
     pub interval: Option<Interval>,
     /// The confidence of `interval`, 0.95 or more; absent without `interval`.
     pub confidence: Option<f64>,
-    /// The plain 95% interval, for this comparison taken alone.
+    /// The plain 95% interval, for this comparison taken alone; absent for fewer than two rounds, or if an end is not finite.
     pub interval_95: Option<Interval>,
     /// Two-sided sign-flip permutation p-value for the hypothesis of no difference; absent for fewer than six common rounds. Student's t assumes
     /// roughly normal log ratios; this test assumes only that each sign is equally likely under the hypothesis.
@@ -109,6 +110,6 @@ pub struct Comparison {
     /// Number of rounds in which both targets were measured.
     pub rounds: u32,
     /// In a run that adds rounds: the number of rounds at the interim test that decided the comparison. Verdict and interval are from that
-    /// test, figures from all rounds.
+    /// test, figures from all rounds. Absent in other runs, and if no interim test decided the comparison.
     pub decided_at: Option<u32>,
 }

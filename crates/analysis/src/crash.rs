@@ -18,25 +18,26 @@ pub struct CrashVerdict<'a> {
     pub cuts: u64,
     /// Acknowledged writes per second over all windows; absent if no window's length is known.
     pub writes_per_second: Option<f64>,
-    /// Cuts that broke a promise: a flushed write or a commit was lost, or the stack or its database could not be used afterwards.
+    /// Number of cuts that broke a promise: a flushed write or a commit was lost, or the stack or its database could not be used
+    /// afterwards.
     pub cuts_with_loss: u64,
     /// Blocks that lack a flushed write, over all cuts.
     pub flushed: LostBlocks,
-    /// Blocks that lack an acknowledged but unflushed write, over all cuts.
+    /// Number of blocks that lack an acknowledged but unflushed write, over all cuts.
     pub unflushed: u64,
-    /// Torn blocks, which mix two writes, flushed or not; over all cuts.
+    /// Number of torn blocks, which mix two writes, flushed or not; over all cuts.
     pub torn: u64,
-    /// Blocks that lack a write although a later one is present, over all cuts.
+    /// Number of blocks that lack a write although a later one is present, over all cuts.
     pub reordered: u64,
     /// Age of the oldest lost write at its cut, in seconds, the largest over all cuts; absent if no write was lost.
     pub lost_seconds: Option<f64>,
-    /// Cuts after which the check found errors in the image or database.
+    /// Number of cuts after which the check found errors in the image or database.
     pub damaged_images: u64,
-    /// Cuts after which the image had leaked clusters, which waste space but lose no data.
+    /// Number of cuts after which the image had leaked clusters, which waste space but lose no data.
     pub leaking_images: u64,
-    /// Cuts after which the image or database was checked.
+    /// Number of cuts after which the image or database was checked.
     pub checked_images: u64,
-    /// Cuts after which the stack could not be used, with the reason given for the first; absent if there were none.
+    /// Number of cuts after which the stack could not be used, with the reason given for the first; absent if there were none.
     pub unusable: Option<(u64, &'a str)>,
 }
 

@@ -40,9 +40,9 @@ pub enum NoFigure {
     /// A round has too few I/Os for the percentile, but the demand is missed: over all rounds significantly more I/Os than allowed took longer than
     /// the limit (exact binomial test, 2.5%).
     Beyond {
-        /// I/Os that took longer than the limit.
+        /// Number of I/Os that took longer than the limit, over all rounds.
         longer: u64,
-        /// All I/Os that the percentile covers.
+        /// Number of I/Os that the percentile covers, over all rounds.
         of: u64,
     },
     /// There is a single round, so there is no interval.
@@ -70,7 +70,7 @@ pub struct DemandOnTarget<'a> {
     pub limit: f64,
     /// Yes if the demand is met, no if it is missed, else undecided.
     pub kept: Kept,
-    /// The reason why there is no figure, no interval or no decision.
+    /// The reason why there is no figure, no interval or no decision; absent if `kept` follows from the interval alone.
     pub missing: Option<NoFigure>,
 }
 
@@ -191,8 +191,8 @@ fn figures(keep: Keep, measured: &[&Measurement]) -> Result<Vec<f64>, NoFigure> 
     measured.iter().map(of_round).collect()
 }
 
-/// Tests over all rounds together whether significantly more I/Os exceed the limit than the percentile allows. `None`
-/// if not, or if the demand is not on a percentile.
+/// Tests by an exact binomial test at 2.5%, over all rounds together, whether more I/Os exceed the limit than the percentile allows. `None`
+/// if not, if no I/O of this kind was measured, or if the demand is not on a percentile.
 fn beyond(keep: Keep, measured: &[&Measurement]) -> Option<NoFigure> {
     let Keep::Latency { of: which, slo: Slo::Percentile { percent, most } } = keep else { return None };
     let (mut longer, mut of) = (0, 0);

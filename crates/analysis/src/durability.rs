@@ -27,17 +27,18 @@ pub struct MethodOnTarget<'a> {
     pub workload: &'a Workload,
     /// The target's name.
     pub target: &'a str,
-    /// Commits per second; for a method that makes nothing durable, `sync_file_range` calls per second, or writes per second without such calls.
+    /// Commits per second; for a method that makes nothing durable, `sync_file_range` calls per second, or writes per second without such
+    /// calls. Absent if unknown.
     pub per_second: Option<f64>,
     /// Median time of a commit in nanoseconds, from the submission of its first write; absent for fewer than 20 commits, or if several I/Os were in
     /// flight.
     pub p50_ns: Option<f64>,
     /// 99th percentile of the commit time in nanoseconds; absent for fewer than 1,000 commits, or if several I/Os were in flight.
     pub p99_ns: Option<f64>,
-    /// CPU nanoseconds of the host per commit.
+    /// CPU nanoseconds of the host per commit; absent if unknown.
     pub cpu_ns: Option<f64>,
-    /// The method's rate divided by that of the [reference](DurableWrites::reference) on the same target; absent for the reference, and if either
-    /// cannot be used.
+    /// The method's rate divided by that of the [reference](DurableWrites::reference) on the same target; absent for the reference, and if
+    /// the measurements of either method cannot be used.
     pub against_reference: Option<Ratio>,
     /// The method's flushes by layer; absent if the method requests no flushes.
     pub flushes: Option<FlushAccount>,
@@ -64,16 +65,16 @@ pub struct Swallowed<'a> {
     pub target: &'a str,
     /// The layer that swallowed the flushes, or the two layers between which they were lost.
     pub by: &'a str,
-    /// Flushes that the layer received.
+    /// Number of flushes that the layer received.
     pub asked: u64,
-    /// Received flushes that the layer passed on.
+    /// Number of received flushes that the layer passed on.
     pub passed_on: u64,
 }
 
 /// All methods of a run on all its targets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DurableWrites<'a> {
-    /// The method that the others on the same target are compared with.
+    /// The method that the others on the same target are compared with; absent if no method is durable.
     pub reference: Option<&'a str>,
     /// One entry for each method on each target that was measured, in the plan's order of methods, then of targets.
     pub cells: Vec<MethodOnTarget<'a>>,
@@ -118,8 +119,8 @@ impl<'a> DurableWrites<'a> {
         (!cells.is_empty()).then_some(Self { reference, cells })
     }
 
-    /// Lists the layers whose counters show that they swallowed flushes, summed over the methods on each target. Leaves out layers of which only a
-    /// setting says so.
+    /// Lists the layers whose counters show that they swallowed flushes, summed over the methods on each target. Leaves out layers that
+    /// swallow flushes by a setting and do not count them.
     #[must_use]
     pub fn swallowed(&self) -> Vec<Swallowed<'_>> {
         let mut all: Vec<Swallowed<'_>> = Vec::new();

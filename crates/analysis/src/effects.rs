@@ -23,7 +23,7 @@ const SWEEPS: usize = 200;
 pub struct Effects {
     /// The workload's name.
     pub workload: String,
-    /// Mean latency, or throughput for streams; the shares then refer to the time per byte.
+    /// Mean latency, or throughput for streams; the relative changes are then those of the time per byte.
     pub metric: Metric,
     /// Number of rounds in the fit.
     pub rounds: u32,
@@ -234,7 +234,8 @@ impl Effects {
     }
 }
 
-/// Fits a line through the round effects, each placed at the mean position of its measurements in the run's order.
+/// Fits a line through the round effects, each placed at the mean position of its measurements in the run's order. `None` for fewer than
+/// three rounds.
 fn drift(grid: &Grid<'_, &Measurement>, parts: &[f64]) -> Option<Drift> {
     let order = |cell: &Cell<&Measurement>| f64::from(cell.of.order);
     let places: Vec<f64> = (0..parts.len())

@@ -18,9 +18,9 @@ pub(super) const SYNC: &str = "sync";
 /// Number of failed I/Os and of all I/Os of a window, flushes included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Failed {
-    /// Failed I/Os, flushes included.
+    /// Number of failed I/Os, flushes included.
     pub ios: u64,
-    /// All I/Os, the failed ones included.
+    /// Number of all I/Os, failed ones included.
     pub of: u64,
 }
 
@@ -45,7 +45,7 @@ impl Failed {
         if self.of == 0 { 0.0 } else { self.ios as f64 / self.of as f64 }
     }
 
-    /// Returns whether too many I/Os failed for the other figures to describe the storage.
+    /// Returns whether more than 1% of the I/Os failed; the measurement's other figures then do not describe the storage.
     #[must_use]
     pub fn is_too_many(self) -> bool {
         self.share() > MOST

@@ -38,9 +38,9 @@ pub struct GroupFairness {
 pub struct Contender {
     /// Name of the member: `1`, `2`, ... for guests, else the name of the job or server.
     pub name: String,
-    /// I/Os per second: median of the rounds.
+    /// I/Os per second: median of the rounds; absent if no round has a known duration.
     pub iops: Option<f64>,
-    /// Bytes per second: median of the rounds.
+    /// Bytes per second: median of the rounds; absent if no round has a known duration.
     pub bytes_per_s: Option<f64>,
     /// Service times of all rounds, reads and writes together.
     pub latency: Histogram,
@@ -79,9 +79,9 @@ impl Fairness {
 pub struct NeighbourLoad {
     /// The neighbour's name.
     pub name: String,
-    /// I/Os per second: median of the rounds.
+    /// I/Os per second: median of the rounds; absent if no round has a known duration.
     pub iops: Option<f64>,
-    /// Bytes per second: median of the rounds.
+    /// Bytes per second: median of the rounds; absent if no round has a known duration.
     pub bytes_per_s: Option<f64>,
     /// The combined throughput; absent unless both the target and the neighbour carried streams.
     pub together: Option<CombinedThroughput>,
@@ -94,7 +94,7 @@ pub struct CombinedThroughput {
     pub bytes_per_s: f64,
     /// Median over the rounds of the neighbour's share of these bytes, 0 to 1.
     pub share: f64,
-    /// Fairness between target and neighbour, by bytes per second.
+    /// Fairness between target and neighbour, by bytes per second; absent if it is unknown in every round.
     pub fairness: Option<Fairness>,
 }
 

@@ -59,7 +59,7 @@ pub fn lasted(measurement: &Measurement) -> Option<u64> {
     Some(measurement.outcome.duration_ns).filter(|ns| *ns > 0 || measurement.stated.is_none())
 }
 
-/// Divides a count by the seconds on which the window's rates are based; `None` if they are 0.
+/// Divides a count by the seconds on which the window's rates are based; `None` for 0 seconds.
 pub(crate) fn per_second(measurement: &Measurement, count: u64) -> Option<f64> {
     let ns = measurement.outcome.rate_ns();
     (ns > 0).then(|| count as f64 / (ns as f64 / 1e9))
@@ -97,7 +97,7 @@ pub(crate) fn interrupts_ns(machine: &HostActivity) -> Option<u64> {
     Some(cpu.irq_ns.min(cpu.busy_ns().saturating_sub(threads_ns(machine)?)))
 }
 
-/// Returns the CPU nanoseconds of the load generator's process per I/O; `None` without I/O.
+/// Returns the CPU nanoseconds of the load generator's process per I/O; `None` without I/O, and for an import.
 pub(crate) fn engine_cpu_per_io(measurement: &Measurement) -> Option<f64> {
     // The CPU time of other tools was not observed.
     measurement.stated.is_none().then(|| per_io(measurement, measurement.outcome.cpu.total_ns()))?
@@ -108,7 +108,7 @@ pub(super) fn per_io(measurement: &Measurement, ns: u64) -> Option<f64> {
     (ios > 0).then(|| ns as f64 / ios as f64)
 }
 
-/// Returns the CPU nanoseconds per GiB of streams; `None` without bytes.
+/// Divides CPU nanoseconds by the GiB that streams carried; `None` for other work, or without bytes.
 pub(super) fn per_gib(measurement: &Measurement, ns: u64) -> Option<f64> {
     let bytes = measurement.outcome.tallies.bytes();
     (is_stream(measurement) && bytes > 0).then(|| ns as f64 / (bytes as f64 / GIB))

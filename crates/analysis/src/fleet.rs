@@ -24,7 +24,7 @@ const NORMAL: f64 = 0.6745;
 /// Results of all members of a fleet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FleetAnswer {
-    /// The fleet's id.
+    /// Id of the fleet, the same for all members.
     pub id: String,
     /// The plan's title.
     pub name: String,
@@ -77,7 +77,7 @@ pub struct HostFigures {
     pub member: String,
     /// Number of rounds that the host measured.
     pub rounds: usize,
-    /// Median over the rounds of I/Os per second.
+    /// Median over the rounds of I/Os per second; absent if unknown in every round.
     pub iops: Option<f64>,
     /// Geometric mean over the rounds of the mean latency, in nanoseconds.
     pub mean_ns: f64,
@@ -129,7 +129,7 @@ pub struct SharedGroup {
     pub iops_interval: Option<Interval>,
     /// Median over the rounds of the bytes per second of all members.
     pub bytes_per_s: f64,
-    /// Jain's index of the members' I/Os per second.
+    /// Jain's index of the members' I/Os per second; absent if no round had I/O.
     pub fairness: Option<Fairness>,
     /// Number of I/Os in the sums.
     pub ios: u64,

@@ -1,9 +1,9 @@
 //! Flushes by layer: how many the program requested, and how many each layer below counted.
 //!
-//! Only counts decide. A layer swallows flushes if the program requested some and the next device that counts flushes saw none, if a volatile
-//! directory reports it, or if QEMU's cache mode says so. Fewer flushes than requested are only reported as a ratio: a journal commits for
-//! several callers at once, and the kernel merges flushes that wait for one another. Additional flushes come from a journal or from other
-//! programs.
+//! A layer swallows flushes if the program requested some and the next device that counts flushes saw none, if the `volatile` layer counted
+//! flushes that it dropped, or if a setting discards flushes, such as QEMU's `cache=unsafe`. Fewer flushes than requested are only reported
+//! as a ratio: a journal commits for several callers at once, and the kernel merges flushes that wait for one another. Additional flushes
+//! come from a journal or from other programs.
 
 use iotax_model::TargetSpec;
 use iotax_model::record::{DiskActivity, DiskFlushes, LayerCounters, Measurement, TargetRecord};
@@ -24,9 +24,9 @@ pub enum FlushCount {
     Counted(u64),
     /// The layer acknowledged flushes and dropped some or all of them.
     Dropping {
-        /// Flushes that the layer acknowledged.
+        /// Number of flushes that the layer acknowledged.
         done: u64,
-        /// Flushes that the layer did not pass on.
+        /// Number of acknowledged flushes that the layer did not pass on.
         dropped: u64,
     },
     /// The kernel considers the device's cache non-volatile and sends it no flushes.
@@ -76,13 +76,13 @@ pub enum FlushFate {
 pub enum SwallowEvidence {
     /// The next layer that counts flushes saw none.
     NoneBelow,
-    /// Only the layer's setting says so; no counter shows it.
+    /// A setting of the layer discards flushes; no counter shows dropped ones.
     Setting,
     /// The layer itself counted dropped flushes.
     OwnCount {
-        /// Flushes that the layer acknowledged.
+        /// Number of flushes that the layer acknowledged.
         done: u64,
-        /// Acknowledged flushes that the layer did not pass on.
+        /// Number of acknowledged flushes that the layer did not pass on.
         dropped: u64,
     },
 }
@@ -90,11 +90,11 @@ pub enum SwallowEvidence {
 /// The flushes of a workload on a target, over all rounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlushAccount {
-    /// Flushes that the program requested, or writes if it requests each write as durable.
+    /// Number of flushes that the program requested, or of writes if the program requests each write as durable.
     pub asked: u64,
     /// Layers below the program that were observed in every measurement, from the top down.
     pub levels: Vec<FlushLevel>,
-    /// A layer that ignores flushes by its cache mode, such as `QEMU (cache=unsafe)`.
+    /// The layer that ignores flushes because of a setting, such as `QEMU (cache=unsafe)`; absent if no layer does.
     pub ignored_by: Option<String>,
     /// Outcome of the flushes: completed, swallowed, not needed or not countable.
     pub fate: FlushFate,
@@ -218,7 +218,7 @@ struct Seen {
     name: String,
     /// The layer's flush counters; `None` if it does not count flushes.
     flushes: Option<DiskFlushes>,
-    /// Flushes that the layer did not pass on, by its own count.
+    /// Number of flushes that the layer did not pass on, by the layer's own count.
     dropped: u64,
 }
 
@@ -297,7 +297,7 @@ fn counted(seen: &Seen, is_durable_write: bool) -> FlushCount {
     }
 }
 
-/// Names the layer that ignores flushes because of its cache mode, such as `QEMU (cache=unsafe)`; `None` if no layer does.
+/// Names the layer that ignores flushes because of a setting, such as `QEMU (cache=unsafe)`; `None` if no layer does.
 fn ignoring(spec: &TargetSpec) -> Option<String> {
     spec.stack.ignores_flushes().map(|(layer, mode)| match layer {
         PlannedLayer::Share(share) => format!("the {} server (sync=false)", share.protocol.name()),

@@ -16,11 +16,11 @@ use iotax_model::Run;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
-    /// Measured by another tool, so that nothing could be checked.
+    /// The measurement was made by another tool, so that nothing could be checked.
     Unchecked,
-    /// No warnings.
+    /// The measurement has no warnings.
     Clean,
-    /// Has warnings, but the figures can be used.
+    /// The measurement has warnings, but the figures can be used.
     Remarks,
     /// The measurement does not show what the plan asks for: no verdict may rest on it.
     Unusable,

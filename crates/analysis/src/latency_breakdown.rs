@@ -103,7 +103,7 @@ fn bottom<'a>(host: &'a HostActivity, record: Option<&TargetRecord>) -> Option<V
     }
 }
 
-/// Returns the I/Os of all disks and their mean wait in nanoseconds.
+/// Returns the I/Os of all disks and their mean wait in nanoseconds; `None` without I/O, or if a disk with I/O reports no wait.
 fn over_disks<'a>(disks: impl Iterator<Item = &'a DiskActivity>) -> Option<(f64, f64)> {
     let (mut ios, mut waited) = (0.0, 0.0);
     for disk in disks {
@@ -125,10 +125,11 @@ pub struct LatencyBreakdown {
     pub stretches: Vec<(String, f64)>,
     /// The reasons why the times of some layers could not be separated, as text.
     pub not_separable: Vec<String>,
-    /// Median service time in QEMU's block layer, interpolated from its histogram, in nanoseconds.
+    /// Median service time in QEMU's block layer, interpolated from its histogram, in nanoseconds. Absent without a histogram, or if the
+    /// median lies in the last bin, which has no upper bound.
     pub qemu_p50_ns: Option<f64>,
-    /// 99th percentile of the service time in QEMU's block layer, in nanoseconds; absent if it lies in the histogram's last bin, which has
-    /// no upper bound.
+    /// 99th percentile of the service time in QEMU's block layer, interpolated from its histogram, in nanoseconds. Absent without a
+    /// histogram, or if the percentile lies in the last bin, which has no upper bound.
     pub qemu_p99_ns: Option<f64>,
 }
 
@@ -213,8 +214,8 @@ fn stretches(spec: &TargetSpec, ends: &[(View, f64)]) -> Vec<(String, f64)> {
     found
 }
 
-/// Returns the median and the 99th percentile in QEMU's block layer over all rounds, reads and writes together; `None` unless all have the
-/// same bins.
+/// Returns the median and the 99th percentile of the service time in QEMU's block layer, in nanoseconds, over all rounds, reads and writes
+/// together. `None` if the histograms have different bins, and where [`quantile`] has no result.
 fn qemu_percentiles(measurements: &[&Measurement]) -> (Option<f64>, Option<f64>) {
     let mut all: Vec<(Option<u64>, u64)> = Vec::new();
     for stats in measurements.iter().filter_map(|m| m.qemu.as_ref()) {

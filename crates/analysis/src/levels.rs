@@ -55,7 +55,8 @@ pub fn rates(m: &Measurement, unit: RateUnit) -> Vec<(f64, f64)> {
     whole_intervals(m).into_iter().map(|sample| (sample.at_ns as f64 / 1e9, rate(sample, unit))).collect()
 }
 
-/// Finds the fall of a rate and the first interval after it. An interval during which the rate fell belongs to neither level.
+/// Finds the fall of a rate and the first interval after it; `None` if the rate did not fall. An interval during which the rate fell
+/// belongs to neither level.
 fn fall(rates: &[f64]) -> Option<(Step, usize)> {
     let between = |at: usize| {
         let others = [&rates[..at], &rates[at + 1..]].concat();

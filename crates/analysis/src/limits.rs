@@ -31,9 +31,9 @@ pub enum LimitScope {
     Together,
     /// Reads and writes each have the same limit.
     Each,
-    /// Only reads: writes have another limit or none, or mixed I/O was not measured.
+    /// The limit applies to reads only: writes have another limit or none, or mixed I/O was not measured.
     Reads,
-    /// Only writes: reads have another limit or none, or mixed I/O was not measured.
+    /// The limit applies to writes only: reads have another limit or none, or mixed I/O was not measured.
     Writes,
 }
 
@@ -225,7 +225,7 @@ fn found(
     }
 }
 
-/// Measures a direction at the two smallest sizes for I/Os, at the two largest for bytes; `None` if either was not measured.
+/// Computes a direction's rates at the two smallest block sizes for I/Os, at the two largest for bytes; `None` if either was not measured.
 fn direction(
     workloads: &[Workload],
     unit: RateUnit,
@@ -249,8 +249,8 @@ fn direction(
     Some(Direction { sizes: [first.bs, second.bs], rates, spread, is_held, is_generator_bound, burst })
 }
 
-/// Returns the sustained rate of mixed reads and writes, at the smallest size for I/Os, at the largest for bytes; `None` if mixed I/O was not
-/// measured, or if the load generator's CPU was the limit.
+/// Returns the sustained rate of mixed reads and writes: I/Os per second at the smallest block size, or bytes per second at the largest.
+/// `None` if mixed I/O was not measured, or if the load generator's CPU was the limit.
 fn mixed(
     workloads: &[Workload],
     unit: RateUnit,

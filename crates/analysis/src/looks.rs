@@ -33,7 +33,8 @@ use crate::stats::sequential::Looks;
 use crate::stats::verdict::{Decision, decide_by, needed_rounds};
 use iotax_model::{Run, RunState};
 
-/// A comparison is abandoned if none of the last 3 rounds, and none since the previous look, measured both of its targets.
+/// Number of last rounds after which a comparison is abandoned, if neither these nor any round since the previous look measured both
+/// targets.
 const PATIENCE: u32 = 3;
 
 /// Metrics that decide when a run ends: one of them for each workload.
@@ -59,12 +60,12 @@ impl Levels {
     }
 }
 
-/// Repeats the tests of all looks whose rounds are recorded, in order.
+/// Replay of the tests of all looks whose rounds are recorded, in order.
 pub(super) struct Replay<'a> {
     pub(super) plan: &'a Plan,
     pub(super) pairs: &'a [Pair],
     pub(super) cases: &'a [PendingComparison],
-    /// Returns whether a workload on a target was attempted in a round, successfully or not.
+    /// Predicate that is true if a workload on a target was attempted in a round, successfully or not.
     pub(super) tried: &'a dyn Fn(Cell, u32) -> bool,
 }
 
@@ -157,7 +158,7 @@ impl Replay<'_> {
             let level = |left: usize| levels.at(look, left + waiting);
             let margin = self.plan.margin.share();
             for ((i, (_, sample)), mut decision) in tested.iter().zip(decide_by(&asked, margin, level)) {
-                // The level of an earlier look says nothing about the looks to come; that of the last one does.
+                // The needed rounds are computed at the level of the last look, because the looks to come have other levels than this one.
                 let alpha = if last { decision.alpha } else { Some(at_the_end) };
                 decision.needed_rounds =
                     needed_rounds(sample, margin, &Decision { alpha, ..decision.clone() });

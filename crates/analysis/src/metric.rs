@@ -40,11 +40,11 @@ pub struct Definition {
     pub column: Names,
     /// One-line description for self-describing documents, without a full stop.
     pub help: &'static str,
-    /// Computes the value for one measurement; `None` if unknown.
+    /// Function that computes the value for one measurement; `None` if unknown.
     pub of: fn(&Measurement) -> Option<f64>,
     /// Summary over several rounds.
     pub over_rounds: OverRounds,
-    /// Predicate that says whether targets are compared by this metric on a workload; absent if targets are never compared by it.
+    /// Predicate that is true if targets are compared by this metric on a workload; absent if targets are never compared by it.
     pub compares: Option<fn(&Workload) -> bool>,
 }
 
@@ -84,16 +84,16 @@ impl Names {
 /// Units of figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum Unit {
-    /// Nanoseconds.
+    /// Time in nanoseconds.
     #[serde(rename = "ns")]
     Nanoseconds,
-    /// Events per second.
+    /// Events, such as I/Os or packets, per second.
     #[serde(rename = "1/s")]
     PerSecond,
     /// Bytes per second; shown as bits per second for networks.
     #[serde(rename = "B/s")]
     BytesPerSecond,
-    /// A number of events.
+    /// Number of events, such as lost packets.
     #[serde(rename = "count")]
     Count,
 }
@@ -186,7 +186,7 @@ impl Metric {
         over_rounds: OverRounds::GeometricMean,
         compares: Some(|workload| !matches!(workload.kind(), Kind::RoundTrips(_))),
     });
-    /// Mean service time, both directions together.
+    /// Mean service time in nanoseconds, both directions together.
     pub const LATENCY_MEAN: Self = Self(&Definition {
         id: "latency_mean",
         unit: Unit::Nanoseconds,
@@ -198,25 +198,25 @@ impl Metric {
         over_rounds: OverRounds::GeometricMean,
         compares: Some(has_latency),
     });
-    /// Median service time.
+    /// Median service time in nanoseconds.
     pub const LATENCY_P50: Self =
         Self(&percentile("latency_p50", "p50", "median service time", 0.5, |m| latency_quantile(m, 0.5)));
-    /// 90th percentile of the service time.
+    /// 90th percentile of the service time in nanoseconds.
     pub const LATENCY_P90: Self =
         Self(&percentile("latency_p90", "p90", "90th percentile of the service time", 0.9, |m| {
             latency_quantile(m, 0.9)
         }));
-    /// 99th percentile of the service time.
+    /// 99th percentile of the service time in nanoseconds.
     pub const LATENCY_P99: Self =
         Self(&percentile("latency_p99", "p99", "99th percentile of the service time", 0.99, |m| {
             latency_quantile(m, 0.99)
         }));
-    /// 99.9th percentile of the service time.
+    /// 99.9th percentile of the service time in nanoseconds.
     pub const LATENCY_P99_9: Self =
         Self(&percentile("latency_p99_9", "p99.9", "99.9th percentile of the service time", 0.999, |m| {
             latency_quantile(m, 0.999)
         }));
-    /// CPU time of the host per I/O: programs that take part in the measurement, kernel threads and interrupts.
+    /// CPU nanoseconds of the host per I/O: programs that take part in the measurement, kernel threads and interrupts.
     pub const CPU_PER_IO: Self = Self(&Definition {
         id: "cpu_per_io",
         unit: Unit::Nanoseconds,
@@ -233,7 +233,7 @@ impl Metric {
             Kind::RoundTrips(net) => !net.loaded,
         }),
     });
-    /// CPU time of the host per GiB that network streams carried; unknown for other work.
+    /// CPU nanoseconds of the host per GiB that network streams carried; unknown for other work.
     pub const CPU_PER_GIB: Self = Self(&Definition {
         id: "cpu_per_gib",
         unit: Unit::Nanoseconds,
@@ -245,7 +245,7 @@ impl Metric {
         over_rounds: OverRounds::GeometricMean,
         compares: Some(|workload| matches!(workload.kind(), Kind::Streams(_))),
     });
-    /// CPU time of the load generator's process per I/O.
+    /// CPU nanoseconds of the load generator's process per I/O.
     pub const ENGINE_CPU_PER_IO: Self = Self(&Definition {
         id: "engine_cpu_per_io",
         unit: Unit::Nanoseconds,
@@ -357,7 +357,7 @@ const fn packets(id: &'static str, help: &'static str, of: fn(&Measurement) -> O
     }
 }
 
-/// Returns whether the workload has a latency; streams do not.
+/// Returns whether latency is measured on the workload: always, except for network streams.
 fn has_latency(workload: &Workload) -> bool {
     !matches!(workload.kind(), Kind::Streams(_))
 }
@@ -396,7 +396,7 @@ impl Metric {
         self.0.compares.is_some()
     }
 
-    /// Returns the metric's name in sentences and tables.
+    /// Returns the metric's name for I/O on disks and files, as in sentences and tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.0.name.io

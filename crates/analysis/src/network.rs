@@ -18,13 +18,13 @@ pub struct Network {
     pub ways: Vec<StreamTotals>,
     /// Counts of round-trip messages over all rounds; absent if no round trips were measured.
     pub probes: Option<Probes>,
-    /// Standard deviation of round trips in nanoseconds, which ping(8) calls mdev: median over the rounds.
+    /// Standard deviation of round trips in nanoseconds, which ping(8) calls mdev: median over the rounds; absent if unknown.
     pub mdev_ns: Option<f64>,
-    /// CPU nanoseconds of the guest per GiB of streams, by the guest's own accounting: median over the rounds.
+    /// CPU nanoseconds of the guest per GiB of streams, by the guest's own accounting: median over the rounds; absent if unknown.
     pub guest_cpu_per_gib: Option<f64>,
-    /// CPU nanoseconds of the guest per packet or round trip: median over the rounds.
+    /// CPU nanoseconds of the guest per packet or round trip: median over the rounds; absent if unknown.
     pub guest_cpu_per_io: Option<f64>,
-    /// CPU nanoseconds of the server's process per GiB of streams: median over the rounds.
+    /// CPU nanoseconds of the server's process per GiB of streams: median over the rounds; absent if unknown.
     pub server_cpu_per_gib: Option<f64>,
     /// Periods longer than [`GAP_NS`] without a received byte, each with its round, the longest first.
     pub gaps: Vec<(u32, Gap)>,
@@ -39,23 +39,24 @@ pub struct StreamTotals {
     pub upload: bool,
     /// Largest number of streams in a round.
     pub streams: usize,
-    /// Median over the rounds of bytes per second received; for background load, as its streams report.
+    /// Median over the rounds of bytes per second received; for background load, as its streams report. Absent if unknown.
     pub bytes_per_s: Option<f64>,
-    /// Packets that were sent.
+    /// Number of packets sent; absent if a stream does not report it.
     pub sent: Option<u64>,
-    /// Packets that arrived.
+    /// Number of packets that arrived; absent if a stream does not report it.
     pub received: Option<u64>,
-    /// Datagrams that never arrived.
+    /// Number of datagrams that never arrived; absent if a stream does not report it.
     pub lost: Option<u64>,
-    /// Datagrams that arrived after a later one.
+    /// Number of datagrams that arrived after a later one; absent if a stream does not report it.
     pub out_of_order: Option<u64>,
-    /// Datagrams that arrived more than once.
+    /// Number of datagrams that arrived more than once; absent if a stream does not report it.
     pub duplicates: Option<u64>,
-    /// TCP segments that were retransmitted.
+    /// Number of TCP segments that were retransmitted; absent if a stream does not report it.
     pub retransmits: Option<u64>,
-    /// Jitter of datagrams in nanoseconds: median over the rounds of the streams' mean.
+    /// Jitter of datagrams in nanoseconds: median over the rounds of the streams' mean; absent if unknown.
     pub jitter_ns: Option<f64>,
-    /// TCP's own round-trip times in nanoseconds: the minimum, the median over the rounds of the mean, the maximum.
+    /// Round-trip times in nanoseconds as measured by TCP: the minimum, the median over the rounds of the streams' mean, and the maximum.
+    /// Absent if unknown.
     pub rtt_ns: Option<[f64; 3]>,
     /// Fairness between the streams, by bytes; absent for a single stream.
     pub fairness: Option<Fairness>,

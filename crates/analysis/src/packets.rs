@@ -13,18 +13,18 @@ pub(crate) fn over_flows<'a>(
         .try_fold(None, |sum: Option<u64>, value| Some(Some(sum.unwrap_or(0) + value?)))?
 }
 
-/// Packet counts of one measurement, both directions together. For round trips, counts of messages.
+/// Packet counts of one measurement, both directions together; for round trips, counts of messages. A count is `None` if a stream lacks it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Packets {
-    /// Packets that never arrived.
+    /// Number of packets that never arrived; `None` if unknown.
     pub(crate) lost: Option<u64>,
-    /// Packets that arrived after a later one.
+    /// Number of packets that arrived after a later one; `None` if unknown.
     pub(crate) out_of_order: Option<u64>,
-    /// Packets that arrived more than once.
+    /// Number of packets that arrived more than once; `None` if unknown.
     pub(crate) duplicates: Option<u64>,
-    /// TCP segments that were retransmitted.
+    /// Number of TCP segments that were retransmitted; `None` if unknown.
     pub(crate) retransmits: Option<u64>,
-    /// Jitter of datagrams in nanoseconds: mean of the streams.
+    /// Jitter of datagrams in nanoseconds: mean of the streams; `None` if unknown.
     pub(crate) jitter_ns: Option<f64>,
 }
 

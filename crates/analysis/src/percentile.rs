@@ -36,8 +36,8 @@ pub struct Percentile {
 pub struct PercentileValue {
     /// Percentile of the I/Os of all rounds.
     pub ns: f64,
-    /// 95% interval by order statistics, as if all I/Os were independent. I/Os are correlated, so the interval is a lower bound of the
-    /// uncertainty, which a longer measurement would narrow.
+    /// 95% interval by order statistics, as if all I/Os were independent. I/Os are correlated, so the real uncertainty is larger. A longer
+    /// measurement narrows this interval.
     pub of_ios: Interval,
     /// Student's t interval at 95% of the logarithms of the rounds' own percentiles: the range to expect in another run. Absent for fewer
     /// than two rounds, or if a round has too few I/Os.
@@ -77,7 +77,7 @@ pub fn name(q: f64) -> String {
     format!("p{}", digits.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Converts the ranks of the 95% interval to values, each end extended by the histogram's error.
+/// Converts the ranks of the 95% interval to values, each end extended by the histogram's error; `None` with too few I/Os.
 fn of_ios(latency: &Histogram, q: f64) -> Option<Interval> {
     let (low, high) = ranks(latency.count(), q, ALPHA)?;
     let (min, max) = (latency.min()? as f64, latency.max()? as f64);

@@ -99,7 +99,8 @@ impl Estimate for Sample {
     }
 }
 
-/// Shrinks the variances of paired samples of the same figure towards a common variance. Unpaired samples keep their own variance.
+/// Shrinks the variances of paired samples of the same figure towards a common variance (Smyth's moderated t, see
+/// [`crate::stats::moderated`]). Unpaired samples keep their own variance.
 pub(crate) fn share_variances<F: ComparedFigure>(family: &mut [(F, Sample)]) {
     let figures: HashSet<F> = family.iter().map(|(figure, _)| *figure).collect();
     for figure in figures {
@@ -113,7 +114,8 @@ pub(crate) fn share_variances<F: ComparedFigure>(family: &mut [(F, Sample)]) {
     }
 }
 
-/// Decides a family of comparisons once, with all rounds. The result is in the family's order.
+/// Decides a family of comparisons once, by Holm's procedure at 5%, with all rounds. `margin` is a fraction. The result is in the family's
+/// order.
 pub(crate) fn decide_family<F: ComparedFigure>(mut family: Vec<(F, Sample)>, margin: f64) -> Vec<Decision> {
     share_variances(&mut family);
     let asked: Vec<_> = family.iter().map(|(figure, sample)| (sample, figure.more_is_better())).collect();

@@ -199,7 +199,8 @@ pub(super) struct PendingComparison {
     pub(super) metric: Metric,
     /// Round, target's figure and baseline's figure, by ascending round.
     pub(super) figures: Vec<(u32, f64, f64)>,
-    /// The first common round with an unusable measurement, and the reason. Late replays and windows without I/O are listed separately.
+    /// The first common round with an unusable measurement, and the reason; `None` if there is none. Late replays and windows without I/O
+    /// are listed separately.
     pub(super) withheld: Option<(u32, String)>,
     /// Rounds in which the target or the baseline had no I/O, with a description; one entry for each of the two.
     pub(super) empty: Vec<(u32, String)>,

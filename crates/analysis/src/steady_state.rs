@@ -101,7 +101,7 @@ impl SteadyState {
         values.insert(at, (measurement.round, value));
     }
 
-    /// Returns the last round that has a value; 0 before the first.
+    /// Returns the number of the last round that has a value; 0 before the first.
     #[must_use]
     pub fn rounds(&self) -> u32 {
         self.values.values().filter_map(|values| Some(values.last()?.0)).max().unwrap_or(0)

@@ -14,7 +14,7 @@ use crate::stats::median;
 pub struct Summary {
     /// Number of measured rounds.
     pub rounds: u32,
-    /// All known figures, each summarized over the rounds as its metric's [`OverRounds`] says.
+    /// All known figures, each summarized over the rounds by its metric's [`OverRounds`].
     pub figures: Vec<(Metric, f64)>,
     /// Service times of all rounds, reads and writes together.
     pub latency: Histogram,
@@ -64,7 +64,8 @@ impl Summary {
     }
 }
 
-/// Summarizes a figure that has no geometric mean over the rounds. A value stated by an import's source takes precedence.
+/// Summarizes a figure that has no geometric mean over the rounds; `None` if unknown. A value stated by an import's source takes
+/// precedence.
 fn over_rounds(metric: Metric, latency: &Histogram, measurements: &[&Measurement]) -> Option<f64> {
     let known = |value: &dyn Fn(&Measurement) -> Option<f64>| -> Vec<f64> {
         measurements.iter().filter_map(|m| value(m)).collect()

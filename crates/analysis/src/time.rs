@@ -19,7 +19,7 @@ pub fn parsed(text: &str) -> Option<u64> {
     u64::try_from(since.as_millis()).ok()
 }
 
-/// Returns the three-letter month of a text from [`utc`].
+/// Returns the three-letter month of a text from [`utc`]; empty for other text.
 pub fn month(utc: &str) -> &'static str {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

@@ -45,21 +45,21 @@ pub struct LengthShare {
 /// The characteristics of a trace. Rates are averages over its duration; unknown values are absent.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TraceProfile {
-    /// Number of reads.
+    /// Number of reads in the trace.
     pub reads: u64,
-    /// Number of writes.
+    /// Number of writes in the trace.
     pub writes: u64,
-    /// Number of trims.
+    /// Number of trims in the trace.
     pub trims: u64,
-    /// Number of flushes.
+    /// Number of flushes in the trace.
     pub flushes: u64,
     /// Number of writes with FUA, each durable without a flush.
     pub fua: u64,
     /// Time from the first I/O issued to the last, in seconds.
     pub duration_s: f64,
-    /// Bytes read.
+    /// Number of bytes that the trace's reads transferred.
     pub read_bytes: u64,
-    /// Bytes written.
+    /// Number of bytes that the trace's writes transferred.
     pub written_bytes: u64,
     /// I/Os of all kinds per second; absent if the duration is 0.
     pub ios_per_s: Option<f64>,
@@ -72,7 +72,8 @@ pub struct TraceProfile {
     pub lengths: Vec<LengthShare>,
     /// Length in bytes of the longest read or write; those longer than 64 MiB do not count.
     pub longest: u64,
-    /// Share of reads and writes that begin where an earlier one ended, 0 to 1; the last 64 ends are remembered.
+    /// Share of reads and writes that begin where an earlier one ended, 0 to 1; the last 64 ends are remembered. Absent for fewer than two
+    /// I/Os.
     pub sequential: Option<f64>,
     /// Bytes of distinct 4 KiB blocks read or written, estimated to within 3%.
     pub working_set: u64,
@@ -92,7 +93,7 @@ pub struct TraceProfile {
     pub queues: usize,
 }
 
-/// Computes the profile of a trace, event by event.
+/// Profiler of a trace, fed event by event.
 #[derive(Debug, Default)]
 pub struct Profiler {
     summary: TraceSummary,
@@ -220,7 +221,7 @@ impl Profiler {
             self.lengths.iter().map(|(bytes, count)| (*bytes, *count)).collect();
         lengths.sort_by_key(|(bytes, count)| (Reverse(*count), *bytes));
         let lasts = duration_ns > 0;
-        // Little's law.
+        // By Little's law, the mean depth is the sum of the latencies divided by the duration.
         let all_complete = self.completed > 0;
         TraceProfile {
             reads,

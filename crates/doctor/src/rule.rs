@@ -121,7 +121,7 @@ pub struct Violation {
     pub remedy: String,
 }
 
-/// Builds a violation that cites the source of `fact`; always `Some`.
+/// Builds a violation that cites the source of `fact`; always `Some`, so that checks can return it as their result.
 #[expect(clippy::unnecessary_wraps, reason = "checks end with it, and have nothing to report otherwise")]
 pub(crate) fn seen<T>(
     place: impl Into<String>,
@@ -137,7 +137,7 @@ pub(crate) fn seen<T>(
     })
 }
 
-/// Quotes a word for a shell if needed.
+/// Quotes a word for a POSIX shell if it needs quotes.
 pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%,=".contains(&byte);
     if !word.is_empty() && !word.starts_with('-') && word.bytes().all(is_plain) {

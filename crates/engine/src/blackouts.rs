@@ -19,7 +19,7 @@ pub type Spans = [Vec<Span>; 3];
 /// The I/O classes; arrays with an element per class have this order.
 pub(crate) const CLASSES: [IoClass; 3] = [IoClass::Reads, IoClass::Writes, IoClass::Flushes];
 
-/// Records the gaps between one worker's completions, separately for each I/O class.
+/// Recorder of the gaps between one worker's completions, separately for each I/O class.
 #[derive(Debug)]
 pub struct BlackoutRecorder {
     least: u64,
@@ -29,9 +29,9 @@ pub struct BlackoutRecorder {
 /// The gaps of one class of I/O (reads, writes or flushes).
 #[derive(Debug)]
 struct ClassGaps {
-    /// Time of the last successful completion, at first the recorder's start.
+    /// Time of the last successful completion, in nanoseconds of the engine's clock; at first, the recorder's start.
     last: u64,
-    /// Earliest due time of the I/Os that failed since `last`; `u64::MAX` if none did.
+    /// Earliest due time of the I/Os that failed since `last`, in nanoseconds of the engine's clock; `u64::MAX` if none failed.
     failed: u64,
     found: Vec<Span>,
 }

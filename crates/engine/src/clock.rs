@@ -87,7 +87,7 @@ fn both() -> Option<(u64, u64)> {
         .map(|(_, ticks, nanos)| (ticks, nanos))
 }
 
-/// Compares the clock behind [`now`] with the system clock over a measurement.
+/// Comparison of the clock behind [`now`] with the system clock over a measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Check {
     ours: u64,

@@ -12,14 +12,14 @@ use crate::workers::WorkerInterval;
 /// Time to wait after an interval's end for workers that have not reported: a worker blocked in a system call cannot.
 pub(crate) const GRACE: Nanos = Nanos::from_millis(500);
 
-/// Collects the intervals of all workers into samples, in order and without gaps. A report that comes too late for its own sample counts in the
-/// next one, so that the samples always add up to the totals.
+/// Collector that merges the intervals of all workers into samples, in order and without gaps. A report that comes too late for its own
+/// sample counts in the next one, so that the samples always add up to the totals.
 #[derive(Debug)]
 pub(crate) struct Collector {
     window: Window,
     /// Latencies without any I/O, from which each new interval's counts are cloned.
     empty: Latencies,
-    /// The interval that each worker is in now; its reports of all earlier intervals have arrived.
+    /// Number of the interval that each worker is in now; the worker's reports of all earlier intervals have arrived.
     reached: Vec<u64>,
     /// Counts of the intervals that are not yet samples; the first one is interval number `given`.
     open: VecDeque<Open>,

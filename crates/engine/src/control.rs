@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::clock;
 use crate::punctual::{self, Priority};
 
-/// Lets another thread set the start of a measurement and end it early.
+/// Handle with which another thread sets the start of a measurement and ends it early.
 #[derive(Debug, Default)]
 pub struct Control {
     end: AtomicBool,

@@ -102,7 +102,7 @@ pub enum EngineError {
         "workload {0:?} is the work of another tool, of which only results are known: it cannot be repeated"
     )]
     Foreign(String),
-    /// The test works on the target's area, but the job has none.
+    /// The test works on a file or device, but the job has none.
     #[error("test = {0} works on a file or device, and there is none for it here")]
     NoArea(Test),
     /// The test creates files, but the job has no directory for them.

@@ -15,24 +15,24 @@ pub enum IntervalState {
     Over,
 }
 
-/// Splits one worker's counts into the warm-up and the intervals, and sends each interval's counts to the collector.
+/// Recorder that splits one worker's counts into the warm-up and the intervals, and sends each interval's counts to the collector.
 #[derive(Debug)]
 pub struct IntervalRecorder {
     worker: u32,
     window: Window,
     /// Number of the current interval, from 0; `None` in the warm-up.
     interval: Option<u64>,
-    /// End time of the current interval, or of the warm-up.
+    /// End of the current interval, or of the warm-up, in nanoseconds of the engine's clock.
     pub boundary: u64,
     /// The counts of the current interval.
     pub latencies: Latencies,
-    /// I/Os of the current interval that failed.
+    /// Number of I/Os of the current interval that failed.
     pub failed: u64,
-    /// I/Os that completed in the warm-up.
+    /// Number of I/Os that completed in the warm-up.
     pub ramp_ios: u64,
-    /// Time of the last completion that was counted; `None` if none was.
+    /// Time of the last counted completion, in nanoseconds of the engine's clock; `None` if none was counted.
     pub completed_at: Option<u64>,
-    /// Time of the last completion in the warm-up; `None` if there was none.
+    /// Time of the last completion in the warm-up, in nanoseconds of the engine's clock; `None` if there was none.
     pub(crate) ramp_completed_at: Option<u64>,
     spare: Receiver<Latencies>,
     reports: Sender<WorkerReport>,

@@ -30,7 +30,7 @@ struct Failures {
 /// The failed I/Os of one worker, grouped by cause and kind of I/O.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IoErrors {
-    /// Start time of the window: what fails before is of the warm-up.
+    /// Start of the window, in nanoseconds of the engine's clock. I/Os that fail earlier are counted as failures of the warm-up.
     window_begin: u64,
     kinds: Vec<Failures>,
 }
@@ -42,8 +42,8 @@ impl IoErrors {
         Self { window_begin, kinds: Vec::new() }
     }
 
-    /// Counts an I/O that failed at time `at`. `result` is a negative errno, or the number of bytes moved, which is less than asked for.
-    /// `direction` names the kind of I/O.
+    /// Counts an I/O that failed at time `at` of the engine's clock. `result` is a negative errno, or the number of bytes moved, which is
+    /// less than requested. `direction` names the kind of I/O.
     #[cold]
     pub fn add(&mut self, result: i32, direction: &'static str, offset: u64, at: u64) {
         let kind = match result {

@@ -13,7 +13,7 @@ pub struct Latencies {
     /// Nanoseconds from the first write after a flush to the end of the next flush. `None` if the workload never flushes, or keeps several I/Os
     /// in flight, so that the first write is ambiguous.
     commits: Option<Histogram>,
-    /// True for a replay: the workload does not say in advance which kinds of I/O occur, so only those that did are reported.
+    /// True for a replay: the kinds of I/O are not known in advance, so only those that occurred are reported.
     by_use: bool,
 }
 

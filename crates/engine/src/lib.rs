@@ -1,7 +1,7 @@
 //! Generates block and file load in this process: backends, access patterns, pacing, content, workers.
 //!
-//! The engine does not know about guests, the store or other processes: an agent calls the engine and forwards its events. The parts that every
-//! load needs (clock, workers, windows, intervals, pacing, counts) are public, for `iotax-netperf`.
+//! The engine is independent of guests, the store and other processes: an agent calls the engine and forwards its events. The parts that
+//! every load needs (clock, workers, windows, intervals, pacing, counts) are public, for `iotax-netperf`.
 //!
 //! A measurement passes through these modules: [`measure`] checks the job and opens the target (`open`). `run` starts numjobs threads. Each
 //! thread (`worker`) draws I/Os from its `pattern`, with content from its `payload`, submits them through a `backend`, and counts their service

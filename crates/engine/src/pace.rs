@@ -18,9 +18,9 @@ pub enum Pace {
         pause: u64,
         /// Number of I/Os between two pauses.
         every: u64,
-        /// I/Os left until the next pause.
+        /// Number of I/Os left until the next pause.
         left: u64,
-        /// Earliest start of the next I/O; `u64::MAX` until the I/Os before a pause are complete.
+        /// Earliest start of the next I/O, in nanoseconds of the engine's clock; `u64::MAX` until the I/Os before a pause are complete.
         due: u64,
     },
     /// An open loop at a target rate.
@@ -39,7 +39,7 @@ impl Pace {
         workload.thinktime.map(|pause| Self::Think { pause: pause.0, every, left: every, due: 0 })
     }
 
-    /// Returns the earliest start time of the next I/O.
+    /// Returns the earliest start of the next I/O, in nanoseconds of the engine's clock.
     #[inline]
     pub const fn due(&self) -> u64 {
         match self {
@@ -68,14 +68,14 @@ impl Pace {
         }
     }
 
-    /// Tells the pacing that no I/O is in flight at `now`; a pause that waited for this begins.
+    /// Notifies the pacing that no I/O is in flight at `now`; a pause that waited for this begins.
     pub(crate) const fn all_done(&mut self, now: u64) {
         if let Self::Think { pause, due: due @ u64::MAX, .. } = self {
             *due = now + *pause;
         }
     }
 
-    /// Tells the pacing that all slots of the worker were in use until `now`, so that later starts are delayed by the target.
+    /// Notifies the pacing that all slots of the worker were in use until `now`, so that later starts are delayed by the target.
     pub(crate) const fn was_full(&mut self, now: u64) {
         match self {
             Self::Open(schedule) => schedule.full_until = now,

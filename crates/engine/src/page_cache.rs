@@ -23,8 +23,8 @@ use crate::open::Target;
 const STRETCH: u64 = 1 << 20;
 /// Maximum number of sampled ranges.
 const STRETCHES: u64 = 1024;
-/// Load time per sampled range, up to [`STRETCHES`] ranges. Sampling a range takes the kernel about 10 us on a host and
-/// 60 us in an emulated guest, so sampling before and after the load takes at most 3% of its time.
+/// Load time that allows one sampled range, up to [`STRETCHES`] ranges. Sampling a range takes the kernel about 10 us on a host and 60 us
+/// in an emulated guest, so sampling before and after the load takes at most 3% of the load's time.
 const STRETCH_EVERY: Nanos = Nanos::from_millis(5);
 
 /// The sampled ranges of an area, and how many of their bytes were cached at one moment.

@@ -10,8 +10,8 @@ use crate::open::Target;
 use crate::page_cache::drop_range;
 use crate::request::Io;
 
-/// Drops the pages of one worker's area before each further pass, like fio's `invalidate`. This happens during the load, possibly with other
-/// I/O in flight.
+/// Dropper of the page cache of one worker's area before each further pass, like fio's `invalidate`. The drop happens during the load,
+/// possibly with other I/O in flight.
 #[derive(Debug)]
 pub(crate) struct Passes {
     file: File,

@@ -67,7 +67,7 @@ pub fn fill(
     Ok(())
 }
 
-/// Generates the content of a filled area. Each write's content depends only on the seed and the write's offset.
+/// Generator of the content of a filled area. Each write's content depends only on the seed and the write's offset.
 struct Filling {
     source: Source,
     mark: Mark,
@@ -90,7 +90,7 @@ impl Filling {
     }
 }
 
-/// Writes `bytes` bytes from offset `begin` in chunks of up to 1 MiB; a chunk's content depends on its offset.
+/// Transfer that writes `bytes` bytes from offset `begin` in chunks of up to 1 MiB; a chunk's content depends on its offset.
 struct Fill<'a> {
     filling: &'a Filling,
     begin: u64,
@@ -151,7 +151,8 @@ fn check_written(result: i32, io: Io) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the bytes from `body` to `size` through the page cache: the end of the area that is shorter than the direct I/O unit.
+/// Writes the bytes from offset `body` to offset `size` through the page cache: the end of the area, which is shorter than the direct I/O
+/// unit.
 fn write_tail(file: &File, filling: &Filling, body: u64, size: u64) -> io::Result<()> {
     if body == size {
         return Ok(());

@@ -40,7 +40,7 @@ pub(crate) struct Priority {
     /// The previous scheduling policy.
     policy: i32,
     param: libc::sched_param,
-    /// Makes the type `!Send`: a drop on another thread would change the scheduling of that thread.
+    /// Marker that makes the type `!Send`: a drop on another thread would change the scheduling of that thread.
     stays: PhantomData<*const ()>,
 }
 

@@ -35,7 +35,8 @@ struct Room {
     trims: bool,
 }
 
-/// Times of a traced I/O in nanoseconds since the first traced I/O, scaled by `replay_time_scale`.
+/// Times of a traced I/O in nanoseconds since the first traced I/O, scaled by `replay_time_scale`; `completes` is `None` if the trace has
+/// no completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TraceTimes {
     pub(crate) at: u64,
@@ -48,7 +49,7 @@ pub(crate) struct TraceTimes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Planned {
     times: TraceTimes,
-    /// The I/O to do; `None` if the target cannot do the traced one, which is left out.
+    /// The I/O to do; `None` if the traced I/O is left out, because the target cannot do it.
     io: Option<Io>,
     is_wrapped: bool,
     is_aligned: bool,
@@ -64,7 +65,7 @@ pub(crate) struct Counts {
     pub(crate) aligned: u64,
 }
 
-/// Supplies the I/Os of a trace in order; a separate thread reads the trace ahead.
+/// Source of a trace's I/Os, in order; a separate thread reads the trace ahead.
 #[derive(Debug)]
 pub(crate) struct Replay {
     chunks: Receiver<Result<Vec<Planned>, String>>,
@@ -148,8 +149,8 @@ impl Replay {
         }
     }
 
-    /// Ends a replay that took `elapsed` nanoseconds and returns its counts. I/Os that were due by then but had not started are counted as not
-    /// begun.
+    /// Ends a replay that took `elapsed` nanoseconds and returns its counts. I/Os that were due by then but had not started are counted as
+    /// not begun. Fails if the trace could not be read to its end.
     pub(crate) fn finish(mut self, elapsed: u64) -> Result<Counts, EngineError> {
         while self.next.is_some_and(|planned| planned.times.at < elapsed) {
             self.counts.not_begun += 1;
@@ -317,7 +318,7 @@ mod tests {
     }
 
     proptest! {
-        /// Even a tampered trace writes only within the area.
+        /// Checks that even a tampered trace writes only within the area.
         #[test]
         fn nothing_is_placed_outside_of_the_area(
             offset in any::<u64>(),

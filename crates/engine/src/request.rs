@@ -19,19 +19,19 @@ pub struct Io {
 /// The kinds of I/O: reads, writes, trims and flushes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoKind {
-    /// Reads data into the buffer.
+    /// Read of data into the buffer.
     Read,
-    /// Writes the buffer's data.
+    /// Write of the buffer's data.
     Write,
-    /// Writes, and completes when the data is durable (RWF_DSYNC, FUA where the device has it).
+    /// Write that completes when the data is durable (RWF_DSYNC, FUA where the device has it).
     DurableWrite,
-    /// Discards the range: a discard on a device, a punched hole in a file.
+    /// Discard of the range: a discard command on a device, a punched hole in a file.
     Trim,
-    /// Flushes data and metadata, as fsync(2).
+    /// Flush of data and metadata, as by fsync(2).
     Sync,
-    /// Flushes data, as fdatasync(2).
+    /// Flush of data, as by fdatasync(2).
     DataSync,
-    /// Writes back dirty pages of the whole file by sync_file_range(2) with these flags.
+    /// Writeback of the whole file's dirty pages by sync_file_range(2) with these flags.
     RangeSync(u32),
 }
 

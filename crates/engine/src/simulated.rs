@@ -24,7 +24,7 @@ const STALL_NS: u64 = 1_500_000_000;
 const STALLS: usize = 500;
 
 thread_local! {
-    /// Start and end time of each I/O on the device of this thread.
+    /// Start and end of each I/O on the device of this thread, in nanoseconds of the engine's clock.
     static LOG: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
 }
 

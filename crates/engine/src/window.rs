@@ -6,11 +6,11 @@ use iotax_model::wire::Job;
 /// The measured time span, shared by all workers of a measurement; in nanoseconds of [`crate::clock::now`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// Time at which the load, including the warm-up, starts.
+    /// Start of the load, warm-up included, in nanoseconds of the engine's clock.
     pub start: u64,
-    /// Time at which the warm-up ends and measuring begins.
+    /// End of the warm-up and start of measuring, in nanoseconds of the engine's clock.
     pub begin: u64,
-    /// Time at which measuring ends.
+    /// End of measuring, in nanoseconds of the engine's clock.
     pub end: u64,
     /// Length of an interval in nanoseconds; the last interval may be shorter.
     pub interval: u64,

@@ -50,9 +50,9 @@ pub(crate) struct Task {
     pub(crate) workload: Workload,
     pub(crate) setup: Setup,
     pub(crate) pattern: Pattern,
-    /// Drops the page cache before each pass over the area; `None` if only the load's start has a cold cache.
+    /// Dropper of the page cache before each pass over the area; `None` if caches are dropped only before the load.
     pub(crate) passes: Option<Passes>,
-    /// Keeps this worker's I/Os in proportion to those of other jobs (`flow`); `None` if the job sets no `flow`.
+    /// The share that keeps this worker's I/Os in proportion to those of other jobs (`flow`); `None` if the job sets no `flow`.
     pub(crate) share: Option<FlowShare>,
     pub(crate) seed: u64,
     /// The record of acknowledged writes, with which reads are checked; `None` without verification.
@@ -150,15 +150,15 @@ struct Worker<B> {
     heartbeat: Arc<Heartbeat>,
     /// Realtime priority of the thread, from before the start until the first I/Os are submitted or none is due.
     priority: Option<Priority>,
-    /// The time that counts as now: when the last call to the kernel returned. Completions are counted at this time, and I/Os due by then are
-    /// started.
+    /// Time of the last return from a call to the kernel, in nanoseconds of the engine's clock. Completions are counted at this time, and
+    /// I/Os due by then are started.
     now: u64,
 }
 
-/// Times commits: from the submission of the first write after a flush to the completion of the next flush. Needs a queue depth of 1.
+/// Timer of commits: from the submission of the first write after a flush to the completion of the next flush. Needs a queue depth of 1.
 #[derive(Debug, Default)]
 struct CommitTimer {
-    /// Submission time of the first write since the last flush; `None` if nothing was written since.
+    /// Submission time of the first write since the last flush, in nanoseconds of the engine's clock; `None` if nothing was written since.
     began_at: Option<u64>,
 }
 
@@ -186,12 +186,13 @@ impl CommitTimer {
 /// The outcome of preparing I/Os for the next call to the kernel.
 struct Prepared {
     any: bool,
-    /// Time at which to wake up if no I/O completes before.
+    /// Time at which to wake up if no I/O completes before, in nanoseconds of the engine's clock.
     wake: u64,
 }
 
 impl<B: Backend> Worker<B> {
-    /// Runs the load. Returns the time at which it ended if that was before the window's end, else `None`.
+    /// Runs the load. Returns the time at which it ended, in nanoseconds of the engine's clock, if that was before the window's end, else
+    /// `None`.
     #[inline(never)]
     fn make_load(&mut self) -> Result<Option<u64>, EngineError> {
         loop {
@@ -394,7 +395,7 @@ impl<B: Backend> Worker<B> {
         [reads, writes, flushes]
     }
 
-    /// Waits for the I/Os in flight at the end. They do not count, but they are verified, because the final read-back must know of every
+    /// Waits for the I/Os in flight at the end. They do not count, but they are verified, because the final read-back checks every
     /// acknowledged write. With `with_errors`, failed I/Os are counted as errors.
     fn drain(&mut self, with_errors: bool) -> Result<(), EngineError> {
         loop {

@@ -32,12 +32,12 @@ pub struct WorkerContext {
     pub common: Arc<Common>,
     /// Start time of the worker's current system call, which the watcher reads.
     pub heartbeat: Arc<Heartbeat>,
-    /// Receives the window once all workers are ready. The channel closes without a window if the load is cancelled.
+    /// Channel that delivers the window once all workers are ready. It closes without a window if the load is cancelled.
     pub start: Receiver<Window>,
-    /// Receives emptied histograms for reuse, so that the I/O loop does not allocate. The channel closes to make the worker stop at the end of
-    /// its interval.
+    /// Channel that delivers emptied histograms for reuse, so that the I/O loop does not allocate. It closes to make the worker stop at the
+    /// end of the current interval.
     pub spare: Receiver<Latencies>,
-    /// Sends the worker's reports.
+    /// Channel for the worker's reports.
     pub reports: Sender<WorkerReport>,
 }
 
@@ -76,15 +76,15 @@ pub struct WorkerInterval {
 /// The result of a worker that has ended.
 #[derive(Debug, Default)]
 pub struct Finish {
-    /// Start time of the worker's first I/O; `None` if it did none.
+    /// Start of the worker's first I/O, in nanoseconds of the engine's clock; `None` if it did none.
     pub began_at: Option<u64>,
-    /// End time of the worker's load; `None` if it lasted until the window's end.
+    /// End of the worker's load, in nanoseconds of the engine's clock; `None` if it lasted until the window's end.
     pub ended_at: Option<u64>,
     /// Number of I/Os that completed in the warm-up.
     pub ramp_ios: u64,
-    /// Time of the last completion in the warm-up; `None` if there was none.
+    /// Time of the last completion in the warm-up, in nanoseconds of the engine's clock; `None` if there was none.
     pub ramp_completed_at: Option<u64>,
-    /// Time of the last counted completion; `None` if there was none.
+    /// Time of the last counted completion, in nanoseconds of the engine's clock; `None` if there was none.
     pub completed_at: Option<u64>,
     /// Punctuality of the schedule: due, delayed and never started I/Os. `None` in a closed loop.
     pub pacing: Option<Pacing>,
@@ -113,9 +113,9 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts `count` workers and waits until all are ready. `work` is called with each worker's number, from 0, and
-    /// creates its work. `room` is an empty copy of the counts that each worker fills. After `max_errors` failed I/Os
-    /// in total, all workers stop.
+    /// Starts `count` workers and waits until all are ready. `work` is called with each worker's number, from 0, and creates the worker's
+    /// closure. `room` is an empty copy of the counts that each worker fills. After `max_errors` failed I/Os in total, all workers stop.
+    /// Fails if a worker cannot be started or set up.
     pub fn spawn(
         count: u32,
         max_errors: Option<u64>,
@@ -219,7 +219,8 @@ impl Workers {
         Some(report)
     }
 
-    /// Returns the start of the longest system call that a worker is still in; `None` if no worker is in one.
+    /// Returns the start of the longest system call that a worker is still in, in nanoseconds of the engine's clock; `None` if no worker is
+    /// in one.
     pub(crate) fn waiting_since(&self) -> Option<u64> {
         self.heartbeats.iter().filter_map(|heartbeat| heartbeat.since()).min()
     }
@@ -231,7 +232,7 @@ impl Workers {
         let _ = self.spares[worker as usize].send(latencies);
     }
 
-    /// Makes all workers stop at the end of their interval, and waits for a limited time until they have.
+    /// Makes all workers stop at the end of their interval, and waits for that for a limited time.
     pub fn shutdown(mut self, interval: Nanos) {
         self.common.stop();
         self.starts.clear();

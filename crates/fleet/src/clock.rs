@@ -38,8 +38,8 @@ pub struct ClockOffset {
 pub(crate) struct Trips(VecDeque<Trip>);
 
 impl Trips {
-    /// Adds a round trip. The coordinator sent the question at `asked_ns` and received the answer at `at_ns`, by its own clock. The member read the
-    /// question at `received_member_ns` and answered at `sent_member_ns`, by the member's clock.
+    /// Adds a round trip. The coordinator sent the question at `asked_ns` and received the answer at `at_ns`, by the coordinator's clock.
+    /// The member read the question at `received_member_ns` and answered at `sent_member_ns`, by the member's clock.
     pub(crate) fn add(&mut self, asked_ns: u64, at_ns: u64, received_member_ns: u64, sent_member_ns: u64) {
         let away = at_ns.saturating_sub(asked_ns);
         let there = sent_member_ns.saturating_sub(received_member_ns);

@@ -38,7 +38,7 @@ pub enum CoordinatorAction {
     },
     /// Store a part of a member's run on disk, then confirm it with [`Coordinator::stored`].
     Keep {
-        /// Name of the member.
+        /// Name of the member whose run the part belongs to.
         member: String,
         /// Number of the part in the member's run, from 1.
         number: u64,
@@ -47,7 +47,7 @@ pub enum CoordinatorAction {
     },
     /// Close the link to a member.
     Close {
-        /// Name of the member.
+        /// Name of the member whose link to close.
         member: String,
     },
     /// Show a change in the fleet to the user.
@@ -59,37 +59,37 @@ pub enum CoordinatorAction {
 pub enum News {
     /// A member has connected and has the right version.
     Joined {
-        /// Name of the member.
+        /// Name of the member that has joined.
         member: String,
-        /// Hardware and software of its machine.
+        /// Hardware and software of the member's machine.
         environment: Box<Environment>,
     },
-    /// Every member has said whether it can carry out its plan, or is lost. Reported once.
+    /// Every member has answered whether it can carry out its plan, or is lost. Reported once.
     Answered,
     /// A member is lost: its link ended, or the coordinator gave it up.
     Lost {
-        /// Name of the member.
+        /// Name of the lost member.
         member: String,
         /// The reason why the member is lost.
         reason: String,
     },
     /// The start time of a step was sent to the members that wait for it.
     Going {
-        /// Number of the step.
+        /// Number of the started step.
         step: StepNumber,
         /// Number of members that start the step.
         members: usize,
     },
     /// The figures of one interval, of one member or merged from several by a leaf.
     Sample {
-        /// Name of the member or the leaf.
+        /// Name of the member or leaf that sent the figures.
         from: String,
         /// The figures of the interval.
         merged: Box<Merged>,
     },
     /// A member has ended its run and undone its changes.
     Over {
-        /// Name of the member.
+        /// Name of the member whose run has ended.
         member: String,
     },
 }
@@ -204,7 +204,7 @@ impl Coordinator {
         actions
     }
 
-    /// Tells every member that can carry out its plan to begin.
+    /// Begins the run. Returns the messages to all members that can carry out their plans.
     pub fn begin(&mut self) -> Vec<CoordinatorAction> {
         self.has_begun = true;
         let mut actions = Vec::new();
@@ -216,7 +216,7 @@ impl Coordinator {
         actions
     }
 
-    /// Confirms that a part of a member's run is on disk; the member gets an acknowledgement.
+    /// Confirms that a part of a member's run is on disk. Returns the acknowledgement to send to the member.
     pub fn stored(&mut self, member: &str, number: u64) -> Vec<CoordinatorAction> {
         let mut actions = Vec::new();
         if let Some(known) = self.members.get_mut(member) {
@@ -226,12 +226,12 @@ impl Coordinator {
         actions
     }
 
-    /// Tells all members that are still connected to stop at once.
+    /// Returns the messages that make all connected members stop at once.
     pub fn cancel(&self) -> Vec<CoordinatorAction> {
         self.tell_all(&ToMember::Cancel)
     }
 
-    /// Tells all members that are still connected to stop after the current measurement.
+    /// Returns the messages that make all connected members stop after the current measurement.
     pub fn drain(&self) -> Vec<CoordinatorAction> {
         self.tell_all(&ToMember::Drain)
     }
@@ -331,13 +331,13 @@ impl Coordinator {
         actions.push(CoordinatorAction::Tell(News::Going { step, members }));
     }
 
-    /// Returns the mode of the fleet.
+    /// Returns the mode of the fleet, which decides whether members start each step together.
     #[must_use]
     pub const fn mode(&self) -> FleetMode {
         self.mode
     }
 
-    /// Returns true after [`Self::begin`].
+    /// Returns true once [`Self::begin`] has been called.
     #[must_use]
     pub const fn has_begun(&self) -> bool {
         self.has_begun

@@ -29,16 +29,16 @@ pub enum To<'a> {
 pub enum Incoming {
     /// A member sent a message.
     Message {
-        /// The member's name.
+        /// Name of the member that sent the message.
         member: String,
-        /// The message itself.
+        /// The message from the member.
         message: FromMember,
         /// Arrival time in nanoseconds of the coordinator's monotonic clock.
         at_ns: u64,
     },
     /// The link to a member has ended.
     Lost {
-        /// The member's name.
+        /// Name of the member whose link has ended.
         member: String,
         /// The reason why the link ended.
         reason: String,

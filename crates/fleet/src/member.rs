@@ -159,7 +159,7 @@ impl<L: MemberLink> Member<L> {
         self.tell(&FromMember::Doing(what.to_owned()));
     }
 
-    /// Reports the figures of an interval.
+    /// Reports the merged figures of an interval of a step. A lost report is not repeated.
     pub fn sample(&self, merged: Merged) {
         self.tell(&FromMember::Sample(merged));
     }

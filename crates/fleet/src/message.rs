@@ -33,7 +33,7 @@ pub enum ToMember {
     Begin,
     /// Start a step at a given time.
     Go {
-        /// Number of the step.
+        /// Number of the step to start.
         step: StepNumber,
         /// Start time in nanoseconds of the member's clock.
         at_member_ns: u64,
@@ -53,7 +53,7 @@ pub enum ToMember {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assignment {
-    /// Id of the fleet.
+    /// Id of the fleet that the member works for.
     pub fleet: String,
     /// Mode of the fleet. With [`FleetMode::Shared`], the member waits for [`ToMember::Go`] before each step.
     pub mode: FleetMode,
@@ -67,7 +67,7 @@ pub struct Assignment {
     /// Devices whose content may be overwritten, as the user confirmed.
     #[serde(default)]
     pub overwrite: Vec<PathBuf>,
-    /// True to overwrite these devices even if they have the signature of a filesystem, RAID, LVM or partition table.
+    /// True to overwrite the devices in `overwrite` even if they have the signature of a filesystem, RAID, LVM or partition table.
     #[serde(default)]
     pub overwrite_signature: bool,
 }
@@ -78,7 +78,7 @@ pub struct Assignment {
 pub enum FromMember {
     /// The first message after connecting.
     Hello {
-        /// The member's [`PROTOCOL`].
+        /// Version of the member's messages, its [`PROTOCOL`].
         protocol: u32,
         /// Version and commit of the member's iotax.
         version: String,
@@ -87,7 +87,7 @@ pub enum FromMember {
     },
     /// The answer to a ping.
     Pong {
-        /// Number of the ping.
+        /// Number of the answered ping.
         number: u64,
         /// Time at which the ping was read, in nanoseconds of the member's clock.
         received_member_ns: u64,
@@ -107,12 +107,12 @@ pub enum FromMember {
     Doing(String),
     /// A step is set up and waits for its start.
     Ready {
-        /// Number of the step.
+        /// Number of the step that is set up.
         step: StepNumber,
     },
     /// A step has started.
     Began {
-        /// Number of the step.
+        /// Number of the started step.
         step: StepNumber,
         /// Start time that the coordinator had set, in nanoseconds of the member's clock.
         intended_member_ns: u64,
@@ -125,7 +125,7 @@ pub enum FromMember {
     Kept {
         /// Number of the part, from 1 for each member.
         number: u64,
-        /// The part of the run.
+        /// The part of the run to store.
         part: Box<RunPart>,
     },
     /// The member has ended its run and undone its changes.
@@ -161,13 +161,13 @@ impl Claims {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FilesystemClaim {
-    /// Device number of the filesystem on that machine.
+    /// Device number of the filesystem on the member's machine.
     pub device: u64,
     /// A directory on the filesystem in which files are created.
     pub directory: PathBuf,
-    /// Bytes that the plan needs.
+    /// Bytes that the plan needs on the filesystem.
     pub need_bytes: u64,
-    /// Free bytes of the filesystem.
+    /// Free bytes of the filesystem before the run.
     pub available_bytes: u64,
     /// Size of the filesystem in bytes.
     pub total_bytes: u64,
@@ -187,11 +187,11 @@ pub struct FileClaim {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FileIdentity {
-    /// A block device, by its device number.
+    /// A block device, by its device number, from stat(2).
     Device(u64),
     /// A file that does not exist yet, by its directory and name.
     New {
-        /// The device number of the directory's filesystem.
+        /// The device number of the directory's filesystem, from stat(2).
         device: u64,
         /// Inode number of the directory.
         directory: u64,
@@ -209,11 +209,11 @@ pub enum RunPart {
     Environment(Environment),
     /// The plan, including the rates that were determined during the run.
     Plan(Plan),
-    /// A target as the member built it.
+    /// A target, with its layers as the member built them.
     Target(TargetRecord),
     /// A finished measurement.
     Measurement(Measurement),
-    /// A warning about the run.
+    /// A warning about the run, such as a setting that had no effect.
     Warning(Warning),
     /// Wall-clock time of the run's phases.
     Phases(Vec<RunPhase>),
@@ -223,16 +223,16 @@ pub enum RunPart {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Merged {
-    /// Number of the step.
+    /// Number of the step that the figures belong to.
     pub step: StepNumber,
     /// Number of the interval in the step, from 0.
     pub interval: u32,
     /// Number of members whose figures are merged.
     pub members: u32,
-    /// Number of I/Os of these members.
+    /// Number of I/Os that these members completed in the interval.
     pub ios: u64,
-    /// Bytes that these members moved.
+    /// Bytes that these members read and wrote in the interval.
     pub bytes: u64,
-    /// Latencies of these members' I/Os.
+    /// Latencies of these members' I/Os in the interval.
     pub latency: Histogram,
 }

@@ -135,7 +135,8 @@ fn nothing() -> [String; 2] {
     [String::new(), String::new()]
 }
 
-/// Formats rate and CPU use in percent; `+++++` and `+++` if the test was shorter than 0.5 s.
+/// Formats a rate and the CPU use in percent. Without a rate, both fields are empty; if the test was shorter than 0.5 s, they are `+++++`
+/// and `+++`.
 fn told(measured: &Measurement, rate: Option<f64>) -> [String; 2] {
     let outcome = &measured.outcome;
     let Some(rate) = rate else { return nothing() };
@@ -146,7 +147,7 @@ fn told(measured: &Measurement, rate: Option<f64>) -> [String; 2] {
     [if rate >= 1000.0 { format!("{rate:.0}") } else { format!("{rate:.1}") }, format!("{cpu:.0}")]
 }
 
-/// Returns the rate in KiB/s, or in seeks/s; a seek that also writes counts once.
+/// Returns the rate of a test on one file in KiB/s, or in seeks/s; `None` if unknown. A seek that also writes counts once.
 fn rate(name: &str, measured: &Measurement) -> Option<f64> {
     let tallies = &measured.outcome.tallies;
     if name == "seeks" {

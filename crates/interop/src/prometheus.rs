@@ -54,8 +54,7 @@ impl Series {
     }
 }
 
-/// Writes the metrics of these runs: figures per measurement, capacities and knees, and results of rate searches. Unknown values are left
-/// out.
+/// Writes the metrics of `runs`: figures per measurement, capacities and knees, and results of rate searches. Unknown values are left out.
 #[must_use]
 pub fn measurements(runs: &[(Run, Judgement)]) -> String {
     let figures: Vec<(Metric, Series)> =

@@ -77,7 +77,7 @@ fn definition(text: &mut String, run: &Run, m: &Measurement) -> fmt::Result {
     writeln!(text)
 }
 
-/// Returns the requested rate of all jobs together; `None` in a closed loop.
+/// Returns the requested rate of all jobs together in I/Os per second; `None` in a closed loop.
 fn asked(workload: &Workload) -> Option<String> {
     let of_one = workload.rate_iops.or_else(|| workload.rate.map(|Bytes(rate)| rate / workload.bs.0.max(1)));
     of_one.map(|rate| (rate * u64::from(workload.numjobs)).to_string())
@@ -152,7 +152,7 @@ impl Figures {
     }
 }
 
-/// Returns CPU use in percent of all CPUs: first user and kernel time together, then kernel time.
+/// Returns CPU use in percent of all CPUs: first user and kernel time together, then kernel time. `None` if unknown for an interval.
 fn cpu(hosts: &[&HostActivity]) -> Option<(f64, f64)> {
     let (mut busy, mut kernel, mut total) = (0, 0, 0);
     for host in hosts {

@@ -202,7 +202,7 @@ struct Agent {
     files: Arc<Mutex<Files>>,
     /// The running server for network measurements; `None` until the runner requests a server.
     server: Mutex<Option<Server>>,
-    /// Starts and ends the engine's load from other threads.
+    /// Handle to start and end the engine's load from other threads.
     control: Arc<Control>,
 }
 
@@ -382,8 +382,8 @@ impl Agent {
     }
 }
 
-/// Returns the length, layers and machine of the target at `path`. The length is `None` if nothing exists there and a new file of `size` can be
-/// created. Otherwise the error says why the target cannot be measured.
+/// Returns the length, layers and machine of the target at `path`. The length is `None` if nothing exists there and a new file of `size`
+/// can be created. The error is the reason why the target cannot be measured.
 fn describe(path: &Path, size: Bytes) -> Result<Description, String> {
     let root = Path::new("/");
     let length = preflight::look(path, size).map_err(|refusal| refusal.to_string())?;

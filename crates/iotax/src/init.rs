@@ -77,7 +77,8 @@ fn run() -> Result<()> {
     served
 }
 
-/// Prints an empty line to the console every 2 s during boot, so that the creation of a filesystem on a slow disk is not taken for a hang.
+/// Thread that prints an empty line to the console every 2 s during boot, so that the host does not take the creation of a filesystem on a
+/// slow disk for a hang. Ends when dropped.
 struct Beat(Arc<AtomicBool>);
 
 impl Beat {

@@ -297,7 +297,7 @@ fn open(name: &Path) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Limits the wait for a stalled reader after an interrupt. Holds the time at which that wait began.
+/// Time limit for a stalled reader after an interrupt. Holds the time at which the wait began; `None` before an interrupt.
 #[derive(Default)]
 struct Reader(Option<Instant>);
 

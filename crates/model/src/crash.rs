@@ -15,17 +15,17 @@ pub const CRASH_FORMAT: &str = "iotax-crash/1";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CrashDocument {
-    /// `iotax-crash/1`.
+    /// Name and version of the document's format: `iotax-crash/1`.
     pub format: String,
-    /// Version of iotax.
+    /// Version of the iotax that wrote the document.
     pub tool: String,
     /// Seed of the random choices: the order and times of cuts, offsets, and the writes that a cut keeps; absent if the plug was pulled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seed: Option<u64>,
-    /// Writes between two flushes of the load; absent if a database decides when to flush.
+    /// Number of writes between two flushes of the load; absent if a database decides when to flush.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub writes_per_flush: Option<u32>,
-    /// The targets, in the order given.
+    /// The targets, in the order of the command line.
     pub targets: Vec<CrashedTarget>,
 }
 
@@ -35,7 +35,7 @@ pub struct CrashDocument {
 pub struct CrashedTarget {
     /// The target's name.
     pub name: String,
-    /// The target's layers from the bottom up.
+    /// The target's layers on one line, from the bottom up.
     pub stack: String,
     /// The database that wrote; absent for iotax's own writes. With a database, a write is the commit of one row, and a block is a row.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -97,7 +97,7 @@ words! {
     PostgresqlMode, "PostgreSQL mode" {
         /// `wal_sync_method = fdatasync`, Linux's default.
         Fdatasync = "fdatasync",
-        /// `wal_sync_method = open_datasync`.
+        /// `wal_sync_method = open_datasync`: the WAL is opened with `O_DSYNC`.
         OpenDatasync = "open_datasync",
         /// A commit is acknowledged before it is flushed, and may be lost.
         Asynchronous = "synchronous_commit=off",
@@ -110,7 +110,7 @@ impl PostgresqlMode {
     /// All PostgreSQL modes, the default first.
     pub const ALL: [Self; 4] = [Self::Fdatasync, Self::OpenDatasync, Self::Asynchronous, Self::Unsynced];
 
-    /// The setting that selects this mode, as a line of postgresql.conf; all other settings are PostgreSQL's defaults.
+    /// Returns the setting that selects this mode, as a line of postgresql.conf; all other settings are PostgreSQL's defaults.
     #[must_use]
     pub const fn setting(self) -> &'static str {
         match self {
@@ -157,7 +157,7 @@ pub struct SqliteMode {
 }
 
 impl SqliteMode {
-    /// All nine combinations of SQLite's journal mode and synchronous setting.
+    /// Returns all nine combinations of SQLite's journal mode and synchronous setting.
     pub fn all() -> impl Iterator<Item = Self> {
         let each = [Synchronous::Full, Synchronous::Normal, Synchronous::Off];
         [JournalMode::Delete, JournalMode::Truncate, JournalMode::Wal]
@@ -177,7 +177,7 @@ pub struct PowerCut {
     pub writes: u64,
     /// Acknowledged writes that are covered by an acknowledged flush.
     pub flushed_writes: u64,
-    /// Counts of the volatile layer; absent if the plug was pulled.
+    /// Counts of the volatile layer, which simulated the cut; absent if the plug was pulled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub volatile: Option<VolatileCut>,
     /// The condition of the image or database after the cut.
@@ -185,9 +185,9 @@ pub struct PowerCut {
     /// Reason why the stack could not be used after the cut; all flushed writes then count as lost. Absent if it could be used.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unusable: Option<String>,
-    /// Blocks that miss a flushed write.
+    /// Blocks compared with their last flushed write.
     pub flushed: LostBlocks,
-    /// Blocks that miss their last acknowledged write, flushed or not.
+    /// Blocks compared with their last acknowledged write, flushed or not.
     pub acknowledged: LostBlocks,
     /// Stale blocks in `acknowledged` whose missing write was acknowledged before a surviving write began. A count above 0 shows that the stack
     /// reorders writes.
@@ -254,14 +254,14 @@ impl LostBlocks {
         lost
     }
 
-    /// Number of stale, torn and damaged blocks together.
+    /// Returns the number of stale, torn and damaged blocks together.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.stale + self.torn + self.damaged
     }
 }
 
-/// Counts of a volatile layer at a power cut.
+/// Counts of the volatile layer, which simulates power cuts by losing unflushed writes, at one cut.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolatileCut {

@@ -4,17 +4,17 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// The command succeeded, and no gate failed.
+    /// The command succeeded, and no gate (a condition such as `--fail-if` or `--require`) failed.
     Fine = 0,
-    /// The command itself succeeded, but a gate that the user asked for failed, or verification found bad blocks.
+    /// The command itself succeeded, but a gate failed, a required limit is not met, or verification found bad blocks.
     Gate = 1,
     /// The command line, a plan or another input is not valid.
     Usage = 2,
-    /// A measurement failed, or the journal that verification needs is damaged.
+    /// A measurement failed, a target was lost, or the journal that verification needs is damaged.
     Measurement = 3,
     /// The environment lacks something that the command needs: permissions, space, or a program.
     Environment = 4,
-    /// A gate that the user asked for could not be evaluated for lack of a result, and no other gate failed.
+    /// A gate could not be evaluated for lack of a result, or an answer is undecided; no gate failed.
     Unjudged = 5,
     /// The user interrupted the command, which cleaned up before it exited.
     Interrupted = 130,

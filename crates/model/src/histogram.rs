@@ -45,7 +45,7 @@ impl PartialEq for Histogram {
 
 impl Eq for Histogram {}
 
-/// Index of the bucket that counts `value`.
+/// Returns the index of the bucket that counts `value`.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the result is below BUCKETS")]
 fn index_of(value: u64) -> usize {
@@ -60,7 +60,7 @@ fn index_of(value: u64) -> usize {
     (((shift as usize) + 1) << SUB_BITS) + ((value >> shift) - SUB) as usize
 }
 
-/// The lowest value of a bucket and the bucket's width.
+/// Returns the lowest value of a bucket and the bucket's width.
 fn edge_and_width(index: usize) -> (u64, u64) {
     let index = index as u64;
     if index < SUB {
@@ -71,13 +71,13 @@ fn edge_and_width(index: usize) -> (u64, u64) {
 }
 
 impl Histogram {
-    /// An empty histogram, which allocates buckets as values are added.
+    /// Creates an empty histogram, which allocates buckets as values are added.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty histogram with all buckets allocated, so that adding a value never allocates memory.
+    /// Creates an empty histogram with all buckets allocated, so that adding a value never allocates memory.
     #[must_use]
     pub fn with_all_room() -> Self {
         Self { buckets: vec![0; BUCKETS], ..Self::default() }
@@ -152,37 +152,38 @@ impl Histogram {
         (self.count, self.sum, self.min, self.max) = (0, 0, u64::MAX, 0);
     }
 
-    /// The number of values counted.
+    /// Returns the number of values counted.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Exact sum of all values.
+    /// Returns the exact sum of all values; `u64::MAX` if it would exceed that.
     #[must_use]
     pub const fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// Exact smallest value; `None` for an empty histogram.
+    /// Returns the exact smallest value; `None` for an empty histogram.
     #[must_use]
     pub fn min(&self) -> Option<u64> {
         (self.count > 0).then_some(self.min)
     }
 
-    /// Exact largest value; `None` for an empty histogram.
+    /// Returns the exact largest value; `None` for an empty histogram.
     #[must_use]
     pub fn max(&self) -> Option<u64> {
         (self.count > 0).then_some(self.max)
     }
 
-    /// Exact arithmetic mean; `None` for an empty histogram.
+    /// Returns the exact arithmetic mean; `None` for an empty histogram.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    /// Standard deviation around the exact mean, with each value taken as the middle of its bucket; `None` for an empty histogram.
+    /// Returns the standard deviation around the exact mean, with each value taken as the middle of its bucket; `None` for an empty
+    /// histogram.
     #[must_use]
     pub fn stddev(&self) -> Option<f64> {
         let mean = self.mean()?;
@@ -216,12 +217,12 @@ impl Histogram {
         Some(self.max as f64)
     }
 
-    /// The non-empty buckets as (index, count), in ascending order.
+    /// Returns the non-empty buckets as (index, count), in ascending order.
     pub fn nonzero(&self) -> impl Iterator<Item = (usize, u64)> {
         (self.start..).zip(self.buckets.iter().copied()).filter(|(_, count)| *count > 0)
     }
 
-    /// The non-empty buckets in ascending order, each with its lowest value and width in nanoseconds and its count.
+    /// Returns the non-empty buckets in ascending order, each with its lowest value and width in nanoseconds and its count.
     pub fn bars(&self) -> impl Iterator<Item = (u64, u64, u64)> {
         self.nonzero().map(|(index, count)| {
             let (edge, width) = edge_and_width(index);

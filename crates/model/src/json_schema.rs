@@ -46,7 +46,7 @@ fn is_null(form: &Value) -> bool {
     *form == json!("null") || *form == json!({ "type": "null" }) || form.is_null()
 }
 
-/// Names of the properties whose schema allows null.
+/// Returns the names of the properties whose schema allows null.
 fn nullable(properties: &Value) -> Vec<String> {
     let may_be_null = |form: &Value| {
         FORMS

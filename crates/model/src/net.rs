@@ -82,19 +82,19 @@ pub struct Traffic {
     /// End after this many bytes, summed over all streams of one direction [default: only runtime ends the test]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bytes: Option<Bytes>,
-    /// Size of the sockets' buffers [default: the kernel's own]
+    /// Size in bytes of the sockets' buffers [default: the kernel's default]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub window: Option<Bytes>,
-    /// TCP's largest segment in bytes [default: the kernel's own]
+    /// TCP's largest segment in bytes [default: the kernel's default]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mss: Option<u32>,
-    /// TCP's congestion control [default: the kernel's own]
+    /// TCP congestion control algorithm [default: the kernel's default]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub congestion: Option<String>,
     /// Send without copying the data
     #[serde(default)]
     pub zerocopy: bool,
-    /// Have the kernel poll the device for this long before it waits (SO_BUSY_POLL)
+    /// Have the kernel poll the device for this long before it waits (SO_BUSY_POLL) [default: the kernel's setting]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub busy_poll: Option<Nanos>,
     /// Round trips started per second, even if earlier ones have not returned [default: one at a time, each right after the one before]
@@ -114,7 +114,7 @@ const fn one() -> u32 {
 }
 
 impl Traffic {
-    /// The settings of a test with defaults for all other keys.
+    /// Creates the settings of a test with defaults for all other keys.
     #[must_use]
     pub const fn new(test: NetTest) -> Self {
         Self {
@@ -134,7 +134,8 @@ impl Traffic {
         }
     }
 
-    /// Number of data streams in both directions together. For round trips, the streams of the background load; 0 without one.
+    /// Returns the number of data streams in both directions together; for round trips, the number of streams of the background load, 0
+    /// without one.
     #[must_use]
     pub const fn streams(&self) -> u32 {
         match (self.test.is_rtt() && !self.loaded, self.direction) {
@@ -144,7 +145,8 @@ impl Traffic {
         }
     }
 
-    /// Default name of the workload from its test, direction, length and number of streams: `tcp-download`, `udp-upload-1470-p4`.
+    /// Returns the default name of the workload from its test, direction, length and number of streams: `tcp-download`,
+    /// `udp-upload-1470-p4`.
     #[must_use]
     pub fn generated_name(&self) -> String {
         let mut name = self.test.word().to_owned();
@@ -236,13 +238,14 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// The server at this host and port, without a token; the kernel chooses the client's local address and port.
+    /// Creates the address of a server at this host and port, without a token; the kernel chooses the client's local address and port.
     #[must_use]
     pub fn at(host: impl Into<String>, port: u16) -> Self {
         Self { host: host.into(), port, token: None, bind: None, cport: None }
     }
 
-    /// Parses `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`; an IPv6 address followed by a port needs the brackets.
+    /// Parses `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`; an IPv6 address followed by a port needs the brackets. Without a port, uses
+    /// `default_port`.
     pub fn parse(text: &str, default_port: u16) -> Result<Self, String> {
         let accepted = || format!("{text:?}: accepted: HOST, HOST:PORT, or [ADDRESS]:PORT for IPv6");
         let (host, after) = match text.rsplit_once(':') {

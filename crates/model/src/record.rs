@@ -79,7 +79,7 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// User and system time together, in nanoseconds.
+    /// Returns the user and system time together, in nanoseconds.
     #[must_use]
     pub const fn total_ns(self) -> u64 {
         self.user_ns + self.system_ns
@@ -106,7 +106,7 @@ pub struct ErrorCount {
 }
 
 impl ErrorCount {
-    /// Number of failures in the window.
+    /// Returns the number of failures in the window.
     #[must_use]
     pub const fn in_window(&self) -> u64 {
         self.count.saturating_sub(self.in_ramp)
@@ -302,7 +302,7 @@ pub struct HostCpu {
 }
 
 impl HostCpu {
-    /// CPU time spent in user mode, guests, the kernel and interrupts; idle, I/O wait and steal time do not count.
+    /// Returns the CPU time spent in user mode, guests, the kernel and interrupts; idle, I/O wait and steal time do not count.
     #[must_use]
     pub const fn busy_ns(&self) -> u64 {
         self.user_ns + self.system_ns + self.irq_ns
@@ -451,10 +451,10 @@ pub struct Measurement {
     /// Activity of the machine with the target's storage in each interval, in order.
     #[serde(default)]
     pub host_samples: Vec<HostActivity>,
-    /// Caches dropped before the measurement on the target's machine; for a guest, on the guest's host.
+    /// Caches dropped before the measurement on the target's machine; for a guest, on the guest's host. Absent if none was to be dropped.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host_cache: Option<CacheDrop>,
-    /// Caches dropped before the measurement within the guest.
+    /// Caches dropped before the measurement within the guest; absent without a guest, or if none was to be dropped.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub guest_cache: Option<CacheDrop>,
     /// Results of each guest, if several ran concurrently; `outcome` then covers all guests. Empty for a single guest.
@@ -487,13 +487,15 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Activity over the window of the machine that holds the target: the host, or another machine.
+    /// Returns the activity over the window of the machine that holds the target: the host, or another machine. `None` if it was not
+    /// recorded.
     #[must_use]
     pub fn machine(&self) -> Option<&HostActivity> {
         self.host.as_ref().or(self.outcome.inside.as_ref())
     }
 
-    /// The samples that are at least half as long as the first sample. This skips the short last sample of a window that ended early.
+    /// Returns the samples that are at least half as long as the first sample. This skips the short last sample of a window that ended
+    /// early.
     pub fn whole_samples(&self) -> impl Iterator<Item = &Sample> {
         let whole = self.samples.first().map_or(0, |sample| sample.duration_ns / 2);
         self.samples.iter().filter(move |sample| sample.duration_ns >= whole)
@@ -508,7 +510,7 @@ pub struct TargetRecord {
     pub name: String,
     /// The stack from the bottom up, as read from the system.
     pub layers: Vec<Layer>,
-    /// Timeouts of these layers on the machine that the target is on (for a guest, its host).
+    /// Timeouts of the layers on the machine that holds the target (for a guest, its host).
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub timeouts: Vec<Timeout>,
     /// Timeouts of the guest's disk and filesystem, as the guest has them.
@@ -516,19 +518,19 @@ pub struct TargetRecord {
     pub guest_timeouts: Vec<Timeout>,
     /// True if the guest's CPU was emulated (TCG).
     pub emulated: bool,
-    /// The complete command line of the guest.
+    /// QEMU's complete command line for the guest; absent without a guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub command_line: Option<String>,
-    /// Kernel release of the guest or other machine.
+    /// Kernel release of the guest or other machine; absent for a target on the host.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub guest_kernel: Option<String>,
-    /// Clocksource of the guest or other machine.
+    /// Clocksource of the guest or other machine; absent for a target on the host, or if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub guest_clocksource: Option<String>,
     /// The network interfaces on the packets' path.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub interfaces: Vec<Interface>,
-    /// Time from the start of the guest until its agent answered.
+    /// Time from the start of the guest until its agent answered; absent without a guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub boot_ns: Option<u64>,
     /// Allocation of the target's file or image at the start of measuring; absent for devices and if not reported.

@@ -25,7 +25,7 @@ pub enum RunState {
 }
 
 impl RunState {
-    /// The state as a word for reports: `running`, `complete`, `interrupted`, `failed`.
+    /// Returns the state as a word for reports: `running`, `complete`, `interrupted`, `failed`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -74,8 +74,8 @@ pub struct Run {
     pub store: Option<String>,
 }
 
-/// Formats an iotax command line that can be pasted into a shell: `iotax report 17 --detail --db FILE`. `word` is the subcommand, `subject` a run's
-/// number or a path.
+/// Formats an iotax command line that can be pasted into a shell: `iotax report 17 --detail --db FILE`. `word` is the subcommand, `subject`
+/// a run's number or a path, `store` the argument of `--db`. Empty parts are left out.
 #[must_use]
 pub fn command(word: &str, subject: &str, options: &str, store: Option<&str>) -> String {
     let store = store.map(|store| format!("--db {}", quoted(store)));
@@ -121,13 +121,13 @@ impl Run {
 }
 
 impl Run {
-    /// The measurements that results are computed from: all, or those of the last five rounds if the plan waits for a steady state.
+    /// Returns the measurements that results are computed from: all, or those of the last five rounds if the plan waits for a steady state.
     pub fn measured(&self) -> impl Iterator<Item = &Measurement> {
         let first = self.first_measured_round();
         self.measurements.iter().filter(move |m| m.round >= first)
     }
 
-    /// Number of the first round that results are computed from.
+    /// Returns the number of the first round that results are computed from.
     #[must_use]
     pub fn first_measured_round(&self) -> u32 {
         match &self.plan.design {
@@ -143,7 +143,7 @@ impl Run {
         }
     }
 
-    /// A copy of the run without its measurements.
+    /// Copies the run without its measurements.
     #[must_use]
     pub fn without_measurements(&self) -> Self {
         Self {

@@ -29,7 +29,7 @@ pub fn round_order(plan: &Plan, seed: u64, round: u32) -> Vec<Cell> {
     cells
 }
 
-/// All pairs of target and workload that a round measures, in the plan's order.
+/// Returns all pairs of target and workload that a round measures, in the plan's order.
 #[must_use]
 pub fn cells(plan: &Plan) -> Vec<Cell> {
     (0..plan.targets.len())
@@ -38,8 +38,8 @@ pub fn cells(plan: &Plan) -> Vec<Cell> {
         .collect()
 }
 
-/// Groups pairs of target and workload that share a measured window, in the order of each group's first pair. Each pair has its own window, unless
-/// a watch measures all targets together: then the control's pairs share one window, and all other pairs another.
+/// Groups pairs of target and workload that share a measured window, in the order of each group's first pair. Each pair has its own window,
+/// unless a watch measures all targets together: then the control workload's pairs share one window, and all other pairs another.
 #[must_use]
 pub fn windows(plan: &Plan, cells: &[Cell]) -> Vec<Vec<Cell>> {
     let mut windows: Vec<Vec<Cell>> = Vec::new();
@@ -55,8 +55,9 @@ pub fn windows(plan: &Plan, cells: &[Cell]) -> Vec<Vec<Cell>> {
     windows
 }
 
-/// The events of a watch during a workload in round `round` (from 1), with their times from the start of the window, in order. Alternatives without a
-/// time swap places at random. Rounds 2n - 1 and 2n use opposite orders, so each alternative comes first equally often.
+/// Returns the events of a watch during a workload in round `round` (from 1), with their times from the start of the window, in order.
+/// Alternatives without a time swap places at random. Rounds 2n - 1 and 2n use opposite orders, so each alternative comes first equally
+/// often.
 #[must_use]
 pub fn events_in_round<'a>(
     watch: &'a WatchSpec,

@@ -145,7 +145,7 @@ impl TraceSummary {
         self.completed += u64::from(event.latency_ns.is_some());
     }
 
-    /// Number of reads, writes, trims and flushes together.
+    /// Returns the number of reads, writes, trims and flushes together.
     #[must_use]
     pub const fn ios(&self) -> u64 {
         self.reads + self.writes + self.trims + self.flushes

@@ -157,19 +157,19 @@ impl Bytes {
 }
 
 impl Nanos {
-    /// A time of this many whole seconds.
+    /// Creates a time of this many whole seconds.
     #[must_use]
     pub const fn from_secs(seconds: u64) -> Self {
         Self(seconds * 1_000_000_000)
     }
 
-    /// A time of this many whole milliseconds.
+    /// Creates a time of this many whole milliseconds.
     #[must_use]
     pub const fn from_millis(milliseconds: u64) -> Self {
         Self(milliseconds * 1_000_000)
     }
 
-    /// The time in seconds.
+    /// Converts the time to seconds.
     #[must_use]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
@@ -206,7 +206,7 @@ macro_rules! serde_as_text {
     };
 }
 
-/// Takes text; other values are answered with the accepted form.
+/// Serde visitor that accepts text, and rejects other values with the accepted form.
 struct Text(&'static str);
 
 impl Visitor<'_> for Text {

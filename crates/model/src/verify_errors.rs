@@ -37,9 +37,9 @@ pub struct Fault {
     pub kind: FaultKind,
     /// Number of checks that found this fault.
     pub count: u64,
-    /// Lowest byte offsets of such blocks on the target, ascending, at most 4.
+    /// Lowest byte offsets of the faulty blocks on the target, ascending, at most 4.
     pub first_offsets: Vec<u64>,
-    /// Highest byte offset of such a block on the target.
+    /// Highest byte offset of a faulty block on the target.
     pub last_offset: u64,
 }
 
@@ -85,7 +85,7 @@ pub struct IncompleteJournal {
     pub recorded: u64,
     /// Number of all acknowledged writes, in the journal or not.
     pub acknowledged: u64,
-    /// The system's error.
+    /// Error of the system call that failed to write the journal.
     pub error: String,
 }
 
@@ -115,7 +115,8 @@ impl Findings {
         other.faults.into_iter().for_each(|fault| self.put(fault));
     }
 
-    /// Reason why the verification is incomplete: an incomplete journal, or a final check that did not finish. `None` if it is complete.
+    /// Returns the reason why the verification is incomplete: an incomplete journal, or a final check that did not finish. `None` if it is
+    /// complete.
     #[must_use]
     pub fn incomplete(&self) -> Option<String> {
         let unread = self.unfinished.then(|| "not all that was written could be read back".to_owned());
@@ -123,7 +124,7 @@ impl Findings {
         (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
-    /// Number of checks that found a fault. A block that is checked twice can count twice.
+    /// Returns the number of checks that found a fault. A block that is checked twice can count twice.
     #[must_use]
     pub fn faulty(&self) -> u64 {
         self.faults.iter().map(|fault| fault.count).sum()
@@ -234,7 +235,8 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Reason why the loss of an acknowledged write may go unnoticed, such as a damaged journal; `None` if every loss is noticed.
+    /// Returns the reason why the loss of an acknowledged write may go unnoticed, such as a damaged journal; `None` if every loss is
+    /// noticed.
     #[must_use]
     pub fn incomplete(&self) -> Option<String> {
         let JournalState { damage, acknowledged, .. } = &self.journal;

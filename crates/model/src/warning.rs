@@ -36,11 +36,11 @@ words! {
         UnfaithfulReplay = "unfaithful_replay",
         /// Blocks differ from what was written.
         Corrupt = "corrupt",
-        /// One measurement is unlike the others of its target and round.
+        /// A measurement deviates from the value expected for its target and round.
         Outlier = "outlier",
         /// Packets bypassed the interfaces on their path.
         Bypassed = "bypassed",
-        /// An interface lacks an offload that another target's has, or leaves it to the kernel.
+        /// An interface's offloads differ from those of the baseline target, or the kernel segments TCP in software.
         Offloads = "offloads",
         /// The link's speed was the bottleneck.
         LinkBound = "link_bound",

@@ -129,7 +129,7 @@ pub struct ByteRange {
     pub size: Bytes,
     /// True if a layer that iotax created has the device open, so that opening it exclusively would fail.
     pub shared: bool,
-    /// Expected identity of the file or device. A different file or device at the path is rejected.
+    /// Expected identity of the file or device. A different file or device at the path is rejected. `None` to accept any.
     pub identity: Option<Identity>,
 }
 
@@ -187,7 +187,7 @@ pub struct Job {
     /// True if a layer that iotax created has the device open, so that opening it exclusively would fail.
     #[serde(default)]
     pub shared: bool,
-    /// Expected identity of the target. A different file or device at the path is rejected.
+    /// Expected identity of the target. A different file or device at the path is rejected. `None` to accept any.
     #[serde(default)]
     pub identity: Option<Identity>,
     /// Entries of each queue of a virtio device without a guest; absent for other targets, and if the device uses its maximum.
@@ -205,7 +205,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job that may not write, without path, identity, directory, peer and fill. In a guest, it uses the guest's disk.
+    /// Creates a job that may not write, without path, identity, directory, peer and fill. In a guest, the job uses the guest's disk.
     #[must_use]
     pub const fn new(workload: Workload, size: Bytes, seed: u64, interval: Nanos) -> Self {
         Self {

@@ -11,7 +11,7 @@ pub struct WordError {
 }
 
 impl WordError {
-    /// An error that quotes the input, lists the accepted words and suggests the closest one.
+    /// Creates an error that quotes the input, lists the accepted words and suggests the closest one.
     #[must_use]
     pub fn new(what: &'static str, input: &str, accepted: &[&str]) -> Self {
         Self {
@@ -26,7 +26,7 @@ impl WordError {
 /// Maximum length of an input for which a similar word is suggested.
 const LONGEST_INPUT: usize = 100;
 
-/// The accepted word that is most similar to `input`; `None` if no word is similar enough to be suggested.
+/// Returns the accepted word that is most similar to `input`; `None` if no word is similar enough to be suggested.
 pub fn nearest<'a>(input: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Longer inputs are not typing errors, and the comparison takes time proportional to the product of both lengths.
     let input = (input.len() <= LONGEST_INPUT).then(|| input.to_lowercase())?;
@@ -49,7 +49,7 @@ macro_rules! words {
             /// The words of all variants, without aliases.
             pub const WORDS: &'static [&'static str] = &[$($word),+];
 
-            /// The word for this value, not an alias.
+            /// Returns the word for this value, not an alias.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }

@@ -152,7 +152,7 @@ impl ClientSession {
         ))
     }
 
-    /// Tells the server to stop. Data in flight still arrives. Errors are ignored: if the server is gone, [`Self::await_end`] fails.
+    /// Asks the server to end the test. Data in flight still arrives. Errors are ignored: if the server is gone, [`Self::await_end`] fails.
     pub(super) fn end(&self) {
         drop(self.control.send(State::TestEnd));
     }
@@ -175,7 +175,7 @@ impl ClientSession {
         Ok(results.read(local, udp, self.parameters.omit().0 > 0))
     }
 
-    /// Tells the server to abort the test; errors are ignored.
+    /// Asks the server to abort the test; errors are ignored.
     pub(super) fn terminate(&self) {
         // A failure to send means that the server is gone already.
         drop(self.control.send(State::ClientTerminate));

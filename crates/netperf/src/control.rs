@@ -42,7 +42,7 @@ pub(super) enum State {
     Done = 16,
     AccessDenied = -1,
     ServerError = -2,
-    /// An iotax server asks the client to prove that it knows the token.
+    /// Demand of an iotax server that the client proves that it knows the token.
     Challenge = 73,
 }
 

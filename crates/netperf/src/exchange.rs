@@ -12,7 +12,7 @@ pub(super) struct Results {
     cpu_util_total: f64,
     cpu_util_user: f64,
     cpu_util_system: f64,
-    /// 1 if this end counts retransmits; -1, which iperf3 writes as 2^64 - 1, if this end does not send.
+    /// 1 if this end counts retransmits; -1, which iperf3 writes as 2^64 - 1, if this end does not send, or for UDP.
     sender_has_retransmits: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     congestion_used: Option<String>,

@@ -40,7 +40,7 @@ pub(super) fn is_answer(datagram: &[u8]) -> bool {
     datagram.len() == 4 && is_one_of(datagram, ANSWERS)
 }
 
-/// Returns whether the first four bytes are one of these numbers in either byte order, because the other machine's may differ.
+/// Returns whether the first four bytes are one of `numbers` in either byte order, because the other machine's may differ.
 fn is_one_of(bytes: &[u8], numbers: [u32; 2]) -> bool {
     numbers.iter().any(|number| bytes == number.to_be_bytes() || bytes == number.to_le_bytes())
 }

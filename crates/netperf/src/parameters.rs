@@ -87,7 +87,7 @@ pub(super) struct Extension {
     /// The kind of round-trip test; `None` for a test of streams.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) test: Option<NetTest>,
-    /// Nanoseconds for which the server's kernel polls the network device before it sleeps.
+    /// Nanoseconds for which the server's kernel polls the network device before it sleeps; `None` if it need not poll.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) busy_poll_ns: Option<u64>,
 }

@@ -121,7 +121,7 @@ pub struct TestInterval {
 /// One interval of a stream.
 #[derive(Debug, Clone)]
 pub struct StreamInterval {
-    /// The stream's number.
+    /// The stream's number, as in [`Connection::id`].
     pub id: u32,
     /// True if this end sends on the stream.
     pub sends: bool,
@@ -147,7 +147,7 @@ pub struct End {
 /// The results of a stream at one end.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StreamEnd {
-    /// The stream's number.
+    /// The stream's number, as in [`Connection::id`].
     pub id: u32,
     /// True if this end sends on the stream.
     pub sends: bool,

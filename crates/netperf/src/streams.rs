@@ -53,7 +53,7 @@ struct Reading {
     segments: Option<u64>,
 }
 
-/// Sums and maxima of the kernel's TCP metrics over all readings.
+/// Sums, minimum and maxima of the kernel's TCP metrics over all readings.
 #[derive(Debug, Clone, Copy, Default)]
 struct PathSeen {
     looks: u64,
@@ -97,7 +97,7 @@ impl Reading {
         Self { counts: stream.counters.snapshot(), tcp, segments: count }
     }
 
-    /// Returns the counts since `earlier`. `sends` is true at the sending end, which knows of no losses.
+    /// Returns the counts since `earlier`. `sends` is true at the sending end, where losses are unknown.
     fn since(&self, earlier: &Self, sends: bool) -> StreamFigures {
         let counts = self.counts.since(&earlier.counts);
         let Some(tcp) = self.tcp else {
@@ -203,7 +203,7 @@ impl Streams {
         each.collect()
     }
 
-    /// Returns the socket of the first stream; the others have the same options.
+    /// Returns the socket of the first stream, `None` without streams; the others have the same options.
     pub(super) fn first(&self) -> Option<&Socket> {
         self.all.first().map(|stream| &*stream.socket)
     }
@@ -305,7 +305,7 @@ impl Streams {
         stream.counters.gaps(now).into_iter().map(gap).collect()
     }
 
-    /// Returns whether this end will send nothing more, because all its senders have ended: the amount is used up, or they broke.
+    /// Returns whether this end has senders and all have ended: the amount is used up, or they broke.
     pub(super) fn have_sent_all(&self) -> bool {
         let gone = |stream: &Stream| stream.worker.as_ref().is_none_or(JoinHandle::is_finished);
         let mut senders = self.all.iter().filter(|stream| stream.sends).peekable();

@@ -50,7 +50,7 @@ pub enum Progress<'a> {
     Started(&'a Start),
     /// The warm-up is over; counting begins.
     Counting,
-    /// An interval is over; these are its counts.
+    /// The end of an interval, with its counts.
     Interval(&'a TestInterval),
     /// The window is over; the ends have yet to exchange results.
     Over,
@@ -75,9 +75,9 @@ struct Running<'a> {
 /// The progress of a test that ends after a number of bytes.
 struct ByteProgress {
     received: u64,
-    /// Time at which data last arrived.
+    /// Time at which data last arrived, in nanoseconds of the engine's clock.
     at: u64,
-    /// Time at which this end's kernel had accepted all data; `None` before that.
+    /// Time at which this end's kernel had accepted all data, in nanoseconds of the engine's clock; `None` before that.
     sent_all: Option<u64>,
 }
 
@@ -254,8 +254,8 @@ impl Running<'_> {
         TestInterval { begin_ns: last - begin, end_ns: now - begin, omitted, streams }
     }
 
-    /// Returns the time at which the transfer was complete; `None` before that. Gives up on missing data if none arrives for 2 s, and on sent data
-    /// that is not acknowledged within 10 s.
+    /// Returns the time at which the transfer was complete, in nanoseconds of the engine's clock; `None` before that. Gives up on missing
+    /// data if none arrives for 2 s, and on sent data that is not acknowledged within 10 s.
     fn through(&self, now: u64, omitted: bool, progress: &mut ByteProgress) -> Option<u64> {
         let direction = self.test.traffic.direction;
         let sent_all = self.streams.have_sent_all();

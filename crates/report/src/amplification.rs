@@ -28,7 +28,7 @@ pub(super) fn remarkable(flow: &IoAmplification) -> Vec<String> {
 }
 
 /// Returns a line per target and layer that keeps counters, with what it counted in all rounds: `cached, dm-cache counted: 8,120 read hits,
-/// 312 read misses`. Leaves out counts of 0, and layers whose counts are not known of every round.
+/// 312 read misses`. Leaves out counts of 0, and layers whose counts are not known for every round.
 pub(super) fn counted(run: &Run, workload: &str) -> Vec<String> {
     let of_target = |target: &TargetSpec| {
         let here = run.measurements.iter().filter(|m| m.target == target.name && m.workload == workload);
@@ -52,8 +52,8 @@ type Of = fn(&Level) -> &Passed;
 pub(super) const DIRECTIONS: [(&str, Of); 2] =
     [("read", |level| &level.read), ("write", |level| &level.write)];
 
-/// Describes the change that a layer made: `merged 24:1 (96 KiB each)`; `None` if the layer passed I/O on unchanged, or if the program did no
-/// such I/O. `top` counts the program's own I/O.
+/// Describes the change that a layer made: `merged 24:1 (96 KiB each)`; `None` if the layer passed I/O on unchanged, or if the program did
+/// no I/O in this direction. `top` counts the program's own I/O.
 pub(super) fn in_words(direction: &str, passed: &Passed, top: &Passed) -> Option<String> {
     if top.bytes == 0 {
         return None;

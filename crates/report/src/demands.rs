@@ -28,7 +28,8 @@ fn sentence(run: &Run, all: &[DemandOnTarget<'_>], target: &str) -> String {
     format!("{target}: {}{emulated}{about}.", word(answer))
 }
 
-/// Selects the demand that decides a target's answer: among the demands with this answer, the one with the least headroom.
+/// Selects the demand that decides a target's answer: among the demands with this answer, the one with the least headroom; `None` if there
+/// is none.
 fn decisive<'a, 'b>(of_target: &[&'b DemandOnTarget<'a>], answer: Kept) -> Option<&'b DemandOnTarget<'a>> {
     let same = of_target.iter().filter(|demand| demand.kept == answer);
     same.min_by(|one, other| {

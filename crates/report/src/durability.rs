@@ -115,8 +115,8 @@ fn swallowed(writes: &DurableWrites<'_>, target: &str) -> Option<String> {
     ))
 }
 
-/// Names a target's fastest durable method: `vm-raw: open_datasync has the highest rate of durable writes, 3.21k a second, p99 412 us; against
-/// fsync +12%; without durability 40.0 times as many.`
+/// Names a target's fastest durable method: `vm-raw: open_datasync has the highest rate of durable writes, 3.21k a second, p99 412 us;
+/// against fsync +12%; without durability 40.0 times as many.` `None` if the rate of no durable method is known.
 fn quickest(writes: &DurableWrites<'_>, target: &str) -> Option<String> {
     let rate = |cell: &&MethodOnTarget<'_>| cell.per_second.unwrap_or_default();
     let durable = writes.on(target).filter(|cell| cell.is_durable() && cell.per_second.is_some());

@@ -12,8 +12,8 @@ use crate::marks::is_emulated;
 /// Smallest deviation that is reported; a smaller one is shown as 0.10%.
 const LEAST: f64 = 0.001;
 
-/// Returns a sentence per rate limit of a target. If no limit on I/Os or no limit on bytes was found, a sentence says so, or gives the reason why a
-/// limit is unknown.
+/// Returns a sentence per rate limit of a target. If no limit on I/Os or no limit on bytes was found, a sentence states this, or gives the
+/// reason why a limit is unknown.
 pub(crate) fn sentences(run: &Run, found: &LimitsOnTarget<'_>) -> Vec<String> {
     let emulated = if is_emulated(run, found.target) { " (emulated: no word on a real machine)" } else { "" };
     let of_unit = |unit: RateUnit| -> Vec<String> {

@@ -11,9 +11,9 @@ const BURSTY: f64 = 1.3;
 const EVEN: f64 = 0.5;
 /// Minimum share of sequential reads and writes at which a trace counts as sequential.
 const SEQUENTIAL: f64 = 0.5;
-/// If half of the trace's I/Os go to an area smaller than this fraction of the workload's, the loss of its hot area is reported.
+/// Share of the workload's area. If half of the trace's I/Os go to a smaller area than this, the loss of the hot area is reported.
 const LESS: f64 = 0.8;
-/// If an LRU cache's hit share is higher for the trace than for the workload by more than this, the loss of reuse is reported.
+/// Difference of an LRU cache's hit shares. If the trace's share exceeds the workload's by more than this, the loss of reuse is reported.
 const REUSED: f64 = 0.1;
 
 /// The synthetic workload that comes closest to a trace, as flags of `iotax bench`, and the properties of the trace that it lacks.

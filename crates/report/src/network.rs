@@ -25,7 +25,7 @@ pub(super) struct Row<'a> {
     pub(super) target: &'a str,
     pub(super) name: String,
     pub(super) figures: Vec<Option<String>>,
-    /// Comparison with the baseline by the workload's headline metric.
+    /// Comparison with the baseline by the workload's headline metric; `None` for the baseline, and in additional rows of a target.
     pub(super) comparison: Option<&'a Comparison>,
 }
 
@@ -157,7 +157,8 @@ pub(super) fn figures<'a>(
     Table::new(&columns.iter().map(|(name, _)| *name).collect::<Vec<_>>(), rows)
 }
 
-/// Formats the latency column named `column` from response times, which start when each round trip was due.
+/// Formats the latency column named `column` from response times, which start when each round trip was due. `None` for other columns, or
+/// without a round trip.
 fn of_response(column: &str, response: &Histogram) -> Option<String> {
     let ns = match column {
         "min" => response.min().map(|ns| ns as f64),

@@ -44,7 +44,8 @@ fn answer(figures: &RunFigures, target: &str, workload: &Workload) -> Option<Str
     })
 }
 
-/// Formats the mean of the workload's headline metric. If that is unknown, as in some imported runs, formats the first known metric with its name.
+/// Formats the mean of the workload's headline metric. If that is unknown, as in some imported runs, formats the first known metric with
+/// its name. `None` if no metric is known.
 fn mean(run: &Run, figures: &RunFigures, target: &str, workload: &Workload) -> Option<String> {
     let headline = Metric::headline(workload);
     [headline].into_iter().chain(Metric::compared()).find_map(|metric| {

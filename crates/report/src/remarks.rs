@@ -68,7 +68,8 @@ pub(super) fn notes(run: &Run) -> Vec<String> {
     found.into_iter().map(|(text, times)| format!("{text} ({})", counted(times, "measurement"))).collect()
 }
 
-/// Names the I/O engines used; if known, adds the CPU time per I/O of the engine's own code, and the CPU use of the monitoring.
+/// Names the I/O engines used, the CPU time per I/O of the engine's own code, and the CPU use of the monitoring, each if known. `None` if
+/// all are unknown.
 pub(super) fn engine(run: &Run) -> Option<String> {
     let engines = distinct(run.measurements.iter().filter_map(|m| Some(m.outcome.ioengine?.word())));
     let work = (!engines.is_empty()).then(|| format!("I/O was done by {}", listed(&engines)));
@@ -81,7 +82,8 @@ pub(super) fn engine(run: &Run) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{}.", parts.join("; ")))
 }
 
-/// Returns the CPU use of the monitoring in the median measurement, in percent of one CPU: `watching cost 0.8% of one CPU`.
+/// Returns the CPU use of the monitoring in the median measurement, in percent of one CPU: `watching cost 0.8% of one CPU`. `None` if
+/// unknown.
 fn watching(run: &Run) -> Option<String> {
     let hosts = run.measurements.iter().filter_map(|m| m.host.as_ref());
     let share = |host: &HostActivity| Some(host.watching_ns? as f64 / host.duration_ns.max(1) as f64);

@@ -316,7 +316,7 @@ pub(super) fn sentences(run: &Run, watch: &WatchSpec, episode: &Episode<'_>) -> 
     [cut_short(run, episode), Some(whole), origin(episode)].into_iter().flatten().collect()
 }
 
-/// If a window is shorter than this share of its planned length, it counts as ended early.
+/// Minimum length of a window as a share of its planned length; a shorter window counts as ended early.
 const CUT_SHORT: f64 = 0.9;
 
 /// States that a window ended early: `Ended early: 9.02 s of 1m were watched.` `None` for a complete window, or if a reason for the early end is
@@ -413,8 +413,8 @@ fn ios(count: u64, is_network: bool) -> String {
     }
 }
 
-/// Formats the longest gap of an event: `3.02 s (reads)`. If the gap began after the end of the event, adds the delay from the event's start:
-/// `3.02 s (reads), 5.80 s later`.
+/// Formats the longest gap of an event: `3.02 s (reads)`; `None` without a gap. If the gap began after the end of the event, adds the delay
+/// from the event's start: `3.02 s (reads), 5.80 s later`.
 pub(super) fn longest_gap(effect: &EventEffect<'_>) -> Option<String> {
     let gap = effect.gap?;
     let length = format!("{} ({})", human::time(gap.duration_ns as f64), gap.of.word());

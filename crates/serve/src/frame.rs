@@ -18,11 +18,11 @@ const PLACES: [(&str, &str); 6] = [
     ("/plans", "Plans"),
 ];
 
-/// Marks a response whose page has charts, so that inline styles are permitted.
+/// Mark of a response whose page has charts, so that inline styles are permitted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HasCharts;
 
-/// Marks an error response that already has an HTML page.
+/// Mark of an error response that already has an HTML page.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnErrorPage;
 

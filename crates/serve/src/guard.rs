@@ -37,7 +37,7 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Marks a request whose client has presented a certificate signed by the configured authority.
+/// Mark of a request whose client has presented a certificate signed by the configured authority.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HasCertificate;
 
@@ -147,7 +147,8 @@ fn without_base(base: &str, uri: &Uri) -> Option<Uri> {
     Uri::from_parts(parts).ok()
 }
 
-/// Rejects host names that are not this server's. Protects against DNS rebinding, in which an attacker's host name resolves to this server.
+/// Rejects host names that are not this server's if the server listens on loopback. Protects against DNS rebinding, in which an attacker's
+/// host name resolves to this server.
 pub(crate) fn check_host(
     listen: IpAddr,
     hosts: &[String],

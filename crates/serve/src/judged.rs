@@ -13,7 +13,7 @@ use crate::problem::Problem;
 /// Maximum number of runs in the cache.
 const KEPT: usize = 48;
 
-/// A run, its statistical judgement, and its figures as comparisons need them.
+/// A run, its statistical judgement, and its figures in the form that comparisons use.
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) run: Run,

@@ -18,7 +18,7 @@ use crate::problem::Problem;
 /// Content type of Prometheus's text format.
 const KIND: &str = "text/plain; version=0.0.4";
 
-/// Answers each GET of / and of /metrics with the latest text, until the process ends.
+/// Server that answers each GET of / and of /metrics with the latest text, until the process ends.
 #[derive(Debug)]
 pub struct LastMetrics {
     address: SocketAddr,

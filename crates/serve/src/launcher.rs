@@ -14,7 +14,7 @@ use crate::config::Launch;
 use crate::problem::Problem;
 use iotax_model::threads;
 
-/// Number of bytes kept from the end of a process's output.
+/// Number of bytes kept from the end of a process's stderr.
 const KEPT: usize = 16 << 10;
 /// Interval at which to check whether a process has exited.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -26,7 +26,7 @@ const FAREWELL: Duration = Duration::from_mins(2);
 pub(crate) struct Begun {
     /// Name of the plan.
     pub(crate) name: String,
-    /// The last 16 KiB of the process's output.
+    /// The last 16 KiB of the process's stderr.
     pub(crate) said: String,
     /// Exit status as text; `None` while the process runs.
     pub(crate) ended: Option<String>,
@@ -40,7 +40,7 @@ struct Process {
     begun: Begun,
 }
 
-/// Starts runs and stops them; one runs at a time.
+/// Launcher of runs, of which only one runs at a time; can also stop the run.
 #[derive(Debug)]
 pub(crate) struct Launcher {
     pub(crate) launch: Launch,
@@ -138,7 +138,7 @@ fn lock(last: &Mutex<Option<Process>>) -> std::sync::MutexGuard<'_, Option<Proce
     last.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads a process's stderr until it ends, and keeps the last part.
+/// Reads a process's stderr until it ends, and keeps the last 16 KiB.
 fn listen(mut stderr: impl Read, of: &Mutex<Option<Process>>) {
     let (mut buffer, mut said) = ([0; 4096], Vec::new());
     while let Ok(read @ 1..) = stderr.read(&mut buffer) {

@@ -136,7 +136,7 @@ pub(crate) fn in_a_thread(address: SocketAddr, router: Router) -> io::Result<Soc
     Ok(address)
 }
 
-/// Limits the number of open connections. A connection for which there is no room is closed at once.
+/// Limit on the number of open connections. A connection for which there is no room is closed at once.
 #[derive(Debug, Clone)]
 struct Limit {
     open: Arc<Connections>,

@@ -19,7 +19,7 @@ use crate::runs::{list, machine_link, table};
 /// Maximum number of a machine's runs whose environments are compared.
 const COMPARED: u32 = 30;
 
-/// A machine, the number of its runs, and the latest of them.
+/// The number of a machine's runs, and its latest run.
 struct Machine {
     runs: u64,
     last: i64,

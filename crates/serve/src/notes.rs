@@ -77,8 +77,8 @@ pub(crate) async fn keep(app: &Shared, id: i64, notes: NotesDocument) -> Result<
     Ok(notes)
 }
 
-/// Stores notes. If `seen` is given and the stored notes are no longer those with this MAC, stores nothing and returns the stored notes. Fails
-/// on a read-only server.
+/// Stores notes and returns `None`. But if `seen` is given and is not the MAC of the stored notes, and the stored notes differ from
+/// `notes`, stores nothing and returns the stored notes. Fails on a read-only server.
 async fn put(app: &Shared, id: i64, notes: Notes, seen: Option<String>) -> Result<Option<Notes>, Problem> {
     if app.config.read_only {
         return Err(Problem::forbidden(

@@ -21,7 +21,7 @@ pub(crate) const LOOKED_AT: u32 = 10_000;
 const FOLLOWED: usize = 100;
 pub(crate) const MOST_FOLLOWED: usize = 1000;
 
-/// The plan and filters that the query asks for.
+/// The plan and filters in the query of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct AskedHistory {
     pub(crate) plan: Option<String>,
@@ -115,8 +115,8 @@ pub(crate) fn choose(store: &Store, asked: &AskedHistory) -> Result<Chosen, Prob
     Ok(Chosen { plans, plan, older: here - runs.len(), runs, elsewhere })
 }
 
-/// Returns the newest run whose plan has another run on the same machine. So plans that each member of a fleet ran once
-/// are skipped.
+/// Returns the newest run whose plan has another run on the same machine; `None` if there is none. So plans that each member of a fleet ran
+/// once are skipped.
 fn first_repeated<'a>(mut runs: impl Iterator<Item = &'a RunSummary> + Clone) -> Option<&'a RunSummary> {
     let mut counts: HashMap<(&str, Option<&str>), usize> = HashMap::new();
     for run in runs.clone() {
@@ -158,7 +158,7 @@ pub(crate) fn read(
     Ok((past, damaged))
 }
 
-/// Computes the trends of these metrics, for the requested target and workload or for all.
+/// Computes the trends of `metrics`, for the requested target and workload or for all.
 pub(crate) fn followed(asked: &AskedHistory, metrics: Vec<Metric>, past: &[PastRun]) -> Trends {
     let from = |id: i64| past.iter().position(|run| run.id >= id).unwrap_or(past.len());
     let question = TrendQuestion {

@@ -8,7 +8,7 @@ use iotax_store::StoreError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
-    /// A sentence that says what happened, quotes the input, and names the accepted form.
+    /// A sentence that describes the failure, quotes the input, and names the accepted form.
     pub(crate) detail: String,
     of_the_store: bool,
 }

@@ -143,7 +143,7 @@ pub(crate) fn tags(app: &App, tags: &[String]) -> Markup {
     }
 }
 
-/// Returns the names of the first targets, and the number of further ones.
+/// Returns the names of the first four targets, and the number of further ones.
 fn targets(all: &[String]) -> String {
     const SHOWN: usize = 4;
     let shown = all[..all.len().min(SHOWN)].join(", ");

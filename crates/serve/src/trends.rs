@@ -60,7 +60,7 @@ fn body(app: &App, store: &Store, asked: &AskedHistory, pairs: &Pairs) -> Result
     .into())
 }
 
-/// Creates the note that says how many runs are shown, with a link to show more.
+/// Creates the note with the number of runs shown, and a link to show more.
 fn extent(app: &App, chosen: &Chosen, pairs: &Pairs, followed: usize) -> Markup {
     let more = MOST_FOLLOWED.min(followed + chosen.older);
     html! {

@@ -41,7 +41,8 @@ pub(crate) fn copy(from: &Store, run: i64, to: &mut Store) -> Result<Copied, Sto
                     complete(database, &parcel, id, not_ours)
                 }
             }?;
-            // After a connection was lost, a second attempt finds what the first one did.
+            // If the connection was lost after the commit, the second attempt finds the copy complete. Return the result of the first
+            // attempt.
             Ok(*done.get_or_insert(copied))
         })
     };

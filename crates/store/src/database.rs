@@ -177,8 +177,8 @@ pub(crate) fn transact<T>(
     }
 }
 
-/// Like [`transact`], but repeats the transaction after a lost connection. The connection may be lost after the commit, so `work` must
-/// recognize that an earlier attempt was committed.
+/// Runs `work` in a transaction as [`transact`] does, but repeats it after a lost connection. The connection may be lost after the commit,
+/// so `work` must recognize that an earlier attempt was committed.
 pub(crate) fn insist<T>(
     database: &mut dyn Database,
     purpose: Purpose,

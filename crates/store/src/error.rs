@@ -17,7 +17,7 @@ pub enum StoreError {
     Open {
         /// Location of the store.
         place: Location,
-        /// The operating system's error.
+        /// Error of the operating system on opening the file.
         source: io::Error,
     },
     /// The file or database exists but is not an iotax store. It was not changed.
@@ -101,7 +101,7 @@ pub enum StoreError {
     /// Another process has claimed the run and is working on it.
     #[error("run {run} is still going on in another process")]
     Claimed {
-        /// The run's number.
+        /// Number of the claimed run.
         run: i64,
     },
     /// The run was stored by another user, and only that user may change it.
@@ -109,7 +109,7 @@ pub enum StoreError {
         "run {run} of {place} was stored by {writer}, and nobody else changes it; copy it with iotax pull, or name another store with --db"
     )]
     OfAnother {
-        /// The run's number.
+        /// Number of the other user's run.
         run: i64,
         /// Location of the database.
         place: Location,
@@ -134,9 +134,9 @@ pub enum StoreError {
     Diverged {
         /// Number of the run to be copied.
         run: i64,
-        /// Number of the copy.
+        /// Number of the copy in the other store.
         copy: i64,
-        /// Location of the store with the copy.
+        /// Location of the other store.
         place: Location,
     },
     /// The database rejected a statement.
@@ -144,7 +144,7 @@ pub enum StoreError {
     Sql {
         /// Location of the store.
         place: Location,
-        /// The message of the database.
+        /// The database's error message.
         reason: String,
     },
     /// A value cannot be stored, or a store's location is invalid.
@@ -152,9 +152,9 @@ pub enum StoreError {
     Value {
         /// Location of the store.
         place: Location,
-        /// Name of the value.
+        /// Name of the invalid value, such as `plan`.
         what: &'static str,
-        /// The reason why it is invalid.
+        /// The reason why the value is invalid.
         reason: String,
     },
 }
@@ -178,7 +178,7 @@ pub(crate) enum Fault {
     /// A damaged table, and a description of the damage.
     Damaged(&'static str, String),
     Value(&'static str, String),
-    /// The run has no row.
+    /// The database has no row for the run.
     Unknown,
     /// A public error, which is reported without changes.
     Store(StoreError),

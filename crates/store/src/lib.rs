@@ -68,7 +68,8 @@ fn not_ours(database: &mut dyn Database, run: i64) -> Result<Option<Fault>, Faul
     Ok(writer.map(|writer| Fault::Store(StoreError::OfAnother { run, place, writer })))
 }
 
-/// Returns whether the measurement of this target, workload and round makes the warning about a failed earlier attempt obsolete.
+/// Returns whether the warning reports a failed earlier attempt at this measurement (`by`: target, workload, round), and is therefore
+/// obsolete once the measurement is stored.
 fn is_made_up_for(warning: &Warning, by: (&str, &str, u32)) -> bool {
     warning.kind == WarningKind::Incomplete
         && warning.target.as_deref() == Some(by.0)
@@ -101,7 +102,8 @@ pub struct Notes {
 /// A filter for lists of runs; the default matches all runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Text that must occur in the name, targets, workloads, machine, tags or note, ignoring case; empty for any.
+    /// Words that must each occur in the plan's name, a target, a workload, the machine, the fleet, the member, a tag or the note, ignoring
+    /// case; empty for any.
     pub text: String,
     /// Tags that the run must have, all of them.
     pub tags: Vec<String>,
@@ -109,7 +111,7 @@ pub struct Filter {
     pub state: Option<RunState>,
     /// Host name of the machine; `None` for any.
     pub machine: Option<String>,
-    /// Id of the fleet; `None` for any.
+    /// Id of the fleet that the runs belong to; `None` for any.
     pub fleet: Option<String>,
     /// Number that the runs' numbers must be below, for paging; `None` for any.
     pub before: Option<i64>,
@@ -122,9 +124,9 @@ pub struct Filter {
 pub struct RunSummary {
     /// Number of the run in its store.
     pub id: i64,
-    /// Name of the plan.
+    /// Name of the run's plan.
     pub name: String,
-    /// State of the run.
+    /// State of the run, such as running or complete.
     pub state: RunState,
     /// Start time in milliseconds since 1970-01-01 UTC.
     pub started_at_ms: u64,
@@ -134,9 +136,9 @@ pub struct RunSummary {
     pub machine: Option<String>,
     /// The fleet and member that the run belongs to; `None` for a run on one machine.
     pub fleet: Option<FleetMember>,
-    /// Tags of the run.
+    /// Tags that users added to the run, sorted.
     pub tags: Vec<String>,
-    /// Number of stored measurements.
+    /// Number of the run's measurements that are stored.
     pub measured: u64,
     /// Number of planned measurements. If the run adds rounds until its comparisons are decided, this is the maximum
     /// until the run is complete, then the actual number.

@@ -11,7 +11,7 @@ impl Store {
         Self { name, ..self }
     }
 
-    /// Returns a command for one of the store's runs, ready to paste.
+    /// Returns an iotax command line, ready to paste: subcommand `word`, the run's number, `options`, and `--db` if the store has a name.
     #[must_use]
     pub fn command(&self, word: &str, run: i64, options: &str) -> String {
         run::command(word, &run.to_string(), options, self.name.as_deref())

@@ -56,7 +56,7 @@ pub(crate) struct Postgres {
     connector: Connector,
     is_read_only: bool,
     session: Arc<Mutex<Session>>,
-    /// Time since when the server does not answer; `None` if it answers.
+    /// Time of the first failed attempt to reconnect; `None` while the server answers.
     away: Option<Instant>,
 }
 
@@ -88,7 +88,7 @@ impl Postgres {
         Self::to_write_by(url, schema::STEPS)
     }
 
-    /// Like [`Self::to_write`], with the schema that the migrations `steps` create.
+    /// Opens a store as [`Self::to_write`] does, with the schema that the migrations `steps` create.
     pub(crate) fn to_write_by(url: &str, steps: &'static [Step]) -> Result<Self, StoreError> {
         let newest = schema::newest(steps);
         let mut store = Self::connect(url, false)?;

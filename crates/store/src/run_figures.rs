@@ -30,11 +30,11 @@ pub(crate) fn refresh(database: &mut dyn Database, run: i64, head: &Head) -> Res
     database.execute(sql, &values).map(|_| ())
 }
 
-/// Stores the figures of a run that has no valid ones.
+/// Computes and stores the trend figures of a run whose stored ones are missing or invalid.
 pub(crate) fn add(database: &mut dyn Database, run: i64) -> Result<(), Fault> {
     match HeadRow::read(database, run, "") {
         Ok(Some((head, _))) if stored(database, run, &head)?.is_none() => refresh(database, run, &head),
-        // A run that is lost or damaged has none.
+        // A lost or damaged run has no figures.
         Ok(_) | Err(Fault::Damaged(..)) => Ok(()),
         Err(other) => Err(other),
     }

@@ -100,7 +100,7 @@ impl HeadRow {
 
     /// Replaces the head in the row of a run.
     pub(crate) fn update(&self, database: &mut dyn Database, run: i64) -> Result<(), Fault> {
-        // A single assignment to all columns, so that their order stands in one place.
+        // A single assignment to all columns, so that their order is defined in one place.
         let sql = format!(
             "UPDATE run SET ({}, content, seal) = \
              ($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) WHERE id = $1",

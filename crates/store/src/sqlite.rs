@@ -69,7 +69,7 @@ impl Sqlite {
         Self::to_write_by(path, schema::STEPS)
     }
 
-    /// Like [`Self::to_write`], with the schema that the migrations `steps` create.
+    /// Opens a store as [`Self::to_write`] does, with the schema that the migrations `steps` create.
     pub(crate) fn to_write_by(path: &Path, steps: &'static [Step]) -> Result<Self, StoreError> {
         let is_new = is_new(path, schema::newest(steps))?;
         neighbours::refuse_planted(path).map_err(|reason| planted(path, reason))?;
@@ -290,7 +290,7 @@ fn tables(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Opti
 
 /// Creates or migrates the tables. Always writes, so that a read-only store is noticed before a measurement starts.
 fn make(connection: &mut Connection, steps: &'static [Step]) -> Result<(), Fault> {
-    // A commit that returned survives a power cut: the journal's end is synced with its directory.
+    // `extra` also syncs the directory after the journal is deleted, so that a commit that returned survives a power failure.
     connection.pragma_update(None, "synchronous", "extra")?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found = version(&transaction)?;

@@ -79,7 +79,7 @@ impl AgentClient {
         Self::spawn_in(None, exe, interrupt)
     }
 
-    /// Like [`Self::spawn_local`], in the network namespace `namespace` if given.
+    /// Starts an agent as [`Self::spawn_local`] does, in the network namespace `namespace` if given.
     pub fn spawn_in(namespace: Option<&str>, exe: &Path, interrupt: &Interrupt) -> Result<Self, AgentError> {
         let spawn = |source| AgentError::Spawn { exe: exe.to_owned(), source };
         let process = local::start(namespace, exe).map_err(spawn)?;
@@ -126,7 +126,7 @@ impl AgentClient {
     ) -> Self {
         let (sender, events) = mpsc::channel();
         let told = sender.clone();
-        // Ends with the stream, at the first invalid frame, or when the client is dropped.
+        // The thread ends with the stream, at the first invalid frame, or when the client is dropped.
         let listens = threads::spawn("agent", move || {
             while let Some(event) = wire::receive(&mut reader).transpose() {
                 if event.is_err() | sender.send(event).is_err() {
@@ -153,7 +153,8 @@ impl AgentClient {
         self.hello_while(&mut || true, deadline)
     }
 
-    /// Like [`Self::hello`], for a guest that is still booting. `lives` returns true if the guest showed a sign of life since the last call.
+    /// Exchanges protocol versions as [`Self::hello`] does, with a guest that may still be booting. `lives` returns true if the guest
+    /// showed a sign of life since the last call.
     pub fn hello_while(
         &mut self,
         lives: &mut dyn FnMut() -> bool,
@@ -206,7 +207,7 @@ impl AgentClient {
         })
     }
 
-    /// Tells the agent to leave this file in place when it exits. The agent must have created the file.
+    /// Makes the agent leave a file in place when the agent exits. The agent must have created the file.
     pub fn keep(&mut self, path: &Path) -> Result<(), AgentError> {
         let request = Request::Keep { path: path.display().to_string() };
         self.follow("keep", &request, PROMPT, |event| match event {
@@ -323,7 +324,8 @@ impl AgentClient {
         })
     }
 
-    /// Starts a server for network measurements on an address of the agent's machine. Returns its port.
+    /// Starts a server for network measurements on an address of the agent's machine. Clients must present `token`; `None` accepts all
+    /// clients. Returns the server's port.
     pub fn serve(&mut self, bind: &str, token: Option<&str>) -> Result<u16, AgentError> {
         let request = Request::Serve { bind: bind.to_owned(), token: token.map(str::to_owned) };
         self.follow("serve", &request, PROMPT, |event| match event {
@@ -388,7 +390,8 @@ impl AgentClient {
         self.follow_while(name, request, deadline, &mut || false, hear)
     }
 
-    /// Like [`Self::follow`]. `lives` reports signs of life other than messages, such as console output of a booting guest.
+    /// Sends a request as [`Self::follow`] does. `lives` reports signs of life other than messages, such as console output of a booting
+    /// guest.
     fn follow_while<T>(
         &mut self,
         name: &'static str,

@@ -139,7 +139,8 @@ pub struct BlockTrace {
 }
 
 impl BlockTrace {
-    /// Starts recording a disk's requests. The trace instance is recorded in the undo log, which removes it later.
+    /// Starts recording a disk's requests, in a trace instance whose name contains the run's `tag`. The instance is recorded in the undo
+    /// log, which removes it later.
     pub fn start(disk: &TracedDisk, tag: &str, undo_log: &mut UndoLog) -> Result<Self, BlockTraceError> {
         let failed = |doing: String| move |error| BlockTraceError::Tracing { doing, error };
         let tracing = TraceFs::open().map_err(failed("mounting tracefs".into()))?;
@@ -246,7 +247,8 @@ fn buffers(directory: &Path) -> io::Result<Vec<(u32, File)>> {
     Ok(found)
 }
 
-/// Parses the number of lost events in a CPU's `stats` file: overruns, commit overruns and dropped events.
+/// Parses the number of lost events in a CPU's `stats` file: overruns, commit overruns and dropped events; `None` if one of them is
+/// missing.
 fn lost(stats: &str) -> Option<u64> {
     let number = |name: &str| {
         let line = stats.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

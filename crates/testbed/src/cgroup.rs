@@ -284,7 +284,7 @@ mod tests {
         assert!(found.controller().is_some());
         put("sys/fs/cgroup/unified/cgroup.subtree_control", "io\n");
         assert_eq!(found.controller(), None);
-        // Another run turned it on.
+        // Another run enabled the controller.
         fs::create_dir(found.root.join("iotax-1a2b-t")).expect("made");
         assert!(found.controller().is_some());
     }

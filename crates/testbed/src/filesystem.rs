@@ -136,7 +136,7 @@ mod tests {
             fs::remove_file(&name).expect("there");
             symlink(to, &name).expect("linked");
         };
-        // Its alias may be missing in udev; the failure must be reported.
+        // udev may have no link for the UUID: then the wipe must fail.
         turn(&other);
         let found = made.wipe(&lock).map_err(|error| error.to_string());
         let said = format!("{found:?}");

@@ -16,7 +16,7 @@ use crate::host_info::text;
 /// same length and the same birth time to the nanosecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BackingFile {
-    /// Device and inode number.
+    /// Device and inode number of the file.
     pub(crate) number: (u64, u64),
     /// Length and, if the filesystem records it, birth time in seconds and nanoseconds. `None` if the file cannot be reached by a path.
     pub(crate) content: Option<(u64, Option<(i64, u32)>)>,

@@ -1,13 +1,13 @@
-//! The Ctrl-C flag, and the limits of waits that check it.
+//! The interrupt flag, which signals set, and the limits of waits that check it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-/// A flag that Ctrl-C sets. Waits that check it end early.
+/// A flag that the first Ctrl-C, SIGTERM or SIGHUP sets. Waits that check it end early.
 pub type Interrupt = Arc<AtomicBool>;
 
-/// Interval at which waits check the Ctrl-C flag.
+/// Interval at which waits check the interrupt flag.
 pub const POLL: Duration = Duration::from_millis(50);
 /// Maximum time without a message or other sign of life from an agent or guest. A working agent sends a message at least every
 /// [`iotax_model::wire::BEAT`].
@@ -16,7 +16,8 @@ pub const SILENCE: Duration = Duration::from_secs(15);
 /// True after the first Ctrl-C. A second Ctrl-C ends the process at once.
 pub static PRESSED: LazyLock<Interrupt> = LazyLock::new(Interrupt::default);
 
-/// Guard around a wait that a second Ctrl-C may end: while it exists, Ctrl-C only sets the flag and does not end the process.
+/// Guard around a wait that a second Ctrl-C may end: while the guard exists, the next Ctrl-C only sets the flag and does not end the
+/// process.
 #[derive(Debug)]
 pub struct AskedAgain {
     before: bool,

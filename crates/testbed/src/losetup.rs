@@ -101,7 +101,7 @@ impl Attached {
         }
         for node in self.nodes()? {
             if let Err(error) = lock.run(LOSETUP, ["--detach", &node]) {
-                // It may have detached itself after an earlier detach of an open device.
+                // The device may have detached itself after an earlier detach, which the kernel defers while the device is open.
                 if self.nodes()?.contains(&node) {
                     return Err(io::Error::other(error));
                 }

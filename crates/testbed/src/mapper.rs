@@ -105,7 +105,7 @@ pub(crate) fn check(layer: &str, program: Program, target: &str, module: &str) -
     for program in [program, DMSETUP] {
         program.find().map_err(|error| Refusal::environment(error.to_string()))?;
     }
-    // Loads the module, if it is one.
+    // Loads the target's module, unless the target is built in.
     DMSETUP.run(["target-version", target]).map(drop).map_err(|_| {
         Refusal::environment(format!(
             "this kernel's device mapper has no {target}, which {layer} needs (its module is {module}); leave out targets with {layer}"

@@ -71,7 +71,8 @@ impl Monitor {
         }
     }
 
-    /// Also monitors the network interfaces, including loopback, in the network namespace of `process`; `None` for this process's namespace.
+    /// Adds the network interfaces, including loopback, in the network namespace of `process` to the monitored objects; `None` for this
+    /// process's namespace.
     #[must_use]
     pub fn with_network(self, root: &Path, process: Option<u32>) -> Self {
         let process = process.map_or_else(|| "self".to_owned(), |id| id.to_string());
@@ -79,7 +80,7 @@ impl Monitor {
         Self { network: Some(dev), ..self }
     }
 
-    /// Reads all counters now.
+    /// Reads all monitored counters at the current time.
     pub fn snapshot(&mut self) -> MonitorSnapshot {
         self.snapshot_at(Instant::now())
     }

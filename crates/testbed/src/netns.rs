@@ -20,7 +20,7 @@ use crate::program::Program;
 
 /// The tool that creates namespaces and interfaces.
 pub(crate) const IP: Program = Program { name: "ip", package: "iproute2" };
-/// passt(1). If iotax is killed, it keeps running in the run's namespace until it is ended.
+/// passt(1), which keeps running in the run's namespace if iotax is killed.
 pub(crate) const PASST: Program = Program { name: "passt", package: "passt" };
 /// The tool that executes a program in an existing namespace.
 pub(crate) const NSENTER: Program = Program { name: "nsenter", package: "util-linux" };
@@ -93,7 +93,7 @@ impl Namespace {
     /// Kills programs that may still run in the namespace: a passt(1) whose QEMU never started, and rpcbind. Agents exit with the runner;
     /// guests and daemons have their own entries in the undo log.
     fn end_helpers(&self) {
-        // A partly created namespace has none.
+        // In a namespace that is only partly created, no processes run.
         let pids = IP.run(["netns", "pids", &self.name]).unwrap_or_default();
         for pid in String::from_utf8_lossy(&pids).split_whitespace() {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -102,7 +102,7 @@ impl Namespace {
                 .ok()
                 .and_then(Pid::from_raw)
                 .filter(|_| HELPERS.iter().any(|helper| name.starts_with(helper)));
-            // It may have exited meanwhile.
+            // The process may have exited meanwhile.
             let _ = pid.map(|pid| kill_process(pid, Signal::KILL));
         }
     }
@@ -125,7 +125,7 @@ impl Namespace {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetnsInterface {
-    /// Name of the namespace.
+    /// Name of the network namespace, for ip(8).
     pub namespace: String,
     /// Name of the interface in that namespace.
     pub name: String,

@@ -49,7 +49,7 @@ fn walk(path: &Path, is_own: bool) -> io::Result<PathBuf> {
     Ok(place)
 }
 
-/// Like [`directory`], for a directory that may be missing: returns `None` if it is.
+/// Checks a directory as [`directory`] does; returns `None` if the directory is missing.
 ///
 /// # Errors
 /// Another user may write to the directory.

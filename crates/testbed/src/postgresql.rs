@@ -87,7 +87,7 @@ impl Programs {
     }
 }
 
-/// Returns the flags for unshare(1) that run PostgreSQL without root's rights, which it refuses; none for other users.
+/// Returns the flags for unshare(1) by which root appears as an unprivileged user; none for other users. PostgreSQL refuses to run as root.
 fn namespace() -> impl Iterator<Item = &'static str> {
     UNPRIVILEGED.into_iter().filter(|_| rustix::process::geteuid().is_root())
 }
@@ -121,7 +121,7 @@ impl PostgresqlCluster {
             command.args(namespace()).arg(&self.program).arg("-D").arg(&self.cluster);
             let sockets = format!("unix_socket_directories={}", self.sockets.display());
             let name = format!("cluster_name={}", self.marker);
-            // In the cluster, not in /dev/shm, where a killed server leaves it.
+            // Keep dynamic shared memory in the cluster: in /dev/shm, a killed server would leave it behind.
             let shared = "dynamic_shared_memory_type=mmap";
             for setting in ["listen_addresses=", "restart_after_crash=off", shared, &sockets, &name] {
                 command.args(["-c", setting]);

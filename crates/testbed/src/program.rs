@@ -83,7 +83,7 @@ impl Program {
         if output.stdout.is_empty() { succeeded(shown, output) } else { Ok(output.stdout) }
     }
 
-    /// Like [`Self::run`], with a given stdin and an interrupt flag that ends the tool.
+    /// Runs the tool as [`Self::run`] does, with a given stdin and an interrupt flag that ends the tool.
     pub(crate) fn run_with<S: AsRef<OsStr>>(
         self,
         stdin: Stdio,

@@ -6,7 +6,7 @@ use iotax_model::exit::Exit;
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// Exit code: [`Exit::Usage`] for invalid input, [`Exit::Environment`] if the machine cannot do it.
+    /// Exit code: [`Exit::Usage`] for invalid input, [`Exit::Environment`] if the machine cannot fulfil the request.
     pub exit: Exit,
     message: String,
 }

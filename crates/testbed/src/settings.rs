@@ -39,7 +39,7 @@ pub struct SettingFailure {
 /// The files in /sys and /proc/sys that a plan's kernel settings change.
 #[derive(Debug, Default)]
 pub struct KernelSettings {
-    /// All files, in the order of [`ORDER`].
+    /// All files that any target's settings change, in the order of [`ORDER`].
     files: Vec<KernelFile>,
     /// The files that the settings of each target change, with the value to write; `None` for a file that the kernel
     /// changes as a side effect.

@@ -73,7 +73,7 @@ pub(crate) fn is_lost(source: &str, point: &Path) -> bool {
     }
 }
 
-/// Returns whether an SMB server takes connections in a network namespace.
+/// Returns whether an SMB server accepts connections in a network namespace.
 pub(crate) fn is_listening(namespace: &str) -> bool {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, SMB_PORT));
     netns::within(&Path::new(NAMES).join(namespace), || TcpStream::connect_timeout(&address, PATIENCE))
@@ -84,7 +84,7 @@ pub(crate) fn is_listening(namespace: &str) -> bool {
 /// type. Unmounting alone would not end the server while another mount namespace has a copy of the mount.
 pub(crate) fn end_server(kind: &str, point: &Path) {
     if kind == NFSD {
-        // If it never had threads, there is nothing to end.
+        // If the server never had threads, there is nothing to end, so errors are ignored.
         let _ = fs::write(point.join(THREADS), "0");
     }
 }

@@ -27,7 +27,7 @@ impl NatsServer {
         Self::start_on(&Ipv4Addr::LOCALHOST.to_string(), prepare)
     }
 
-    /// Like [`Self::start_with`], but listens on the address `host` of this machine.
+    /// Starts a server as [`Self::start_with`] does, on the address `host` of this machine.
     pub fn start_on(host: &str, prepare: impl FnOnce(&Path) -> String) -> Self {
         let directory = tempfile::tempdir().expect("a directory for nats-server");
         let lines = prepare(directory.path());

@@ -32,7 +32,7 @@ pub(crate) enum BpfError {
     /// The kernel rejects a program, or the program cannot be attached to its tracepoint.
     #[error("the kernel does not take the BPF program (root may load it, from Linux 5.11 on): {0}")]
     Program(#[from] aya::programs::ProgramError),
-    /// A map cannot be read.
+    /// A map with latencies cannot be read from the kernel.
     #[error("a BPF map cannot be read: {0}")]
     Map(#[from] aya::maps::MapError),
 }

@@ -4,10 +4,10 @@ use iotax_model::units::human;
 
 use crate::rates::{CgroupRates, GuestRates, InterfaceRates, LayerRates, PressureRates, ProcessRates};
 
-/// Unit of a figure.
+/// Unit of a figure, which decides its format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FigureUnit {
-    /// Events per second.
+    /// Events per second, such as I/Os or packets.
     PerSecond,
     /// Bytes per second.
     BytesPerSecond,
@@ -30,7 +30,7 @@ impl FigureUnit {
         }
     }
 
-    /// Maximum width of a formatted value in characters.
+    /// Returns the maximum width of a formatted value in characters.
     pub const fn width(self) -> usize {
         match self {
             Self::Nanos => 6,
@@ -45,7 +45,7 @@ impl FigureUnit {
 pub struct Figure<R> {
     /// Key in JSON; ends in the unit if the figure has one, such as `read_latency_ns`.
     pub id: &'static str,
-    /// Column heading.
+    /// Heading of the figure's column in tables.
     pub title: &'static str,
     /// Unit of the value that `get` returns.
     pub unit: FigureUnit,
@@ -101,7 +101,7 @@ figures! {
 }
 
 figures! {
-    /// Figures of processes.
+    /// Figures of processes, from their I/O counters.
     PROCESSES: ProcessRates {
         read_bytes_per_s "rB/s" BytesPerSecond "bytes read from storage per second"
         write_bytes_per_s "wB/s" BytesPerSecond "bytes written to storage per second, or to the page cache to be written later"
@@ -121,7 +121,7 @@ figures! {
 }
 
 figures! {
-    /// Figures of guests and their disks.
+    /// Figures of guests and their disks, from QEMU and from the host.
     GUESTS: GuestRates {
         read_iops "r/s" PerSecond "reads per second, as QEMU counts them"
         write_iops "w/s" PerSecond "writes per second, as QEMU counts them"
@@ -134,7 +134,7 @@ figures! {
 }
 
 figures! {
-    /// Figures of network interfaces.
+    /// Figures of network interfaces, from their packet counters.
     INTERFACES: InterfaceRates {
         rx_bytes_per_s "rxB/s" BytesPerSecond "bytes received per second"
         tx_bytes_per_s "txB/s" BytesPerSecond "bytes sent per second"

@@ -56,25 +56,25 @@ pub struct LayerRates {
     pub on: Vec<String>,
     /// Mount points of the filesystem on the device.
     pub mounts: Vec<String>,
-    /// Completed reads per second.
+    /// Reads of the device completed per second.
     pub read_iops: Option<f64>,
-    /// Completed writes per second.
+    /// Writes of the device completed per second.
     pub write_iops: Option<f64>,
-    /// Bytes read per second.
+    /// Bytes read from the device per second.
     pub read_bytes_per_s: Option<f64>,
-    /// Bytes written per second.
+    /// Bytes written to the device per second.
     pub write_bytes_per_s: Option<f64>,
-    /// Mean latency of reads in nanoseconds, from queueing to completion.
+    /// Mean latency of reads in nanoseconds, from queueing to completion; `None` if unknown or without reads.
     pub read_latency_ns: Option<f64>,
-    /// Mean latency of writes in nanoseconds, from queueing to completion.
+    /// Mean latency of writes in nanoseconds, from queueing to completion; `None` if unknown or without writes.
     pub write_latency_ns: Option<f64>,
-    /// 99th percentile of read latencies in nanoseconds, from queueing to completion.
+    /// 99th percentile of read latencies in nanoseconds, from queueing to completion; `None` if unknown or without reads.
     pub read_p99_ns: Option<f64>,
-    /// 99th percentile of write latencies in nanoseconds, from queueing to completion.
+    /// 99th percentile of write latencies in nanoseconds, from queueing to completion; `None` if unknown or without writes.
     pub write_p99_ns: Option<f64>,
-    /// Mean time in nanoseconds from dispatch to the driver until completion, over reads and writes.
+    /// Mean time in nanoseconds from dispatch to the driver until completion, over reads and writes; `None` if unknown or without I/O.
     pub device_latency_ns: Option<f64>,
-    /// Mean number of I/Os in flight.
+    /// Mean number of the device's I/Os in flight during the interval.
     pub queue: Option<f64>,
     /// Share of time with at least one I/O in flight, 0 to 1.
     pub busy: Option<f64>,
@@ -84,11 +84,11 @@ pub struct LayerRates {
     pub read_merges_per_s: Option<f64>,
     /// Writes per second that the kernel merged with an adjacent request.
     pub write_merges_per_s: Option<f64>,
-    /// Completed discards per second.
+    /// Discards of the device completed per second.
     pub discard_iops: Option<f64>,
-    /// Bytes discarded per second.
+    /// Bytes discarded on the device per second.
     pub discard_bytes_per_s: Option<f64>,
-    /// Completed flushes per second.
+    /// Flushes of the device completed per second.
     pub flush_iops: Option<f64>,
     /// Mean latency of flushes in nanoseconds; `None` if unknown or without flushes.
     pub flush_latency_ns: Option<f64>,
@@ -104,7 +104,7 @@ impl LayerRates {
 /// Rates of a process; a rate is `None` if unknown.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProcessRates {
-    /// Process id (PID).
+    /// Process id.
     pub pid: u32,
     /// Name of the process; the guest's name if the process is QEMU.
     pub name: String,
@@ -114,9 +114,9 @@ pub struct ProcessRates {
     pub read_bytes_per_s: Option<f64>,
     /// Bytes per second written to storage for the process.
     pub write_bytes_per_s: Option<f64>,
-    /// Read system calls per second.
+    /// Read system calls of the process per second.
     pub read_calls_per_s: Option<f64>,
-    /// Write system calls per second.
+    /// Write system calls of the process per second.
     pub write_calls_per_s: Option<f64>,
 }
 
@@ -127,22 +127,22 @@ pub struct CgroupRates {
     pub path: String,
     /// Name of the device as shown to users; `major:minor` if the device is unknown.
     pub device: String,
-    /// Reads per second.
+    /// Reads of the group on the device per second.
     pub read_iops: Option<f64>,
-    /// Writes per second.
+    /// Writes of the group on the device per second.
     pub write_iops: Option<f64>,
-    /// Bytes read per second.
+    /// Bytes that the group read from the device per second.
     pub read_bytes_per_s: Option<f64>,
-    /// Bytes written per second.
+    /// Bytes that the group wrote to the device per second.
     pub write_bytes_per_s: Option<f64>,
 }
 
 /// Rates of a guest, or of one of its disks; a rate is `None` if unknown.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GuestRates {
-    /// The guest's name.
+    /// Name from QEMU's `-name` option; `pid N` without one.
     pub guest: String,
-    /// Process id of QEMU.
+    /// Process id of the guest's QEMU.
     pub pid: u32,
     /// Path of the disk's file, else QEMU's name of the disk; `None` in the row of the whole guest.
     pub disk: Option<String>,
@@ -156,7 +156,7 @@ pub struct GuestRates {
     pub read_bytes_per_s: Option<f64>,
     /// Bytes written per second: for a disk as counted by QEMU, for a guest as counted by the host's kernel for the QEMU process.
     pub write_bytes_per_s: Option<f64>,
-    /// Mean latency of the disk's I/Os in nanoseconds, as measured in QEMU.
+    /// Mean latency of the disk's I/Os in nanoseconds, as measured in QEMU; `None` if unknown or without I/O.
     pub guest_latency_ns: Option<f64>,
     /// Mean latency in nanoseconds of all I/Os at the host's device, including those of other users; `None` if the guest did no I/O there.
     pub host_latency_ns: Option<f64>,
@@ -170,13 +170,13 @@ pub struct GuestRates {
 pub struct InterfaceRates {
     /// Name of the interface, such as `eth0`.
     pub name: String,
-    /// Bytes received per second.
+    /// Bytes received by the interface per second.
     pub rx_bytes_per_s: Option<f64>,
-    /// Bytes sent per second.
+    /// Bytes sent by the interface per second.
     pub tx_bytes_per_s: Option<f64>,
-    /// Packets received per second.
+    /// Packets received by the interface per second.
     pub rx_packets_per_s: Option<f64>,
-    /// Packets sent per second.
+    /// Packets sent by the interface per second.
     pub tx_packets_per_s: Option<f64>,
     /// Received packets that were dropped or had errors, per second.
     pub rx_drops_per_s: Option<f64>,
@@ -492,7 +492,7 @@ fn counted_disk(row: GuestRates, a: &QemuDisk, b: &QemuDisk, per: Per) -> GuestR
         read_bytes_per_s: per.second(a.read_bytes, b.read_bytes),
         write_bytes_per_s: per.second(a.write_bytes, b.write_bytes),
         guest_latency_ns,
-        // Below zero the two are of different I/Os: the host's cache served the guest, or others use the device.
+        // A negative difference means that both are means over different I/Os: the host's cache served the guest, or others use the device.
         above_latency_ns: above.filter(|ns| *ns >= 0.0),
         ..row
     }

@@ -34,7 +34,7 @@ pub struct MachineSnapshot {
     pub remarks: Vec<String>,
 }
 
-/// The source of latency percentiles.
+/// The source of latency percentiles, or the reason why there are none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PercentileSource {
@@ -76,37 +76,37 @@ pub struct Device {
 /// Counters of a block device since it appeared (kernel documentation, admin-guide/iostats).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceCounters {
-    /// Completed reads.
+    /// Reads completed since the device appeared.
     pub reads: u64,
-    /// Reads that the kernel merged with an adjacent request.
+    /// Reads that the kernel merged with an adjacent request, since the device appeared.
     pub read_merges: u64,
-    /// 512-byte sectors read.
+    /// 512-byte sectors read since the device appeared.
     pub read_sectors: u64,
-    /// Sum of read latencies in milliseconds.
+    /// Sum of the latencies of completed reads in milliseconds, since the device appeared.
     pub read_ms: u64,
-    /// Completed writes.
+    /// Writes completed since the device appeared.
     pub writes: u64,
-    /// Writes that the kernel merged with an adjacent request.
+    /// Writes that the kernel merged with an adjacent request, since the device appeared.
     pub write_merges: u64,
-    /// 512-byte sectors written.
+    /// 512-byte sectors written since the device appeared.
     pub write_sectors: u64,
-    /// Sum of write latencies in milliseconds.
+    /// Sum of the latencies of completed writes in milliseconds, since the device appeared.
     pub write_ms: u64,
     /// I/Os in flight at the time of the reading.
     pub in_flight: u64,
-    /// Time with at least one I/O in flight, in milliseconds.
+    /// Time with at least one I/O in flight in milliseconds, since the device appeared.
     pub busy_ms: u64,
-    /// Integral over time of the I/Os in flight, in milliseconds: two I/Os for 5 ms add 10.
+    /// Integral over time of the I/Os in flight in milliseconds, since the device appeared: two I/Os for 5 ms add 10.
     pub weighted_ms: u64,
-    /// Completed discards; absent before Linux 4.18.
+    /// Discards completed since the device appeared; `None` before Linux 4.18.
     pub discards: Option<u64>,
-    /// Sum of discard latencies in milliseconds; absent before Linux 4.18.
+    /// Sum of discard latencies in milliseconds, since the device appeared; `None` before Linux 4.18.
     pub discard_ms: Option<u64>,
-    /// 512-byte sectors discarded; absent before Linux 4.18.
+    /// 512-byte sectors discarded since the device appeared; `None` before Linux 4.18.
     pub discard_sectors: Option<u64>,
-    /// Completed flushes; absent before Linux 5.5.
+    /// Flushes completed since the device appeared; `None` before Linux 5.5.
     pub flushes: Option<u64>,
-    /// Sum of flush latencies in milliseconds; absent before Linux 5.5.
+    /// Sum of flush latencies in milliseconds, since the device appeared; `None` before Linux 5.5.
     pub flush_ms: Option<u64>,
 }
 
@@ -123,7 +123,7 @@ pub enum RequestKind {
 /// Latencies of the reads or of the writes of a device, in total since the BPF programs were attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestLatencies {
-    /// Kind of the requests.
+    /// Kind of the requests: reads or writes.
     pub direction: RequestKind,
     /// Number of completed requests whose dispatch to the driver was observed.
     pub device_ios: u64,
@@ -137,54 +137,55 @@ pub struct RequestLatencies {
 /// A process with its I/O counters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Process id (PID).
+    /// Process id.
     pub pid: u32,
-    /// Process name.
+    /// Name as in /proc/PID/comm; if that is `exe`, the file name of the executed program.
     pub name: String,
     /// Path of the process's control group, relative to the hierarchy's root; `None` if unknown.
     pub cgroup: Option<String>,
     /// I/O counters of the process. The kernel adds those of an ended child once its parent has waited for it.
     pub io: ProcessIo,
-    /// Page faults of ended children; if this increased, `io` includes counters of such children.
+    /// Minor page faults of ended children since the process started (`cminflt`). If this increased, `io` includes counters of such
+    /// children.
     pub children_faults: u64,
 }
 
 /// I/O of a process since its start (proc_pid_io(5)).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessIo {
-    /// Read system calls.
+    /// Read system calls since the process started, on files and pipes alike.
     pub read_calls: u64,
-    /// Write system calls.
+    /// Write system calls since the process started, on files and pipes alike.
     pub write_calls: u64,
-    /// Bytes read from storage for the process.
+    /// Bytes read from storage for the process since its start.
     pub read_bytes: u64,
-    /// Bytes written to storage for the process, including dirty pages that are still to be written back.
+    /// Bytes written to storage for the process since its start, including dirty pages that are still to be written back.
     pub write_bytes: u64,
 }
 
-/// I/O of a control group on one device (kernel documentation, cgroup-v2, io.stat).
+/// I/O of a control group on one device since the group was created (kernel documentation, cgroup-v2, io.stat).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupIo {
     /// Path of the group, relative to the hierarchy's root.
     pub path: String,
     /// Device number as `major:minor`.
     pub device: String,
-    /// Bytes read.
+    /// Bytes that the group has read from the device.
     pub read_bytes: u64,
-    /// Bytes written.
+    /// Bytes that the group has written to the device.
     pub write_bytes: u64,
-    /// Number of reads.
+    /// Number of reads of the group on the device.
     pub reads: u64,
-    /// Number of writes.
+    /// Number of writes of the group on the device.
     pub writes: u64,
 }
 
 /// A guest run by QEMU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QemuGuest {
-    /// Process id (PID) of QEMU.
+    /// Process id of the guest's QEMU.
     pub pid: u32,
-    /// The guest's name.
+    /// Name from QEMU's `-name` option; `pid N` without one.
     pub name: String,
     /// Disks given on QEMU's command line.
     pub disks: Vec<QemuGuestDisk>,
@@ -205,20 +206,20 @@ pub struct QemuGuestDisk {
 /// A disk's counters in QEMU since the start of the guest (QMP, query-blockstats).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QemuDisk {
-    /// QEMU's name of the disk.
+    /// QEMU's name of the disk, such as the id of its device.
     pub name: String,
     /// Path of the disk's image or device; `None` if QEMU does not report it.
     pub path: Option<String>,
-    /// Completed reads.
+    /// Reads completed since the guest started.
     pub reads: u64,
-    /// Completed writes.
+    /// Writes completed since the guest started.
     pub writes: u64,
-    /// Bytes read.
+    /// Bytes read since the guest started.
     pub read_bytes: u64,
-    /// Bytes written.
+    /// Bytes written since the guest started.
     pub write_bytes: u64,
-    /// Sum of read latencies in nanoseconds.
+    /// Sum of read latencies in nanoseconds, since the guest started.
     pub read_ns: u64,
-    /// Sum of write latencies in nanoseconds.
+    /// Sum of write latencies in nanoseconds, since the guest started.
     pub write_ns: u64,
 }

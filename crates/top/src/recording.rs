@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::raw::MachineSnapshot;
 
-/// Version of the recording format.
+/// Version of the recording format that this program writes and reads.
 const VERSION: u32 = 1;
 /// Header of a skippable frame: the magic number, then the length of the content (4 bytes).
 const MARK: [u8; 8] = [0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0];
@@ -22,7 +22,7 @@ const LARGEST: u64 = 32 << 20;
 /// First document of a recording; names the format and the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// Version of the recording format.
+    /// Version of the recording's format.
     pub iotax_top: u32,
     /// Host name of the recorded machine.
     pub host: String,
@@ -93,7 +93,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Appends a reading.
+    /// Appends one reading of all counters to the recording.
     pub fn append(&mut self, snapshot: &MachineSnapshot) -> Result<(), RecordingError> {
         self.put(snapshot)
     }
@@ -175,7 +175,7 @@ impl Recording {
         self.places.len()
     }
 
-    /// Reads a reading by its index, from 0; `None` past the end.
+    /// Returns the reading with this index, from 0; `None` past the end.
     pub fn snapshot(&mut self, index: usize) -> Result<Option<MachineSnapshot>, RecordingError> {
         let Some(place) = self.places.get(index) else { return Ok(None) };
         document(&mut self.file, *place).map(Some).map_err(|error| RecordingError::Damaged {

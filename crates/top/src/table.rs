@@ -18,7 +18,7 @@ const MARK_OF_ROWS: usize = 3;
 /// Maximum number of processes, and of control groups, listed in the text of a frame.
 const MOST_CAUSES: usize = 10;
 
-/// The tables of a frame.
+/// The kinds of tables of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TableKind {
     /// Table of block devices, as a tree.
@@ -83,7 +83,7 @@ pub struct Table {
 pub struct Row {
     /// Key that identifies the row within the table across frames.
     pub key: String,
-    /// The row as a line of text.
+    /// The row's name, figures and remark as a line of text.
     pub text: String,
     /// Name and remark of the row without truncation.
     pub whole: String,
@@ -196,7 +196,7 @@ fn lay_out<R>(
     Table { title, names, heads, rows: rows.into_iter().map(line).collect() }
 }
 
-/// Lays out one table of a frame.
+/// Lays out one table of a frame as text.
 #[must_use]
 pub fn table(kind: TableKind, frame: &Frame, look: &Look<'_>) -> Table {
     match kind {
@@ -225,7 +225,7 @@ fn layers(frame: &Frame, look: &Look<'_>) -> Table {
             heat: diagnosis::heat(layer),
         }
     });
-    // Up to the bytes, on a terminal of 80 columns.
+    // Names are shortened before any of the columns up to `queue` is left out: these fit on a terminal of 80 columns.
     let essential = figures.iter().position(|figure| figure.id == "queue").map_or(0, |at| at + 1);
     let by = look.by.and_then(|by| figure::LAYERS.get(by)).map(|figure| figure.id);
     lay_out("LAYER", &figures, (essential, &["busy"]), rows.collect(), (by, look))
@@ -240,7 +240,7 @@ fn remark(layer: &LayerRates) -> String {
     kind.into_iter().chain(alias).chain(on).chain(mounts).collect::<Vec<_>>().join(", ")
 }
 
-/// Like [`lay_out`], with all figures as essential: names are shortened before any figure is left out.
+/// Lays out rows as [`lay_out`] does, but shortens names before it leaves out any figure.
 fn all_of<R>(
     title: &str,
     figures: &'static [Figure<R>],

@@ -212,14 +212,14 @@ impl Queue {
 /// Model of the work, in seconds of service time, that arrives at a target.
 #[derive(Debug, Clone, Copy)]
 struct Work {
-    /// Variance per second at the capacity, in seconds.
+    /// Variance, at the capacity, of the work that arrives in one second, in seconds² per second.
     variance: f64,
     /// Seconds of work that a burst completes at once.
     saved: f64,
 }
 
-/// Shrinks measured capacities towards `capacity` by the part of their scatter that is chance. `chance` is the expected variance of their
-/// logarithm; the sample may exceed it by two standard errors.
+/// Shrinks measured capacities towards `capacity` by the part of their scatter that is chance. `chance` is the variance of their natural
+/// logarithms that chance alone explains; two standard errors are added to it.
 fn without_chance(closed: &[f64], capacity: f64, chance: f64) -> Vec<f64> {
     let strays = |of: &f64| (of / capacity).ln().powi(2);
     let degrees = (closed.len() as f64 - 1.0).max(1.0);
@@ -238,7 +238,7 @@ fn halved((mut low, mut high): (f64, f64), exceeds: impl Fn(f64) -> bool) -> f64
     low
 }
 
-/// Distribution of long waits behind randomly arriving work (H. Cramér and F. Lundberg; S. Asmussen, Applied Probability and
+/// Distribution of long waits in a queue with random arrivals: the Cramér-Lundberg approximation (S. Asmussen, Applied Probability and
 /// Queues, 2003, section XIII.5). Service times are assumed to be gamma distributed, which includes constant and exponential ones.
 struct Tail {
     factor: f64,
@@ -246,7 +246,7 @@ struct Tail {
 }
 
 impl Tail {
-    /// Computes the tail at `load`, for work whose variance is `times` that of random arrivals alone.
+    /// Computes the distribution at `load`, a share of the capacity, for work whose variance is `times` that of random arrivals alone.
     fn of(load: f64, times: f64) -> Self {
         if load >= 1.0 {
             return Self { factor: 1.0, decay: 0.0 };

@@ -46,7 +46,7 @@ pub struct Answers<'a> {
 pub struct Answer<'a> {
     /// The target's name.
     pub target: &'a str,
-    /// Capacity: I/Os per second in a closed loop, the mean of its windows; absent without I/O.
+    /// Capacity: mean I/Os per second of the closed-loop windows; absent without I/O.
     pub capacity: Option<f64>,
     /// The highest rate that meets the conditions.
     pub found: HighestRate,
@@ -59,9 +59,11 @@ pub struct Answer<'a> {
     pub at_lowest_ns: Option<f64>,
     /// The windows by ascending rate, grouped by nearly equal rates.
     pub steps: Vec<Step>,
-    /// The highest rate at and below which every window met all conditions; absent if the lowest rate tried missed one.
+    /// The highest rate, in I/Os per second, at and below which every window met all conditions; absent if the lowest rate tried missed
+    /// one.
     pub kept_to: Option<f64>,
-    /// The lowest rate at and above which every window missed a condition; absent if the highest rate tried met all conditions.
+    /// The lowest rate, in I/Os per second, at and above which every window missed a condition; absent if the highest rate tried met all
+    /// conditions.
     pub missed_from: Option<f64>,
     /// The result of holding the rate (`--sustain`); absent if not requested, or not measured.
     pub held: Option<Held>,
@@ -147,11 +149,11 @@ pub struct Against {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Possible {
-    /// The interval of the highest rate lies above the requested rate.
+    /// A long run held the requested rate or a higher one, or the search shows that the requested rate meets the conditions.
     Yes,
-    /// The interval of the highest rate lies below the requested rate.
+    /// A long run missed the conditions at the requested rate or a lower one, or the search shows that the requested rate misses them.
     No,
-    /// The requested rate lies within the interval of the highest rate, or the measurements do not decide.
+    /// The measurements show neither of the two.
     Undecided,
 }
 
@@ -168,8 +170,8 @@ impl Possible {
 }
 
 impl HighestRate {
-    /// Returns the rate to use in a long run: the lower end of the interval, or the estimate itself without an interval. `None` if no rate met the
-    /// conditions, or if the rate is unknown.
+    /// Returns the rate to use in a long run: the lower end of the interval, the estimate itself without an interval, or the highest rate
+    /// tried if every rate met the conditions. `None` if no rate met the conditions, or if the rate is unknown.
     #[must_use]
     pub fn to_hold(&self) -> Option<f64> {
         match self {
@@ -184,8 +186,8 @@ impl HighestRate {
 const CLOSE_TO_ESTIMATE: f64 = 1.1;
 
 impl Answer<'_> {
-    /// Returns whether the target can sustain `iops` I/Os per second under the conditions. A long run takes precedence over the search: if it
-    /// missed the conditions, its rate and higher ones are too high, and lower rates are undecided.
+    /// Returns whether the target can sustain `iops` I/Os per second under the conditions. A long run takes precedence over the search: if
+    /// the long run missed the conditions, its rate and higher ones are too high, and lower rates that the search allows are undecided.
     #[must_use]
     pub fn allows(&self, iops: f64) -> Possible {
         match (&self.held, self.by_search(iops)) {
@@ -471,7 +473,8 @@ impl Search {
         }
     }
 
-    /// Compares this target's rate with the baseline's; `None` if one of the two targets has no bootstrap samples. `margin` is a logarithm.
+    /// Compares this target's rate with the baseline's at confidence `1 - alpha`; `None` if one of the two targets has no bootstrap
+    /// samples. `margin` is the natural logarithm of the smallest ratio that counts as a difference.
     fn against(&self, base: &Self, alpha: f64, margin: f64) -> Option<Against> {
         let (ln, interval) = self.draws.as_ref()?.relative(base.draws.as_ref()?, alpha);
         let verdict = if interval.low > margin {

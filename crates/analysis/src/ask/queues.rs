@@ -76,7 +76,7 @@ impl System {
         if fell { 0.94 * CAPACITY } else { CAPACITY }
     }
 
-    /// Returns the completion time of an I/O that cannot start before `free`.
+    /// Returns the completion time, in seconds, of an I/O that cannot start before `free` seconds.
     fn serve(&mut self, free: f64) -> f64 {
         match self.server {
             Server::Even | Server::Step => free + 1.0 / self.capacity(),

@@ -55,15 +55,15 @@ pub(super) struct Trial {
 /// The rate at which a condition is just met, or a bound on it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Root {
-    /// The condition fails at all rates tried. Holds the lowest rate tried.
+    /// The condition fails at all rates tried. Holds the lowest rate tried, in I/Os per second.
     Below(f64),
-    /// The condition holds at all rates tried. Holds the highest rate tried.
+    /// The condition holds at all rates tried. Holds the highest rate tried, in I/Os per second.
     Above(f64),
     /// An estimate from the trials at rates near the result.
     At {
         /// The estimated rate, in I/Os per second.
         rate: f64,
-        /// Centre of the neighbourhood whose trials the estimate uses.
+        /// Centre of the neighbourhood whose trials the estimate uses, in I/Os per second.
         middle: f64,
     },
 }
@@ -148,8 +148,8 @@ fn middle(mut values: Vec<f64>, alpha: f64) -> Interval {
     Interval { low: values[outside], high: values[values.len() - 1 - outside] }
 }
 
-/// Returns the factor by which a bootstrap interval from `n` rounds must be widened, because slope and height of the
-/// line are both estimated. `n` must be at least 3.
+/// Returns the factor by which a bootstrap interval from `n` rounds must be widened, because slope and height of the line are both
+/// estimated. `n` must be at least 2; `None` for 2.
 pub(super) fn widening(n: usize) -> Option<f64> {
     let t = StudentsT::new(0.0, 1.0, (n - 2) as f64).ok()?.inverse_cdf(0.975);
     Some(t / 1.959_964 * (n as f64 / (n - 2) as f64).sqrt())

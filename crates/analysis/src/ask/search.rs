@@ -28,13 +28,14 @@ const WINDOWS: usize = 5;
 /// The next measurements of a workload on a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// Measures the closed loop.
+    /// A closed-loop measurement.
     Capacity,
-    /// Measures the open loop at these rates, in I/Os per second.
+    /// Open-loop measurements at these rates, in I/Os per second.
     Rates(Vec<u64>),
-    /// Measures the closed loop, and the open loop at this rate below the capacity. Windows above the capacity add no information.
+    /// A closed-loop measurement, and an open-loop measurement at this rate below the capacity, in I/Os per second. Windows above the
+    /// capacity add no information.
     Below(u64),
-    /// Ends the search: the conditions fail even on an idle target, or the target does no I/O.
+    /// No measurement: the search ends, because the conditions fail even on an idle target, or the target does no I/O.
     Nothing,
 }
 

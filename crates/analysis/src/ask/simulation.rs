@@ -139,7 +139,7 @@ fn search(system: &mut System) -> Vec<Trial> {
     trials
 }
 
-/// Bisects the range, deciding each step by all its trials. Returns the error as the logarithm of found rate / true rate.
+/// Estimates the highest rate by bisection, with equally many trials at each step. Returns the error: ln(found rate / true rate).
 fn bisect(system: &mut System) -> f64 {
     let (mut low, mut high) = (0.02 * system.capacity, 1.05 * system.capacity);
     for _ in 0..STEPS {

@@ -75,7 +75,7 @@ fn filesystems<'a>(
     })
 }
 
-/// Returns the reason why a filesystem copies a workload's direct I/O through the page cache; `None` if it does not.
+/// Returns the reason why a filesystem copies a workload's direct I/O through the page cache; `None` if no copy is known.
 fn copies(
     run: &Run,
     record: &TargetRecord,
@@ -103,7 +103,8 @@ fn copies(
     ))
 }
 
-/// Parses major and minor version: `6.18.5-cloud` is (6, 18).
+/// Parses the major and minor version of a kernel release: `6.18.5-cloud` is (6, 18). `None` if the release does not begin with two
+/// numbers.
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))

@@ -110,8 +110,8 @@ fn past_the_cache(case: &Case<'_>, rest: Option<&str>) -> String {
     [setting.as_deref(), rest].into_iter().flatten().collect::<Vec<_>>().join(", or ")
 }
 
-/// Returns the bytes moved by the bottom devices, without those of a noisy neighbour. `None` if the I/O need not reach the devices, or if
-/// they were observed for less than 200 ms.
+/// Returns the bytes moved by the bottom devices, without those of a noisy neighbour. `None` if the I/O need not reach the devices, if no
+/// device was observed, or if the devices were observed for less than 200 ms.
 fn of_device(
     case: &Case<'_>,
     bytes: fn(&DiskActivity) -> u64,

@@ -138,8 +138,8 @@ pub(super) fn wrong_in_all(run: &Run) -> Vec<Finding> {
     .collect()
 }
 
-/// Returns the relative error of the agent's clock by the median interval: a late message makes one interval longer and the next shorter.
-/// `None` for fewer than three intervals.
+/// Returns the relative error of the agent's clock: the median over the intervals of agent time / host time, minus 1. A late message makes
+/// one interval longer and the next shorter, which hardly moves the median. `None` for fewer than three intervals.
 fn by_interval(m: &Measurement) -> Option<f64> {
     let intervals = m.samples.iter().zip(&m.host_samples);
     let ratio = |(sample, host): (&Sample, &HostActivity)| {

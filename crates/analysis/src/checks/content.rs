@@ -111,7 +111,7 @@ pub(super) fn compressible(run: &Run) -> Vec<Warning> {
     found
 }
 
-/// Describes suspicious content of an area that iotax did not fill.
+/// Describes suspicious content of an area that iotax did not fill; `None` if nothing is suspicious, or if the content was not sampled.
 fn area(record: &TargetRecord, spec: Option<&TargetSpec>) -> Option<Warning> {
     let found = record.found.filter(|found| found.bytes > 0)?;
     let share = |bytes: u64| bytes as f64 / found.bytes as f64;

@@ -8,7 +8,7 @@ use iotax_model::workload::{Kind, Workload};
 use super::Case;
 use crate::finding::Finding;
 
-/// Minimum CPU time, as a share of its threads' time, at which the load generator counts as the limit.
+/// Minimum CPU time of the load generator, as a share of its threads' wall-clock time, at which the generator counts as the limit.
 const SATURATED: f64 = 0.95;
 /// Shortest window for this check, in nanoseconds; in shorter windows most CPU time goes to starting and stopping.
 const TELLING_NS: u64 = 100_000_000;

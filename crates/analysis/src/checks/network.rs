@@ -19,7 +19,7 @@ use iotax_model::Run;
 /// Smallest share of the carried bytes that an interface on the path must have counted. The host sees a window's start and end by messages
 /// that may be 50 ms late.
 const PASSED: f64 = 0.8;
-/// Shortest window for this check, in nanoseconds; in shorter windows late messages distort the figures.
+/// Shortest window, in nanoseconds, that is checked for bypassed interfaces and saturated CPUs; late messages distort shorter ones.
 const SHORTEST_NS: u64 = 500_000_000;
 /// Largest ratio of an interface's bytes to the carried bytes that short packets' headers, acknowledgements and retransmits explain.
 const OTHERS: f64 = 1.5;
@@ -33,7 +33,7 @@ const DATAGRAM_HEADERS: u64 = 42;
 const TOLD_APART: f64 = 0.2;
 /// Minimum share of a link's speed, headers included, at which the link counts as saturated.
 const FULL: f64 = 0.9;
-/// Minimum CPU time, as a share of its threads' time, at which a process counts as the limit.
+/// Minimum CPU time of a process, as a share of its threads' wall-clock time, at which the process counts as the limit.
 const BOUND: f64 = 0.95;
 /// ITU-T Y.1541's bound for packet loss in quality classes 0 to 4. One lost TCP segment in 1000 limits a stream's window to some 40 segments on any
 /// link (Mathis, Semke, Mahdavi and Ott, ACM CCR 27(3), 1997: 1.22 / sqrt(loss)).

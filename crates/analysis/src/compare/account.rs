@@ -94,7 +94,7 @@ pub struct Account {
     pub rates: Vec<LocatedRate>,
     /// True for a curve: its rates follow from the measured capacities, so another run uses other rates.
     pub has_own_rates: bool,
-    /// The tool that measured, if the run was imported.
+    /// The tool that measured; absent unless the run was imported.
     pub source: Option<ImportSource>,
     /// The command that adds rounds to the run; absent for a document, an import, a member of a fleet, and a run of fixed duration.
     pub more: Option<More>,
@@ -177,8 +177,8 @@ impl Account {
         }
     }
 
-    /// Returns whether two accounts describe the same run. Neither the seed nor the start time alone identifies a run, because a plan may fix the
-    /// seed.
+    /// Returns whether two accounts describe the same run: same seed, number, start time, title and machine. The seed alone does not
+    /// suffice, because a plan may fix it.
     #[must_use]
     pub fn is_same_run(&self, other: &Self) -> bool {
         let identity =

@@ -182,7 +182,8 @@ fn layers(a: &[Layer], b: &[Layer]) -> Vec<Difference> {
     found
 }
 
-/// Lists QEMU arguments that only one side has. Skips names and paths, because they differ between any two runs.
+/// Lists QEMU arguments that only one side has; `None` if there are none, or if a command line is unknown. Skips names and paths, because
+/// they differ between any two runs.
 fn command_lines(a: Option<&str>, b: Option<&str>) -> Option<Difference> {
     let words = |line: &str| {
         let apart = |c: char| c.is_whitespace() || c == ',';

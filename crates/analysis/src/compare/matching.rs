@@ -47,10 +47,11 @@ pub struct Missing {
 /// A target of A, the matching target of B, and the reason why they match.
 type Pair<'a> = (&'a AccountedTarget, &'a AccountedTarget, Matched);
 
-/// Predicate that says whether two workloads may be compared.
+/// Predicate that is true if two workloads may be compared.
 type Fits<'a> = &'a dyn Fn(&Workload, &Workload) -> bool;
 
-/// Matches the targets of both sides. Returns the pairs in the order of A, and the targets without a match.
+/// Matches the targets of both sides. Returns the pairs in the order of A, and the targets without a match. Fails if a side names an
+/// unknown target, if both sides are the same run without two different targets, or if no targets match.
 pub(super) fn targets<'a>(a: &Side<'a>, b: &Side<'a>) -> Result<(Vec<Pair<'a>>, Vec<Missing>), CompareError> {
     let named = |side: &Side<'a>| {
         side.target

@@ -85,7 +85,7 @@ impl Side<'_> {
 pub struct Question {
     /// The side that serves as the baseline.
     pub baseline: Which,
-    /// Metrics to show, or their substitutes for streams. All metrics are compared, shown or not.
+    /// Metrics to show; for network streams, the corresponding metrics of streams. All metrics are compared, shown or not.
     pub metrics: Vec<Metric>,
     /// The margin of practical equivalence, as a fraction.
     pub margin: f64,
@@ -201,9 +201,9 @@ pub struct ComparedCell {
     pub workload: usize,
     /// The compared metric.
     pub metric: Metric,
-    /// A's mean over its rounds, as in tables.
+    /// A's mean over its rounds, in the metric's unit, as in tables.
     pub a: f64,
-    /// B's mean over its rounds, as in tables.
+    /// B's mean over its rounds, in the metric's unit, as in tables.
     pub b: f64,
     /// Ratio of the side that is not the baseline to the baseline, with its verdict.
     pub ratio: Ratio,
@@ -249,7 +249,7 @@ pub struct Compared {
     pub margin: f64,
     /// Metrics to show; all other metrics are compared too.
     pub metrics: Vec<Metric>,
-    /// The tool that measured A, if the run was imported.
+    /// The tool that measured A; absent unless A's run was imported.
     pub source: Option<ImportSource>,
     /// The commands that add rounds to the two runs, if any; a single one if both sides are the same run.
     pub more: Vec<More>,

@@ -1,8 +1,8 @@
 //! Compares rates that two runs located: knees of curves, and the highest rates that meet conditions.
 //!
-//! Each rate is an estimate with a 95% interval. The log ratio of two rates is treated as the difference of two independent normal estimates,
-//! because the intervals are nearly symmetric in logarithms. Rates of one run share its rounds, so their ratio is at least as certain as this
-//! interval says.
+//! Each rate is an estimate with a 95% interval. The log ratio of two rates is treated as the difference of two independent normal
+//! estimates, because the intervals are nearly symmetric in logarithms. Two rates of one run come from the same rounds, so the interval of
+//! their ratio is at least as wide as necessary.
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
@@ -20,7 +20,7 @@ use super::{Account, Missing, TargetPair, Which, WorkloadPair};
 pub struct LocatedRate {
     /// The target's name.
     pub target: String,
-    /// Name of the workload whose rate was searched: its closed loop if the run has one.
+    /// Name of the workload whose rate was searched: the closed-loop variant if the run has one.
     pub workload: String,
     /// Name of the rate: `knee`, or `highest with p99 <= 0.5ms`.
     pub what: String,

@@ -40,7 +40,7 @@ pub struct Knee {
 /// A load in I/Os per second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Located {
-    /// Estimate of the load over all rounds.
+    /// Estimate of the load over all rounds, in I/Os per second.
     #[serde(rename = "estimate")]
     pub at: f64,
     /// 95% interval of the load; absent with too few rounds.
@@ -65,7 +65,7 @@ pub(super) struct Courses {
 
 impl Courses {
     /// Collects the points up to the one after the highest sustained rate, in ascending order of rate. Leaves out lower rates that were not
-    /// sustained: higher rates were, so something else interfered.
+    /// sustained: higher rates were, so something else interfered. `None` if a collected point has no I/O.
     pub(super) fn of(points: &[RatePoint<'_>]) -> Option<Self> {
         let beyond = points.iter().rposition(RatePoint::is_sustained).map_or(0, |last| last + 1);
         let mut kept: Vec<&RatePoint<'_>> =
@@ -89,7 +89,8 @@ impl Courses {
         Some(Self { sustained, known: course(&rounds)?, drawn: (0..draws).filter_map(one).collect(), draws })
     }
 
-    /// Applies `find` to the response times of all rounds for the estimate, and to the bootstrap samples for its interval.
+    /// Applies `find` to the response times of all rounds for the estimate, and to the bootstrap samples for its interval. `None` if the
+    /// response times of all rounds give no result.
     fn located(&self, find: impl Fn(&[(f64, f64)]) -> Option<f64>) -> Option<Located> {
         let at = find(&self.known)?;
         let found: Vec<f64> = self.drawn.iter().filter_map(|course| find(course)).collect();

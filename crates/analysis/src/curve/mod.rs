@@ -62,15 +62,15 @@ pub struct RatePoint<'a> {
     pub offered: f64,
     /// Completed I/Os per second: the geometric mean over the rounds, as in tables; absent if nothing completed.
     pub achieved: Option<f64>,
-    /// I/Os that were due in the windows of all rounds.
+    /// Number of I/Os that were due in the windows of all rounds.
     pub due: u64,
-    /// I/Os that completed in the windows of all rounds.
+    /// Number of I/Os that completed in the windows of all rounds.
     pub completed: u64,
-    /// Mean time from submission to completion in nanoseconds, all rounds together.
+    /// Mean time from submission to completion in nanoseconds, all rounds together; absent without an I/O.
     pub service_ns: Option<f64>,
     /// Times from the scheduled start of an I/O to its completion, all rounds together.
     pub response: Histogram,
-    /// CPU time of the host per I/O in nanoseconds: the geometric mean over the rounds.
+    /// CPU time of the host per I/O in nanoseconds: the geometric mean over the rounds; absent if unknown.
     pub cpu_per_io: Option<f64>,
     rounds: Vec<Round>,
 }

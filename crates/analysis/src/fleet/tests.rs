@@ -34,7 +34,7 @@ fn tallies(values: &[u64]) -> Tallies {
     Tallies { read: Some(read), ..Tallies::default() }
 }
 
-/// Returns a measurement whose intervals have these latencies.
+/// Returns a measurement whose intervals have I/Os of these latencies, in nanoseconds.
 fn measurement(round: u32, late_ns: i64, intervals: &[Vec<u64>]) -> Measurement {
     let samples = (1..).zip(intervals).map(|(number, values)| Sample {
         at_ns: number * INTERVAL,

@@ -8,7 +8,7 @@ use crate::metric::Family;
 use crate::stats::normal;
 use crate::stats::verdict::Verdict;
 
-/// Looks as a plan spaces them.
+/// Numbers of rounds at the looks, spaced as by a plan.
 const LOOKS: [u32; 10] = [4, 5, 6, 8, 10, 12, 15, 18, 22, 26];
 const MAX_ROUNDS: u32 = 26;
 const WORKLOADS: usize = 2;
@@ -96,7 +96,8 @@ fn most(repetitions: u32) -> u32 {
     bound
 }
 
-/// At the edge of the margin both "the same" and "slower" are wrong, so no other true ratio gives more wrong verdicts.
+/// Checks a true ratio at the edge of the margin. There both "the same" and "slower" are wrong, so no other true ratio gives more wrong
+/// verdicts.
 #[test]
 fn at_the_edge_of_the_margin_any_statement_is_rare() {
     let edge = 0.02_f64.ln_1p();
@@ -108,7 +109,7 @@ fn at_the_edge_of_the_margin_any_statement_is_rare() {
     }
 }
 
-/// A decided comparison passes its share of the error to the others, which must not increase the error.
+/// Checks that the error does not grow when a decided comparison passes its share of the error to the others.
 #[test]
 fn shares_that_are_passed_on_are_no_new_ones() {
     let edge = 0.02_f64.ln_1p();
@@ -168,7 +169,8 @@ fn a_against_a_is_never_called_different_by_more_than_the_margin() {
     assert_eq!(Simulation::new(&[0.0; 3], "2%").count(2000, different), 0);
 }
 
-/// A difference of 5% with measurements that scatter by 1% is found by intervals that include the truth, without all rounds.
+/// Checks that a difference of 5% between measurements that scatter by 1% is found before the last round, by intervals that include the
+/// truth.
 #[test]
 fn a_difference_is_found_early_and_its_interval_holds_the_truth() {
     let truth = 0.05_f64.ln_1p();

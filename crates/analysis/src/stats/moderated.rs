@@ -40,7 +40,8 @@ pub fn prior<'a>(family: impl Iterator<Item = &'a Differences>) -> Option<Prior>
     Some(Prior { degrees, variance: mean.exp() })
 }
 
-/// Returns the degrees of freedom whose log variances have this spread: twice the argument at which trigamma takes this value.
+/// Returns the degrees of freedom, at most 4, whose log variances have this spread: twice the argument at which trigamma takes this value.
+/// `None` if the spread is not finite.
 fn degrees(spread: f64) -> Option<f64> {
     let (mut low, mut high) = (0.0, MOST_DEGREES / 2.0);
     if spread <= trigamma(high) {

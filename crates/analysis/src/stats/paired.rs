@@ -19,9 +19,9 @@ const FLIP_DRAWS: u32 = 10_000;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 #[schemars(extend("dependentRequired" = { "low": ["high"], "high": ["low"] }))]
 pub struct Interval {
-    /// Lower end.
+    /// Lower end of the interval, in the estimate's unit.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval, in the estimate's unit.
     pub high: f64,
 }
 

@@ -101,7 +101,8 @@ mod tests {
         assert_eq!(say(&Coarse::new(far, of_two_percentiles())), Verdict::Slower);
     }
 
-    /// Medians of rounds that hardly differ, read off histograms: without the error the interval missed the truth most of the time.
+    /// Checks intervals of medians of rounds that hardly differ, read off histograms. Without the systematic error most of them would miss
+    /// the truth.
     #[test]
     fn intervals_of_percentiles_hold_the_truth() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(5);

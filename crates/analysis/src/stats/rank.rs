@@ -34,8 +34,8 @@ fn rank(value: f64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Six values are the smallest sample with a 95% interval of its median, from the first to the last value. With 20
-    /// values the interval is from the 6th to the 15th.
+    /// Checks ranks against published tables. Six values are the smallest sample with a 95% interval of its median, from the first to the
+    /// last value. With 20 values the interval is from the 6th to the 15th.
     #[test]
     fn ranks_are_those_of_tables() {
         assert_eq!(ranks(5, 0.5, 0.05), None);

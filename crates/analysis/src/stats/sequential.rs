@@ -21,7 +21,7 @@ pub const SPENT: f64 = 0.86;
 /// Bisection steps for a boundary, enough for the precision of `f64`.
 const HALVINGS: u32 = 60;
 
-/// Spending functions: the error that may be spent by each fraction of the rounds.
+/// Spending functions: the error that may be spent up to each fraction of the rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Spending {
     /// Spends hardly anything early: `2 - 2 Phi(z / sqrt(t))` on each side, which resembles O'Brien and Fleming's boundary (Lan and DeMets,
@@ -39,7 +39,7 @@ impl Spending {
     /// The spending function used for runs: large effects are decided early, and small effects take hardly longer.
     pub const CHOSEN: Self = Self::HwangShihDeCani(-1.0);
 
-    /// Returns the part of `alpha`, over both sides, that is spent at the information fraction `t`.
+    /// Returns the part of `alpha`, over both sides, that may be spent up to the information fraction `t`.
     fn spent(self, t: f64, alpha: f64) -> f64 {
         if t >= 1.0 {
             return alpha;
@@ -292,7 +292,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Holm's procedure needs this: a hypothesis that is rejected at one alpha is rejected at any larger one.
+        /// Checks a requirement of Holm's procedure: a hypothesis that is rejected at one alpha is rejected at any larger one.
         #[test]
         fn levels_rise_with_alpha_and_stay_below_it(
             first in 1_u32..5, steps in prop::collection::vec(1_u32..6, 0..8), alpha in 1e-6_f64..0.2, less in 0.1_f64..0.99,

@@ -54,7 +54,8 @@ pub fn series(samples: &[Sample], count: impl Fn(&Tallies) -> u64) -> Option<Ser
     Some(Series { intervals: rates.len(), autocorrelation, effective, warm_up })
 }
 
-/// Returns the correlation of each value with the next, and the effective number of values.
+/// Returns the correlation of each value with the next, and the effective number of values; `None` for fewer than ten values, or if all are
+/// equal.
 fn correlation(values: &[f64]) -> Option<(f64, f64)> {
     let n = values.len();
     if n < FEWEST {

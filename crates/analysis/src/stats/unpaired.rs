@@ -131,7 +131,7 @@ mod tests {
         assert!(sample.half_width(needed - 1, ALPHA).expect("known") >= distance);
     }
 
-    /// Welch's interval is an approximation: with very few rounds its coverage is slightly off.
+    /// Checks the coverage of Welch's interval. It is an approximation, so with very few rounds the coverage is slightly off.
     #[test]
     fn the_interval_covers_the_truth_about_as_often_as_it_says() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(4);

@@ -21,9 +21,9 @@ const MOST_ROUNDS: usize = 1000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Worse than the baseline by more than the margin; of CPU time: costs more.
+    /// Worse than the baseline by more than the margin; for CPU time, the target needs more.
     Slower,
-    /// Better than the baseline by more than the margin; of CPU time: costs less.
+    /// Better than the baseline by more than the margin; for CPU time, the target needs less.
     Faster,
     /// The whole interval lies within the margin.
     Same,
@@ -290,7 +290,7 @@ mod tests {
         }
     }
 
-    /// A against A: nothing differs, so every "slower" or "faster" is false. A margin of 0 gives the test no slack.
+    /// Compares A with A: nothing differs, so every "slower" or "faster" is false. A margin of 0 gives the test no slack.
     #[test]
     fn a_against_a_is_called_different_no_more_often_than_stated() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(71_823);

@@ -46,7 +46,7 @@ pub fn of(points: &[SuiteCell<'_>]) -> Option<OutstandingKnee> {
     Some(OutstandingKnee { outstanding, range, least_latency_ns, ceiling_iops, at, beyond })
 }
 
-/// Returns the latency of the first point, and the highest IOPS of all points.
+/// Returns the latency of the first point, and the highest IOPS of all points; `None` without points.
 fn bounds(pairs: &[(f64, f64)]) -> Option<(f64, f64)> {
     let ceiling = pairs.iter().map(|(iops, _)| *iops).fold(0.0, f64::max);
     pairs.first().map(|(_, ns)| (*ns, ceiling))

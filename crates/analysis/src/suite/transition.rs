@@ -13,7 +13,7 @@ pub struct Transition {
     /// Bytes at which an I/O's fixed time equals its transfer time; 0 if bandwidth is the limit at every size, absent if it is the limit
     /// at none. Median over the rounds.
     pub size: Option<f64>,
-    /// The smallest and the largest `size` of single rounds; absent for fewer than two rounds.
+    /// The smallest and the largest `size` of single rounds, in bytes; absent for fewer than two rounds.
     pub range: Option<(f64, f64)>,
     /// Fixed time per I/O: nanoseconds between two completions that do not depend on the size.
     pub fixed_ns: f64,

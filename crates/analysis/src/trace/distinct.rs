@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hasher};
 /// Number of smallest hashes kept: an error of about 1 / sqrt(8192) = 1.1%.
 const KEPT: usize = 8192;
 
-/// Counts distinct values by the k smallest of their hashes (Bar-Yossef et al., "Counting distinct elements in a data stream", 2002;
+/// Counter of distinct values by the k smallest of their hashes (Bar-Yossef et al., "Counting distinct elements in a data stream", 2002;
 /// Beyer et al., "On synopses for distinct-value estimation under multiset operations", 2007).
 #[derive(Debug, Default)]
 pub(super) struct Distinct {

@@ -42,7 +42,7 @@ pub struct HotAreas {
     pub writes: Option<HotShare>,
 }
 
-/// Counts reads and writes by region of the disk; regions grow so that their number stays bounded.
+/// Counter of reads and writes by region of the disk; regions grow so that their number stays bounded.
 #[derive(Debug)]
 pub(super) struct HotCounter {
     most: usize,

@@ -43,7 +43,7 @@ pub struct CacheHits {
 /// with SHARDS", FAST 2015). The hit share of a cache of n blocks is also the share of reuse distances below n.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Reuse {
-    /// Blocks that were followed to the end.
+    /// Number of blocks that were followed to the end.
     pub followed: u64,
     /// Share of all blocks that were followed to the end; 1 if the figures are exact.
     pub sampled: f64,
@@ -59,7 +59,7 @@ pub(super) enum Kind {
     Write,
 }
 
-/// Estimates cache hits from a sample of the blocks.
+/// Estimator of cache hits from a sample of the blocks.
 #[derive(Debug)]
 pub(super) struct ReuseCounter {
     blocks: [u64; 2],
@@ -132,7 +132,7 @@ struct Sample {
     most: usize,
     /// Share of the hashes that are assigned to this sample.
     share: f64,
-    /// Blocks with a larger hash are not sampled. The limit falls as the sample fills.
+    /// Largest hash of a block that is sampled. The limit falls as the sample fills.
     limit: u64,
     kept: BinaryHeap<u64>,
     stack: LruStack,

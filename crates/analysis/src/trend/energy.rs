@@ -117,7 +117,8 @@ pub(super) fn best_division(ranks: &[f64]) -> Option<Division> {
     best
 }
 
-/// Returns the position that divides the values best, if the energy distance exceeds the critical value; considers the newest [`LONGEST`] values.
+/// Returns the position that divides the newest [`LONGEST`] values best, as an index into `values`; `None` if the energy distance does not
+/// exceed the critical value, or with too few values.
 pub(super) fn division(values: &[f64]) -> Option<usize> {
     let skipped = values.len().saturating_sub(LONGEST);
     let values = &values[skipped..];

@@ -95,8 +95,8 @@ impl PastRun {
     }
 }
 
-/// Identifies a series: a target and a workload. A workload with a changed setting starts another series, even under the same name; only
-/// settings that do not change the I/O, such as the duration, may change.
+/// Identity of a series: target, workload and the workload's settings. A workload with a changed setting starts another series, even under
+/// the same name; only settings that do not change the I/O, such as the duration, may change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct CellKey {
     pub(super) target: String,

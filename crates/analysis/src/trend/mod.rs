@@ -113,7 +113,7 @@ pub struct Trend {
     pub noise: Option<f64>,
 }
 
-/// A change that tripped a gate: indices of the trend and of its change.
+/// A change that tripped a gate: index of the trend, and index of the change in it.
 pub type Tripped = (usize, usize);
 
 /// A gate, and the changes that tripped it.

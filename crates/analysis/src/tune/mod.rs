@@ -131,9 +131,9 @@ pub fn choose(tried: &[Tried], margin: f64) -> Vec<usize> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConfirmedGain {
-    /// Better on a workload, and worse on none by the objective.
+    /// Better on at least one workload, and worse on none.
     Pays,
-    /// Better on one workload and worse on another.
+    /// Better on at least one workload, and worse on another.
     Trades,
     /// Not better on any workload.
     Unproven,

@@ -22,13 +22,13 @@ pub struct CompletionGap {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stalled {
-    /// Reads.
+    /// Completions of reads.
     Reads,
-    /// Writes and trims.
+    /// Completions of writes and trims.
     Writes,
-    /// Flushes.
+    /// Completions of flushes.
     Flushes,
-    /// Network round trips.
+    /// Completions of network round trips.
     RoundTrips,
     /// The guest as a whole; its programs did not notice.
     Guest,
@@ -65,7 +65,7 @@ impl CompletionGap {
     }
 }
 
-/// Converts times of the agent's clock to the host's.
+/// Converter of times of the agent's clock to the host's clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HostClock<'a>(&'a [Standstill]);
 
@@ -81,8 +81,8 @@ impl<'a> HostClock<'a> {
         Self(&m.standstills)
     }
 
-    /// Converts a time to the host's clock. If QEMU did not report when it stopped the guest, the pause counts from the end of the last interval
-    /// before it.
+    /// Converts a time to the host's clock. If QEMU did not report when it stopped the guest, the pause counts from the end of the last
+    /// interval before the pause.
     pub(super) fn of_agent(self, own_ns: u64) -> u64 {
         let mut host = own_ns;
         for one in self.0 {

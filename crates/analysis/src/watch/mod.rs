@@ -33,12 +33,12 @@ pub struct Episode<'a> {
     pub measurement: &'a Measurement,
     /// Periods without a completed I/O; absent if a worker did not return, or if gaps were not recorded.
     pub gaps: Option<Vec<CompletionGap>>,
-    /// I/Os that took longer than the watch's `late`, counted from the scheduled start, and I/Os that never completed. A flush counts from its
-    /// issue.
+    /// Number of I/Os that took longer than the watch's `late`, counted from the scheduled start, plus I/Os that never completed. A flush
+    /// counts from its issue.
     pub late: u64,
-    /// I/Os that failed, flushes included.
+    /// Number of I/Os that failed, flushes included.
     pub failed: u64,
-    /// Blocks that lack the acknowledged content; absent if nothing was verified.
+    /// Number of blocks that lack the acknowledged content; absent if nothing was verified.
     pub lost: Option<u64>,
     /// False if figures are lower bounds: a worker did not return, or the written data could not be read back completely.
     pub is_whole: bool,
@@ -60,7 +60,7 @@ pub struct SeenEvent<'a> {
     pub at_ns: u64,
     /// Source of the line: a word of [`Source`], or `kernel` for the kernel's log.
     pub source: &'static str,
-    /// Severity of the line in the kernel's log; absent for other sources.
+    /// Severity of the line in the kernel's log, from 0 (emergency) to 7 (debug); absent for other sources.
     pub level: Option<u8>,
     /// Text of the line.
     pub text: &'a str,

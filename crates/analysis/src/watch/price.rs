@@ -47,7 +47,7 @@ pub struct Price<'a> {
 pub struct FigureChange {
     /// Geometric mean over the controls: I/Os per second, or nanoseconds.
     pub without: f64,
-    /// Geometric mean over the windows with the event.
+    /// Geometric mean over the windows with the event, in the unit of `without`.
     pub with: f64,
     /// 95% interval of the ratio, Student's t on its logarithm over the rounds; absent for a single round.
     pub interval: Option<Interval>,

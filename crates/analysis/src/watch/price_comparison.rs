@@ -21,16 +21,16 @@ use crate::{checks, grade};
 /// A figure of an event by which targets are compared. Less is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub enum EventFigure {
-    /// Duration of the event's command or operation.
+    /// Duration of the event's command or operation, in nanoseconds.
     #[serde(rename = "took_ns")]
     Took,
-    /// The longest gap during the event; without a gap, the shortest length that counts as one, which is an upper bound.
+    /// The longest gap during the event, in nanoseconds; without a gap, the shortest length that counts as one, which is an upper bound.
     #[serde(rename = "gap_ns")]
     Gap,
-    /// Mean response time during the event.
+    /// Mean response time during the event, in nanoseconds.
     #[serde(rename = "response_mean_ns")]
     ResponseMean,
-    /// 99th percentile of response times during the event.
+    /// 99th percentile of response times during the event, in nanoseconds.
     #[serde(rename = "response_p99_ns")]
     ResponseP99,
     /// Mean response time during the event, divided by that in the same seconds of the control.
@@ -72,11 +72,11 @@ pub struct PriceComparison<'a> {
     pub baseline: &'a str,
     /// Name of the event compared with: the same event, or the alternative to its operation.
     pub baseline_event: &'a str,
-    /// Geometric means of the target's and the baseline's figures.
+    /// Geometric means of the target's and the baseline's figures, in nanoseconds; for the slowdown, ratios.
     pub values: (f64, f64),
     /// Ratio of the target's figure to the baseline's.
     pub ratio: Ratio,
-    /// Number of rounds in which both were measured.
+    /// Number of rounds in which both sides were measured.
     pub rounds: u32,
 }
 

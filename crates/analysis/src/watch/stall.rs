@@ -33,9 +33,9 @@ pub struct Sight<'a> {
 /// The layer in which a gap arose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GapOrigin<'a> {
-    /// Index of the lowest device whose I/Os hung; `None` if no device's I/Os hung: the gap then arose above all devices.
+    /// The gap as observed at each watched block device, from the bottom up: the host's devices, then the guest's.
     pub sights: Vec<Sight<'a>>,
-    /// Index of the lowest device whose I/Os hung; `None` if no device's I/Os hung, so that the gap arose above all of them.
+    /// Index in `sights` of the lowest device whose I/Os hung; `None` if no device's I/Os hung, so that the gap arose above all of them.
     pub lowest: Option<usize>,
     /// Period in which the load's machine or agent did not run; absent if it covers less than half of the gap.
     pub stood: Option<CompletionGap>,

@@ -7,9 +7,9 @@ use crate::rule::{Rule, Subject, Sureness, disks, seen};
 
 /// Usual block size of filesystems, and page size of the page cache, in bytes.
 const PAGE: u64 = 4096;
-/// Read-ahead in KiB above which a random buffered read costs more for unrequested data than for requested data.
+/// Read-ahead in KiB above which a disk is reported, because concurrent readers evict each other's pages from the page cache.
 const LONG_READ_AHEAD_KIB: u64 = 16_384;
-/// Limit on a disk's request size, in KiB, below which requests are too small for any disk.
+/// Maximum request size (max_sectors_kb) in KiB below which a disk is reported, if its hardware accepts larger requests.
 const SMALL_REQUEST_KIB: u64 = 128;
 /// Command timeout in seconds below which commands may time out while a disk is still recovering from an error.
 const SHORT_TIMEOUT_S: u64 = 10;
@@ -22,7 +22,7 @@ fn node(disk: &Disk) -> String {
     format!("/dev/{}", disk.name)
 }
 
-/// Returns the disk that contains a partition.
+/// Returns the disk that contains a partition; `None` if the survey does not name one.
 fn whole<'a>(survey: &'a Survey, partition: &Disk) -> Option<&'a Disk> {
     survey.disk(partition.below.first()?)
 }
@@ -43,8 +43,8 @@ fn cpus_of(list: &str) -> Option<&str> {
     (!list.is_empty() && list.bytes().all(|byte| byte.is_ascii_digit())).then_some(list)
 }
 
-/// Returns the CPU that receives all interrupts of a disk, with the fact that shows it. `None` with fewer than two interrupts, or if they go to
-/// several CPUs.
+/// Returns the CPU that receives all interrupts of a disk, with the fact that shows it. `None` with fewer than two interrupts, or unless
+/// each is known to go to that one CPU alone.
 fn only_cpu(disk: &Disk) -> Option<(&str, &Fact<String>)> {
     let (first, rest) = disk.interrupts.split_first().filter(|(_, rest)| !rest.is_empty())?;
     let fact = first.cpus.as_ref()?;
@@ -53,7 +53,7 @@ fn only_cpu(disk: &Disk) -> Option<(&str, &Fact<String>)> {
     same.then_some((cpu, fact))
 }
 
-/// Parses the transfer rate at the start of a text such as `8.0 GT/s PCIe`.
+/// Parses the GT/s at the start of a text such as `8.0 GT/s PCIe`; `None` if the text does not begin with a number.
 fn gigatransfers(speed: &str) -> Option<f64> {
     speed.split_whitespace().next()?.parse().ok()
 }

@@ -32,7 +32,7 @@ fn is_virtio(disk: &GuestDisk) -> bool {
     disk.bus.as_ref().is_some_and(|bus| bus.value.starts_with("virtio"))
 }
 
-/// Returns QEMU's I/O backend (`aio`) of a local file or device; `None` for a disk behind a network protocol.
+/// Returns QEMU's I/O backend (`aio`) of a local file or device; `None` if unknown, or for a disk behind a network protocol.
 fn aio(disk: &GuestDisk) -> Option<&Fact<String>> {
     disk.aio.as_ref().filter(|_| disk.protocol.is_none())
 }

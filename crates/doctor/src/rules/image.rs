@@ -18,14 +18,15 @@ const SMALL_EXTENT: u64 = 1 << 20;
 /// Number of extents up to which a file is never reported as fragmented.
 const FEW_EXTENTS: u64 = 1000;
 
-/// Returns the L2 cache size in bytes that a guest sets for an image, if any.
+/// Returns the L2 cache size in bytes that a guest sets for an image; `None` if no guest sets one.
 fn l2_cache(survey: &Survey, image: &Image) -> Option<u64> {
     let disks = survey.guests.iter().flat_map(|guest| &guest.disks);
     let mut own = disks.filter(|disk| disk.path.as_ref().is_some_and(|path| path.value == image.path));
     own.find_map(|disk| Some(disk.l2_cache_bytes.as_ref()?.value))
 }
 
-/// Returns a violation if QEMU probes the format of a backing image, and `is_meant` is true for the format that the image's header shows.
+/// Returns a violation if QEMU probes the format of a backing image, and `is_meant` is true for the format that the image's header shows;
+/// else `None`.
 fn probed(image: &Image, is_meant: fn(Option<&str>) -> bool) -> Option<Violation> {
     let header = image.qcow2.as_ref()?;
     let ProbedBacking { overlay, base, format } = header.value.probed.as_ref()?;

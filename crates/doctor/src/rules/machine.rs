@@ -5,7 +5,7 @@ use iotax_model::units::human;
 
 use crate::rule::{Rule, Subject, Sureness, Violation, seen};
 
-/// Percentage of the last 5 minutes with all tasks stalled on memory. From this value on, memory rather than I/O is reported as the bottleneck.
+/// Minimum percentage of the last 5 minutes with all tasks stalled on memory at which memory pressure is reported.
 const STALLS_PERCENT: f64 = 5.0;
 /// Minimum steal time in percent at which the hypervisor counts as overcommitted.
 const STEAL_PERCENT: f64 = 10.0;
@@ -21,7 +21,7 @@ fn one(violation: Option<Violation>) -> Vec<Violation> {
     violation.into_iter().collect()
 }
 
-/// Returns the number of a fact; `None` if unknown or 0.
+/// Returns the value of a fact; `None` if it is unknown or 0.
 fn some(machine: Option<&iotax_model::survey::Fact<u64>>) -> Option<u64> {
     machine.map(|fact| fact.value).filter(|value| *value > 0)
 }

@@ -8,7 +8,7 @@ use crate::rule::{Rule, Subject, Sureness, Violation, interfaces, seen};
 const VXLAN_BYTES: u64 = 50;
 /// Number of CPUs from which an interface with a single receive queue is reported.
 const MANY_CPUS: u32 = 4;
-/// Buffer limit in bytes below which a path of 10 ms cannot fill 1 Gbit/s. The kernel's default for receiving is 6 MiB.
+/// Buffer limit in bytes below which TCP cannot fill 1 Gbit/s at a round-trip time of 10 ms. The kernel's default for receiving is 6 MiB.
 const SMALL_BUFFER: u64 = 1 << 20;
 
 fn named<'a>(survey: &'a Survey, name: &str) -> Option<&'a NetworkInterface> {
@@ -19,7 +19,7 @@ fn mtu_set(interface: &str, mtu: u64) -> String {
     format!("ip link set {interface} mtu {mtu}")
 }
 
-/// Returns the bridge, bridge port or veth peer that exchanges frames with this interface but has a different MTU.
+/// Returns the bridge, bridge port or veth peer that exchanges frames with this interface but has a different MTU; `None` if there is none.
 fn partner<'a>(survey: &'a Survey, interface: &NetworkInterface) -> Option<&'a NetworkInterface> {
     let own = interface.mtu.as_ref()?.value;
     let mtu = |other: &&NetworkInterface| other.mtu.as_ref().map(|mtu| mtu.value);
@@ -45,7 +45,7 @@ fn tcp_off(fact: Option<&Fact<u64>>, name: &str) -> Vec<Violation> {
         .collect()
 }
 
-/// Returns the first of these offloads that is off but can be turned on, with the fact that lists it.
+/// Returns the first of the offloads `names` that is off but can be turned on, with the fact that lists it; `None` if there is none.
 fn off<'a>(
     interface: &'a NetworkInterface,
     names: &'a [&str],

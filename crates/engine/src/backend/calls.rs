@@ -123,7 +123,7 @@ fn trim(file: &File, is_device: bool, io: Io) -> io::Result<usize> {
     Ok(io.length as usize)
 }
 
-/// Writes back the dirty pages of the whole file: those written since the last call. Returns 0.
+/// Writes back the dirty pages of the whole file by sync_file_range(2) with these flags. Returns 0.
 fn sync_range(file: &File, flags: u32) -> io::Result<usize> {
     // SAFETY: the call takes no memory, and the descriptor is open for as long as the file is borrowed.
     let answer = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) };

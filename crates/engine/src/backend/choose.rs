@@ -17,8 +17,9 @@ pub(crate) struct Choice {
     pub(crate) note: Option<String>,
 }
 
-/// Chooses the engine. For `auto` that is io_uring. If io_uring is not available, chooses the substitute whose I/O looks the same to the
-/// device: libaio, or psync if only one I/O is in flight, which costs less.
+/// Chooses the engine. For `auto` and `io_uring` that is io_uring. If io_uring is not available, chooses the substitute whose I/O looks the
+/// same to the device: libaio, or at queue depth 1 psync, which costs less. Fails if io_uring is not available and the workload polls, or
+/// if libaio is not available either.
 ///
 /// A virtio device always gets its own engine; a note says so if another was requested.
 pub(crate) fn choose(workload: &Workload, is_virtio: bool) -> Result<Choice, EngineError> {

@@ -22,23 +22,23 @@ const LONGEST_REGISTERED: usize = 1 << 30;
 /// The way in which an I/O names its buffer to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Memory {
-    /// By address, because the kernel refused to register the buffers.
+    /// The buffer is named by its address, because the kernel refused to register the buffers.
     Plain,
-    /// As part of one registered range that holds all buffers. The kernel's table of buffers then has one entry, which stays in a CPU cache
-    /// line.
+    /// The buffer is part of one registered range that holds all buffers. The kernel's table of buffers then has one entry, which stays in
+    /// a CPU cache line.
     OneStretch,
-    /// As one registered buffer per slot, because a single range would exceed 1 GiB.
+    /// Each slot has its own registered buffer, because a single range would exceed 1 GiB.
     BySlot,
 }
 
 /// The way in which a discard is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trim {
-    /// Punches a hole in a file through the ring.
+    /// A hole punched in a file through the ring.
     Hole,
-    /// Sends a discard command to the device through the ring (Linux 6.12 and later).
+    /// A discard command sent to the device through the ring (Linux 6.12 and later).
     Command,
-    /// Makes a blocking system call, because the ring cannot do discards here.
+    /// A blocking system call, because the ring cannot do discards here.
     Call,
 }
 

@@ -26,8 +26,8 @@ const UNPLUGGED: usize = 2;
 /// The libaio backend of one worker.
 #[derive(Debug)]
 pub(crate) struct Libaio {
-    /// The kernel's context. Declared before the buffers so that it is dropped first: its drop waits for the I/O in
-    /// flight, which uses them.
+    /// The kernel's context. Declared before the buffers so that it is dropped first: dropping it waits for the I/O in flight, which uses
+    /// the buffers.
     context: Context,
     file: File,
     is_device: bool,

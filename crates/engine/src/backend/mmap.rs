@@ -1,5 +1,5 @@
-//! Copies from and to a memory-mapped file, one I/O at a time. Measures what a program that maps its data pays, page faults included. A sync is
-//! an msync(2) of the whole mapping.
+//! Copies from and to a memory-mapped file, one I/O at a time. Measures the cost for a program that maps its data, page faults included. A
+//! sync is an msync(2) of the whole mapping.
 #![expect(unsafe_code, reason = "memory that is a file's")]
 
 mod fault;

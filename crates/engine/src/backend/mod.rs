@@ -76,7 +76,7 @@ pub(crate) struct Completion {
     pub(crate) result: i32,
 }
 
-/// Does the I/O of one worker, on the thread that opened the backend. Each I/O takes a slot, and its completion returns the slot. Dropping a
+/// The I/O engine of one worker, used on the thread that opened it. Each I/O takes a slot, and its completion returns the slot. Dropping a
 /// backend waits for the I/O in flight.
 pub(crate) trait Backend: Sized {
     /// Opens the backend and returns its slots, as many as the queue depth. The caller passes a slot with each I/O.
@@ -111,7 +111,7 @@ pub(crate) trait Backend: Sized {
 pub struct Note {
     /// Number of I/Os that were done differently; `None` if they were not counted.
     pub ios: Option<u64>,
-    /// The text. If `ios` is set, it continues a sentence that begins with the number of I/Os.
+    /// The text. If `ios` is set, the text continues a sentence that begins with the number of I/Os.
     pub words: String,
 }
 

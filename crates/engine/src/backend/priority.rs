@@ -62,7 +62,7 @@ impl PriorityShare {
     }
 }
 
-/// Draws the priority of each I/O: its thread's or a different one.
+/// Random choice of each I/O's priority: the thread's, or that of the share that the I/O falls into.
 #[derive(Debug)]
 pub(crate) struct Priorities {
     share: Option<PriorityShare>,

@@ -1,4 +1,4 @@
-//! Changes a file's allocation and length without writing data (fallocate and ftruncate), one at a time.
+//! Changes a file's allocation and length without writing data (fallocate and ftruncate), one call at a time.
 
 use std::fs::File;
 use std::io;
@@ -16,11 +16,11 @@ pub(crate) type Falloc = OneByOne<Allocation>;
 /// The ftruncate backend: a write sets the file's length to its offset.
 pub(crate) type Ftruncate = OneByOne<Length>;
 
-/// Does writes by fallocate(2), which allocates the range, and trims by punching a hole.
+/// Transfers that allocate the range of a write by fallocate(2), and punch a hole for a trim.
 #[derive(Debug)]
 pub(crate) struct Allocation;
 
-/// Does writes by ftruncate(2), which sets the length of the file.
+/// Transfers that set the file's length to the offset of a write by ftruncate(2).
 #[derive(Debug)]
 pub(crate) struct Length;
 

@@ -32,7 +32,7 @@ pub(crate) struct Virtio {
     notifier: Box<dyn QueueNotifier>,
     completions: Arc<EventFd>,
     buffers: Buffers,
-    /// The memory file that holds the buffers. The device needs it again to unmap them.
+    /// The memory file that holds the buffers. It must stay open until the device has unmapped the buffers.
     _memory: OwnedFd,
     /// The I/O in flight in each slot; `None` for a free slot.
     pending: Box<[Option<(Slot, Io)>]>,
@@ -448,7 +448,8 @@ mod tests {
         assert!(error.to_string().contains("has ended"), "{error}");
     }
 
-    /// A stopped server has room for a connection or two that it does not accept; the next one blocks.
+    /// Checks that connecting to a stopped server ends with an error. Its socket has room for a connection or two that are not accepted;
+    /// the next connection blocks.
     #[test]
     fn a_server_that_accepts_no_connection_is_given_up() {
         let Some(lab) = Lab::new(1) else { return };

@@ -20,11 +20,11 @@ use crate::request::{Io, IoKind};
 const ARCHIVE: &str = ".archive.cpio";
 const FLUSH: Io = Io { direction: IoKind::Sync, offset: 0, length: 0 };
 
-/// Collects bytes and passes them on in records of equal length.
+/// Buffer that passes bytes on in records of equal length.
 struct Records {
     buffer: Vec<u8>,
     record: usize,
-    /// Offset of the next record in the archive.
+    /// Offset of the next record in the archive, in bytes.
     offset: u64,
 }
 
@@ -255,7 +255,7 @@ struct Reading<'a> {
     archive: &'a File,
     length: u64,
     record: usize,
-    /// Offset of the next record in the archive.
+    /// Offset of the next record in the archive, in bytes.
     offset: u64,
     buffer: Vec<u8>,
     /// Number of bytes of the buffer that were already taken.

@@ -19,11 +19,11 @@ use iotax_model::threads;
 const FAILURES_BEFORE_PAUSE: u32 = 64;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Signals that a test must end early: the window is over, too many calls failed, or the worker cannot go on.
+/// Signal that a test must end early: the window is over, too many calls failed, or the worker cannot go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Over;
 
-/// Times and counts the system calls of one worker.
+/// Timer and counter of one worker's system calls.
 #[derive(Debug)]
 pub(crate) struct Meter {
     recorder: IntervalRecorder,
@@ -31,9 +31,9 @@ pub(crate) struct Meter {
     common: Arc<Common>,
     heartbeat: Arc<Heartbeat>,
     failures_in_a_row: u32,
-    /// Start of the worker's first call, whether or not that call counts.
+    /// Start of the worker's first call, counted or not, in nanoseconds of the engine's clock; `None` before that call.
     began_at: Option<u64>,
-    /// Time at which the last call returned.
+    /// Time at which the last call returned, in nanoseconds of the engine's clock.
     now: u64,
     is_stopped: bool,
 }
@@ -141,7 +141,7 @@ impl Meter {
         ControlFlow::Continue(())
     }
 
-    /// Closes the counts and returns the worker's result. `ended` says whether the test ran to its end.
+    /// Closes the counts and returns the worker's result. `ended` is `Continue` if the test ran to its end.
     pub(super) fn finish(mut self, ended: ControlFlow<Over>) -> Finish {
         let before_the_end = ended.is_continue() || self.is_stopped;
         if before_the_end {

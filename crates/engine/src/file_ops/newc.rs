@@ -3,7 +3,7 @@
 
 use std::io;
 
-/// Length of a header, without the name.
+/// Length of a header in bytes, without the name.
 pub(super) const HEADER: usize = 110;
 /// Name of the entry that marks the end of an archive.
 const TRAILER: &str = "TRAILER!!!";

@@ -10,7 +10,7 @@ use iotax_model::workload::{Test, Workload};
 use crate::error::EngineError;
 use crate::page_cache::{drop_caches_of_machine, drop_pages};
 
-/// Everything that a test needs to know to prepare and run one worker.
+/// The data with which a test prepares and runs one worker.
 #[derive(Debug)]
 pub(crate) struct WorkerSetup {
     /// The test that the worker runs.

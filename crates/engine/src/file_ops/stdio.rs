@@ -71,7 +71,7 @@ struct StdioRead {
     stretch: Range<u64>,
     /// Offset in bytes of the next read.
     offset: u64,
-    /// End of the area. Reads do not go beyond it, because the file may end there.
+    /// Offset in bytes at which the area ends. Reads stop there, because the file may end there too.
     area_end: u64,
     passes: u64,
 }

@@ -121,7 +121,7 @@ fn sizes(random: &mut SplitMix64, files: u64, bytes: u64) -> Vec<u64> {
     sizes
 }
 
-/// Generates the content of a tree's files, record by record.
+/// Generator of the content of a tree's files, record by record.
 pub(super) struct Filler {
     source: Source,
     record: usize,

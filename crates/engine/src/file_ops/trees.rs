@@ -31,7 +31,8 @@ pub(super) fn filler(setup: &WorkerSetup) -> Filler {
     Filler::new(&setup.workload.content(), record, setup.seed, setup.number)
 }
 
-/// Creates a directory with a worker's tree, and drops caches as far as permitted.
+/// Creates a directory with a worker's tree and flushes the directory. If the workload's `invalidate` is set, also drops caches as far as
+/// permitted.
 pub(super) fn made(setup: &WorkerSetup) -> Result<OwnDirectory, EngineError> {
     let own = setup.own_directory()?;
     let entries = planned(setup);

@@ -21,14 +21,16 @@ pub struct Recorded {
     pace: Begin,
     /// The times of the next I/O; `None` after the last.
     next: Option<TraceTimes>,
-    /// Time at which the next I/O is due; 0 after the last I/O, `u64::MAX` while it must wait for other I/Os to complete.
+    /// Time at which the next I/O is due, in nanoseconds of the engine's clock; 0 after the last I/O, `u64::MAX` while it must wait for
+    /// other I/Os to complete.
     due: u64,
     full_until: u64,
     delayed: u64,
     longest_delay_ns: u64,
     /// Delays in nanoseconds from the due time to the start, of I/Os that did not have to wait for a slot.
     late: Histogram,
-    /// Trace time and actual start of the first I/O. The field `last` has those of the last I/O so far.
+    /// Trace time and actual start of the first I/O, in nanoseconds; `None` before the first start. The field `last` has those of the last
+    /// I/O so far.
     first: Option<(u64, u64)>,
     last: Option<(u64, u64)>,
     /// Number of I/Os started.
@@ -41,11 +43,11 @@ pub struct Recorded {
 /// The rule for the start of each I/O.
 #[derive(Debug)]
 enum Begin {
-    /// At its time in the trace.
+    /// Start at the I/O's time in the trace.
     AtTime,
-    /// When the I/Os that it depends on are complete, after the trace's pause.
+    /// Start after the trace's pause, once the I/Os that this one depends on are complete.
     After(Box<Dependencies>),
-    /// As soon as a slot is free, regardless of the trace's times.
+    /// Start as soon as a slot is free, regardless of the trace's times.
     AtOnce,
 }
 

@@ -6,7 +6,7 @@ use iotax_model::workload::Workload;
 use super::distribution::Draw;
 use super::sizes::Size;
 
-/// Draws random offsets within an area.
+/// Generator of random offsets within an area.
 #[derive(Debug, Clone)]
 pub(super) struct Blocks {
     draw: Draw,
@@ -20,7 +20,7 @@ pub(super) struct Blocks {
     size: u64,
     /// True if all I/Os have the length of one unit, so that every drawn offset fits.
     is_uniform: bool,
-    /// The workload's `blockalign`; `None` to align an offset to the unit of the I/O's length.
+    /// The workload's `blockalign`; `None` to align each offset to the shortest length of the I/O's direction.
     align: Option<u64>,
 }
 

@@ -20,7 +20,7 @@ use self::sizes::Sizes;
 use crate::random::{Purpose, SplitMix64};
 use crate::request::{Io, IoKind};
 
-/// Generates the I/Os of one worker in order.
+/// Generator of one worker's I/Os, in order.
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern {
     mix: Mix,

@@ -4,7 +4,7 @@ use iotax_model::workload::WorkingSet;
 
 use crate::random::nth;
 
-/// Assigns a key to each write by its number; equal keys produce equal contents.
+/// Assignment of a key to each write by the write's number; equal keys produce equal contents.
 ///
 /// A write's number alone determines which earlier write it repeats, if any. So no record of written contents is needed, and duplicates can lie any
 /// distance apart.

@@ -38,7 +38,7 @@ impl Source {
     }
 }
 
-/// Generates the content of one worker's writes.
+/// Generator of the content of one worker's writes.
 ///
 /// Random content is a short random block, which stays in the CPU's cache, combined by exclusive or with 64-bit keys that are never used twice.
 /// That costs little more than copying. No string of bytes recurs within a write or in another write, so neither compression nor deduplication

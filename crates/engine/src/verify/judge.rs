@@ -17,8 +17,8 @@ pub(crate) enum Expected {
     Anything,
 }
 
-/// Checks a block that was read from byte `offset` and has a multiple of 512 bytes. A specific write ([`Expected::This`], [`Expected::Since`])
-/// may only be expected if every write covers the block entirely or not at all.
+/// Checks a block that was read from byte `offset` and has a multiple of 512 bytes. Fails with the kind of fault. A specific write
+/// ([`Expected::This`], [`Expected::Since`]) may only be expected if every write covers the block entirely or not at all.
 pub(crate) fn judge(block: &[u8], offset: u64, expected: Expected) -> Result<(), FaultKind> {
     let (sectors, _) = block.as_chunks::<SECTOR>();
     let mut sums = Sums::default();
@@ -31,9 +31,9 @@ pub(crate) fn judge(block: &[u8], offset: u64, expected: Expected) -> Result<(),
 /// Number of a block's sectors in each state.
 #[derive(Debug, Default)]
 struct Sums {
-    /// Sectors with a valid stamp of an expected write.
+    /// Number of sectors with a valid stamp of an expected write.
     good: usize,
-    /// Sectors with a valid stamp of an unexpected write, such as an older one.
+    /// Number of sectors with a valid stamp of an unexpected write, such as an older one.
     old: usize,
     damaged: usize,
     astray: usize,

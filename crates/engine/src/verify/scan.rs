@@ -14,7 +14,7 @@ const CHUNK: u64 = 1 << 20;
 /// Number of reads kept in flight.
 const DEPTH: u32 = 8;
 
-/// Receives the offset and content of each block; the content is `None` if the block cannot be read.
+/// Callback that receives the offset and content of each block; the content is `None` if the block cannot be read.
 pub(super) type Check<'a> = &'a mut dyn FnMut(u64, Option<&[u8]>);
 
 /// Reads blocks of `block` bytes at ascending offsets and passes each to `check`, in any order.

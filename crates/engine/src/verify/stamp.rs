@@ -25,7 +25,7 @@ pub(crate) type Sector = [u8; SECTOR];
 const CRC32C: u32 = u32::from_le_bytes(*b"iotC");
 const XXH3: u32 = u32::from_le_bytes(*b"iotX");
 
-/// Identifies a write: the measurement, and the write's number in it.
+/// Identity of a write: the measurement, and the write's number in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// Number of the measurement that wrote the sector, different for each.
@@ -45,9 +45,9 @@ impl Mark {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) mark: Mark,
-    /// Offset on the target for which the sector was written.
+    /// Offset on the target, in bytes, for which the sector was written.
     pub(crate) offset: u64,
-    /// Offset on the target at which the whole write began.
+    /// Offset on the target, in bytes, at which the whole write began.
     pub(crate) start: u64,
     /// Length of the write in bytes.
     pub(crate) length: u32,

@@ -17,7 +17,7 @@ const UNCERTAIN: u64 = 1 << 62;
 /// The verification's knowledge of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// Not written in this measurement.
+    /// The block was not written in this measurement.
     Unwritten,
     /// The last write is acknowledged; this is its generation.
     Holds(u64),
@@ -59,7 +59,7 @@ impl Table {
         self.block
     }
 
-    /// Returns the length of a block in bytes, as a length of buffers.
+    /// Returns the length of a block in bytes, as a `usize`.
     pub(crate) fn block_length(&self) -> usize {
         usize::try_from(self.block).unwrap_or(usize::MAX)
     }

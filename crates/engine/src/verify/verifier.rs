@@ -11,7 +11,7 @@ use super::table::{Known, Table};
 use crate::pattern::Pattern;
 use crate::request::{Io, IoKind};
 
-/// Stamps, records and checks the I/Os of one worker.
+/// Verifier that stamps, records and checks the I/Os of one worker.
 #[derive(Debug)]
 pub(crate) struct Verifier {
     verification: Arc<Verification>,
@@ -19,7 +19,7 @@ pub(crate) struct Verifier {
     /// began, or the number of journal records when a flush began.
     noted: Vec<u64>,
     per_slot: usize,
-    /// An I/O that is held back because another write has claimed one of its blocks.
+    /// An I/O that is held back because another write has claimed one of its blocks; `None` if no I/O is held back.
     held: Option<Io>,
     findings: Findings,
 }

@@ -21,7 +21,7 @@ pub(super) enum Batch {
     Full,
 }
 
-/// Learns whether I/O outlasts the submitting call, as on a device, or completes within it, as from a cache.
+/// Estimator of whether I/O outlasts the submitting call, as on a device, or completes within it, as from a cache.
 #[derive(Debug, Default)]
 pub(super) struct Batching {
     outlasts: bool,
@@ -46,7 +46,8 @@ impl Batching {
         self.outlasts
     }
 
-    /// Learns from a call that submitted I/Os: `in_flight` I/Os were in flight in it, and `done` of them were complete when it returned.
+    /// Updates the estimate after a call that submitted I/Os: `in_flight` I/Os were in flight in it, and `done` of them were complete when
+    /// it returned.
     #[inline]
     pub(super) const fn learn(&mut self, in_flight: usize, done: usize) {
         if done < in_flight {

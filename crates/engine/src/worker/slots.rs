@@ -11,9 +11,9 @@ use crate::request::{Io, IoKind};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InFlight {
     pub(super) io: Io,
-    /// Time of submission; 0 if the I/O is not submitted.
+    /// Time of submission, in nanoseconds of the engine's clock; 0 if the I/O is not submitted.
     pub(super) submitted_at: u64,
-    /// Scheduled start of the I/O in an open loop.
+    /// Scheduled start of the I/O, in nanoseconds of the engine's clock; without a schedule, the time at which the I/O was queued.
     pub(super) intended_at: u64,
 }
 

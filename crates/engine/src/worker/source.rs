@@ -38,7 +38,7 @@ enum Origin {
     Replay(Replay),
 }
 
-/// Supplies the I/Os of one worker.
+/// Source of one worker's I/Os, with their content and verification.
 pub(super) struct Source {
     pattern: Pattern,
     passes: Option<Passes>,

@@ -8,14 +8,14 @@ use iotax_model::record::FleetStart;
 use crate::clock::{ClockOffset, Trips};
 use crate::message::{Assignment, Claims, RunPart, StepNumber};
 
-/// The state of a member.
+/// The state of a member, as the coordinator sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemberState {
     /// The member has not connected yet.
     Expected,
     /// The member has joined and checks whether it can carry out its plan.
     Checking,
-    /// The member has said whether it can carry out its plan.
+    /// The member has answered whether it can carry out its plan.
     Checked {
         /// The resources that the plan needs exclusively on the member's machine.
         claims: Claims,
@@ -24,11 +24,11 @@ pub enum MemberState {
     },
     /// The member carries out its plan.
     AtWork,
-    /// The member has ended its run. Its changes are undone unless the reason says otherwise.
+    /// The member has ended its run and undone its changes, except for those that `reason` names.
     Over {
         /// The state in which the run ended.
         state: RunState,
-        /// The reason why the run failed; `None` if it did not.
+        /// The reason why the run failed, and changes that could not be undone; `None` if there is nothing to report.
         reason: Option<String>,
     },
     /// The link ended, or the coordinator gave the member up.
@@ -41,7 +41,7 @@ pub enum MemberState {
 /// The status of a member for display.
 #[derive(Debug, Clone, Copy)]
 pub struct MemberStatus<'a> {
-    /// The member's state.
+    /// The member's progress, from its connection to the end of its run.
     pub state: &'a MemberState,
     /// Last activity that the member reported; empty before the first report.
     pub doing: &'a str,
@@ -62,7 +62,7 @@ struct Went {
     after_others_ns: u64,
 }
 
-/// Everything that the coordinator knows of one member.
+/// The coordinator's record of one member.
 #[derive(Debug)]
 pub(super) struct Member {
     assignment: Assignment,

@@ -29,13 +29,13 @@ fn assignment(mode: FleetMode) -> Assignment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Well,
-    /// Its link ends at this step.
+    /// The member's link ends at this step.
     Lost(StepNumber),
-    /// Stops answering at this step.
+    /// The member stops answering at this step.
     Hangs(StepNumber),
-    /// Fails to measure this step and continues with the next.
+    /// The member fails to measure this step and continues with the next.
     Fails(StepNumber),
-    /// Runs a different version.
+    /// The member runs a different version.
     Foreign,
 }
 

@@ -25,7 +25,7 @@ pub struct AddressError {
 pub struct Address {
     /// `nats://HOST:PORT`, or `tls://HOST:PORT` to require TLS.
     pub server: String,
-    /// First part of all NATS subjects.
+    /// First part of all NATS subjects; `iotax` by default.
     pub prefix: String,
     /// Group to which the agents must belong; `None` for any.
     pub group: Option<String>,

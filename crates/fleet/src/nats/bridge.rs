@@ -15,8 +15,9 @@ use crate::pipe::MAX_MESSAGE;
 const SETTLE: Duration = Duration::from_secs(10);
 
 impl Agent {
-    /// Forwards messages between the coordinator and the worker process until either end is gone. Returns the reason. After this, `input` is
-    /// closed and the process undoes its changes; wait for its end before calling [`Self::free`].
+    /// Forwards messages between the coordinator and the worker process until either end is gone, and returns the reason. Calls `look`
+    /// before each wait for a message, which lasts at most `patience`. After this, `input` is closed and the process undoes its changes;
+    /// wait for its end before calling [`Self::free`].
     pub fn carry(
         &mut self,
         output: impl Read + Send + 'static,
@@ -27,7 +28,7 @@ impl Agent {
         let feeder = self.feeder();
         let reading = threads::spawn("from process", move || read_all(output, &feeder));
         let (to_process, messages) = mpsc::channel();
-        // A process that hangs does not read; that must not block the agent's signs of life.
+        // A hanging process does not read its input. A separate thread writes to it, so that the agent can still show that it is alive.
         let writing = threads::spawn("to process", move || write_all(input, &messages));
         if let Err(error) = reading.and(writing) {
             return error.to_string();

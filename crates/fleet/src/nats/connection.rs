@@ -33,7 +33,7 @@ pub enum NatsError {
     /// The server does not answer, or rejects this client.
     #[error("{server}: {reason}")]
     Connect {
-        /// Address of the server.
+        /// URL of the server.
         server: String,
         /// The reason that the client or the server gives.
         reason: String,
@@ -152,12 +152,12 @@ impl Connection {
         self.shared.lost.load(Ordering::Relaxed)
     }
 
-    /// Returns the numbers of messages and bytes sent.
+    /// Returns the numbers of messages and bytes sent since the connection was opened; the bytes include subjects.
     pub(super) fn sent(&self) -> (u64, u64) {
         (self.shared.sent.load(Ordering::Relaxed), self.shared.sent_bytes.load(Ordering::Relaxed))
     }
 
-    /// Returns the numbers of messages and bytes received.
+    /// Returns the numbers of messages and bytes received since the connection was opened; the bytes include subjects.
     pub(super) fn received(&self) -> (u64, u64) {
         (self.shared.received.load(Ordering::Relaxed), self.shared.received_bytes.load(Ordering::Relaxed))
     }
@@ -261,7 +261,7 @@ impl Pump {
                 }
             }
         }
-        // The server knows of the subscriptions once this returns.
+        // After the flush, the server has registered the subscriptions.
         let _ = client.flush().await;
         if told.send(Ok(())).is_err() {
             return;
@@ -288,7 +288,7 @@ impl Pump {
                 }
             }
         }
-        // The last messages often tell the other end that the work is over.
+        // Deliver the last messages, which often report the end of the work.
         let _ = tokio::time::timeout(Duration::from_secs(1), client.flush()).await;
     }
 

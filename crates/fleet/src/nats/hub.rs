@@ -26,7 +26,7 @@ const LEAF_BEACONS: u32 = 3;
 /// Time without any message after which either end considers the other lost.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Reason in the last frame to a member.
+/// Reason text in the close frame to a member.
 const DONE: &[u8] = b"the coordinator has ended its work";
 
 /// Numbers of repeated and lost messages, which can explain a slow fleet.
@@ -91,7 +91,7 @@ impl NatsHub {
         Self::open_with(address, fleet, version, names, PATIENCE)
     }
 
-    /// Like [`Self::open`]; `patience` is the time without any message after which either end considers the other lost.
+    /// Opens the links as [`Self::open`] does. `patience` is the time without any message after which either end considers the other lost.
     pub fn open_with(
         address: &Address,
         fleet: &str,
@@ -127,7 +127,7 @@ impl NatsHub {
         Ok(hub)
     }
 
-    /// Returns the names of the members.
+    /// Returns the names of all members that were chosen for the fleet, including lost ones.
     pub fn members(&self) -> Vec<String> {
         self.members.keys().cloned().collect()
     }
@@ -151,12 +151,12 @@ impl NatsHub {
         Losses { repeated: repeated.sum(), dropped: self.connection.lost(), garbled: self.garbled }
     }
 
-    /// Returns the numbers of messages and bytes sent; the bytes include subjects.
+    /// Returns the numbers of messages and bytes sent since the start; the bytes include subjects.
     pub fn sent(&self) -> (u64, u64) {
         self.connection.sent()
     }
 
-    /// Returns the numbers of messages and bytes received; the bytes include subjects.
+    /// Returns the numbers of messages and bytes received since the start; the bytes include subjects.
     pub fn received(&self) -> (u64, u64) {
         self.connection.received()
     }
@@ -183,7 +183,7 @@ impl NatsHub {
         Ok(())
     }
 
-    /// Offers the fleet to the chosen members again and again until all have accepted.
+    /// Offers the fleet to the chosen members, repeatedly, until all have accepted or the time `until` has passed.
     fn offer_to_all(&mut self, address: &Address, until: Instant) -> Result<(), NatsError> {
         let until = until.max(Instant::now() + 2 * AGAIN);
         let is_open = |state: &MemberState| matches!(state.stage, Stage::Open(_));
@@ -334,7 +334,7 @@ impl NatsHub {
         match presence.role {
             AgentRole::Leaf => {
                 if self.leaves.insert(presence.name.clone(), at_ns).is_none() {
-                    // Members learn of it with the next sign of life.
+                    // Announce the new leaf to the members at once, with the next broadcast.
                     self.next_beacon_ns = at_ns;
                     self.wake_by(at_ns);
                 }
@@ -457,7 +457,7 @@ impl Hub for NatsHub {
         let until = Instant::now() + patience;
         let now = monotonic_ns();
         if now.saturating_sub(self.looked_ns) > nanos(self.patience / 2) {
-            // This process itself was suspended, so silence says nothing about the members.
+            // This process itself was suspended, so that missing messages do not mean lost members.
             self.members.values_mut().for_each(|state| state.heard_ns = now);
         }
         loop {
@@ -495,7 +495,7 @@ impl Hub for NatsHub {
 }
 
 impl Drop for NatsHub {
-    /// Tells the members that the coordinator has ended, unless another has taken over.
+    /// Sends a close frame to all members, unless another coordinator has taken over the fleet.
     fn drop(&mut self) {
         if self.fenced_by.is_some() {
             return;

@@ -32,7 +32,7 @@ pub struct AgentName {
 /// The fleet that an agent works for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fleet {
-    /// Id of the fleet.
+    /// Id of the fleet that the coordinator chose.
     pub fleet: String,
     /// Version and commit of the coordinator's iotax.
     pub version: String,
@@ -183,8 +183,8 @@ impl Agent {
         self.tick(monotonic_ns()).map(drop)
     }
 
-    /// Waits up to `patience` and handles at most one message. Used while the worker process undoes its changes, so that requests to announce
-    /// itself are still answered.
+    /// Waits up to `patience` and handles at most one message. Keeps the agent answering broadcasts while the worker process undoes its
+    /// changes.
     pub fn linger(&mut self, patience: Duration) -> Result<(), LinkError> {
         if let Some(arrival) = self.connection.receive(patience)? {
             self.take(arrival);
@@ -207,7 +207,7 @@ impl Agent {
         false
     }
 
-    /// Ends the work for the fleet, when its changes are undone. The agent is then free for another fleet.
+    /// Ends the work for the fleet; call this once the worker process has undone its changes. The agent is then free for another fleet.
     pub fn free(&mut self, reason: &str) {
         if let Some(work) = self.work.take()
             && work.over.is_none()
@@ -217,7 +217,7 @@ impl Agent {
         }
         self.doing = None;
         self.ready.clear();
-        // The thread that read from this process may not have seen its end yet.
+        // The thread that reads from the ended process may still send messages; ignore them.
         self.thread += 1;
         self.announce();
     }
@@ -360,7 +360,7 @@ impl Agent {
         }
     }
 
-    /// Answers an earlier coordinator of the fleet with the current one's epoch, so that it learns that it was replaced.
+    /// Sends the current coordinator's epoch to an earlier coordinator of the fleet, which thereby learns that it was replaced.
     fn refuse_earlier(&mut self) {
         if let Some(work) = &mut self.work {
             let (fleet, frame) = (work.fleet.fleet.clone(), work.session.alive());

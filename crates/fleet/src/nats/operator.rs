@@ -16,7 +16,7 @@ pub struct NatsOperator {
 }
 
 impl NatsOperator {
-    /// Connects to the server.
+    /// Connects to the NATS server at the address and subscribes to the announcements of agents.
     pub fn connect(address: &Address) -> Result<Self, NatsError> {
         let subjects = Subjects::new(&address.prefix);
         let connection = Connection::open(address, "iotax fleet", vec![subjects.answers()], false)?;
@@ -38,13 +38,13 @@ impl NatsOperator {
         Ok(roster.choose(address, wanted)?.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Tells agents to accept no more fleets and to end when idle: those of a group, the agent with a name, or all if neither is given.
+    /// Makes agents accept no more fleets and end when idle: those of a group, the agent with a name, or all if neither is given.
     pub fn drain(&mut self, group: Option<&str>, name: Option<&str>) {
         let selection = Selection { group: group.map(str::to_owned), name: name.map(str::to_owned) };
         self.say(&Broadcast::Drain(selection));
     }
 
-    /// Tells all members of a fleet to stop and undo their changes.
+    /// Makes all members of a fleet stop and undo their changes.
     pub fn cancel(&mut self, fleet: &str) {
         self.say(&Broadcast::Cancel { fleet: fleet.to_owned() });
     }

@@ -12,9 +12,9 @@ pub(super) enum Broadcast {
     Call,
     /// A fleet's coordinator shows that it is alive.
     Alive {
-        /// Id of the fleet.
+        /// Id of the coordinator's fleet.
         fleet: String,
-        /// Epoch of the coordinator.
+        /// Epoch of the coordinator, which is higher than those of the fleet's earlier coordinators.
         epoch: u64,
         /// Names of the leaves that merge samples; empty if samples are sent to the coordinator.
         leaves: Vec<String>,
@@ -23,7 +23,7 @@ pub(super) enum Broadcast {
     Drain(Selection),
     /// The members of a fleet stop their measurements and undo their changes.
     Cancel {
-        /// Id of the fleet.
+        /// Id of the fleet to cancel.
         fleet: String,
     },
 }
@@ -47,7 +47,7 @@ impl Selection {
 /// A coordinator's offer to an agent, the payload of an open frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Offer {
-    /// Id of the fleet.
+    /// Id of the fleet to work for.
     pub(super) fleet: String,
     /// Version and commit of the coordinator's iotax.
     pub(super) version: String,
@@ -75,7 +75,7 @@ pub enum Situation {
     Free,
     /// The agent works for a fleet.
     Working {
-        /// Id of the fleet.
+        /// Id of the fleet that the agent works for.
         fleet: String,
         /// Epoch of the fleet's coordinator.
         epoch: u64,
@@ -91,17 +91,17 @@ pub enum Situation {
 pub struct Presence {
     /// Unique name of the agent or leaf.
     pub name: String,
-    /// Role: agent or leaf.
+    /// Role of the sender: agent or leaf.
     pub role: AgentRole,
     /// Group of the agent; `None` if it belongs to none.
     pub group: Option<String>,
-    /// Version and commit of its iotax.
+    /// Version and commit of the sender's iotax.
     pub version: String,
-    /// Version of its messages, [`crate::message::PROTOCOL`].
+    /// Version of the messages that the sender understands, [`crate::message::PROTOCOL`].
     pub protocol: u32,
     /// Random number of the process, by which agents with the same name are told apart.
     pub process: u64,
-    /// Activity of the agent.
+    /// Activity of the agent; [`Situation::Free`] for a leaf.
     pub situation: Situation,
 }
 

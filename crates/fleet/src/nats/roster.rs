@@ -38,7 +38,7 @@ pub(super) struct Roster {
 pub(super) fn read(subjects: &Subjects, subject: &str, payload: &[u8]) -> Option<Presence> {
     let (kind, names) = subjects.parse(subject)?;
     let presence: Presence = serde_json::from_slice(payload).ok()?;
-    // Permissions are on subjects: what a member calls itself in the payload must be the same.
+    // NATS permissions apply to subjects, so the name in the payload must be that of the subject.
     (kind == "answer" && names == [presence.name.clone()]).then_some(presence)
 }
 

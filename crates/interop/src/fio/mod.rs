@@ -18,13 +18,13 @@ use iotax_report::mark::{Mark, MarkPosition, Value};
 /// Text in fio's version field. Readers take the digits before the second dash as the version of the format.
 pub const VERSION: &str = concat!("fio-3.33-iotax-", env!("CARGO_PKG_VERSION"));
 
-/// Identifies JSON output as iotax's by its version field.
+/// Mark that identifies JSON output as iotax's by its version field.
 pub(super) const JSON_MARK: Mark = Mark {
     format: "fio-json",
     place: MarkPosition::Member(&["fio version"], Value::Begins("fio-3.33-iotax-")),
 };
 
-/// Identifies each terse line as iotax's by its version field.
+/// Mark that identifies each terse line as iotax's by its version field.
 pub(super) const TERSE_MARK: Mark =
     Mark { format: "fio-terse", place: MarkPosition::EveryLine(&["3;fio-3.33-iotax-"]) };
 

@@ -9,7 +9,7 @@ use super::{VERSION, shown_share};
 use crate::Unfit;
 use iotax_model::Run;
 
-/// Number of percentile fields in a line.
+/// Number of percentile fields per direction.
 const PLACES: usize = 20;
 const NS_PER_US: u64 = 1_000;
 

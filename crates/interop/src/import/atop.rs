@@ -14,7 +14,7 @@ use super::quantity::{impossible, nanos_in};
 use super::{DeviceInterval, Entry, Found, ImportedInterval, Stamp};
 use iotax_analysis::Metric;
 
-/// Finds atop's results in `text`, one entry per device with I/O; `None` if it has no output of the tool.
+/// Finds atop's results in a text, one entry per device with I/O; `None` if the text has no output of atop.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !["DSK", "LVM", "MDD"].iter().any(|label| text.contains(label)) {
         return None;

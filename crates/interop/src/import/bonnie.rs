@@ -48,7 +48,7 @@ struct About<'a> {
     line: usize,
 }
 
-/// Finds bonnie++'s results in `text`; `None` if it has no output of the tool. Skips tables that repeat the figures of CSV lines.
+/// Finds bonnie++'s results in a text; `None` if the text has no output of bonnie++. Skips tables that repeat the figures of CSV lines.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains(',') && !text.contains("%CP") {
         return None;
@@ -557,7 +557,7 @@ fn row_of<'a>(head: &str, row: &'a str) -> Result<Row<'a>, &'static str> {
     ))
 }
 
-/// Like [`row_of`], for a wiki table whose cells may span several columns. An empty cell stands for skipped tests.
+/// Parses a row like [`row_of`], for a wiki table whose cells may span several columns. An empty cell means skipped tests.
 fn row_of_cells<'a>(heads: &[&str], fields: &[&'a str]) -> Option<Row<'a>> {
     let (mut names, mut figures) = (Vec::new(), Vec::new());
     for (head, field) in heads.iter().zip(fields) {

@@ -10,7 +10,7 @@ use iotax_analysis::Metric;
 /// Largest relative rounding difference between a row's rate and its IOPS times I/O size.
 const AGREE: f64 = 0.02;
 
-/// Finds CrystalDiskMark's results in `text`; `None` if it has no output of the tool.
+/// Finds CrystalDiskMark's results in a text; `None` if the text has no output of CrystalDiskMark.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("MB/s") {
         return None;
@@ -199,7 +199,8 @@ impl<'t> Head<'t> {
         Some(found)
     }
 
-    /// Returns the I/O size in bytes. Old versions write KB for 1024 bytes, so rate and IOPS decide between 1000 and 1024.
+    /// Returns the I/O size in bytes; `None` if unknown. Old versions write KB for 1024 bytes, so rate and IOPS decide between 1000 and
+    /// 1024. Fails if rate and IOPS contradict the printed size.
     fn size(&self, bytes: f64, iops: Option<f64>) -> Result<Option<f64>, ()> {
         let Some((value, unit)) = self.size else { return Ok(None) };
         let powers = [("KiB", 1), ("MiB", 2), ("GiB", 3), ("KB", 1), ("MB", 2)];

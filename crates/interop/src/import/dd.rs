@@ -11,7 +11,7 @@ use super::parse_util::{decimal, half_a_digit, not_understood, whole_nanos};
 use super::{Entry, Found};
 use iotax_analysis::Metric;
 
-/// Finds dd's results in `text`; `None` if it has no output of the tool. Results of the same command are repetitions.
+/// Finds dd's results in a text; `None` if the text has no output of dd. Results of the same command are repetitions.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("/s") {
         return None;
@@ -68,7 +68,7 @@ fn message(line: &str) -> Option<&str> {
     (program.rsplit('/').next() == Some("dd")).then_some(words)
 }
 
-/// Looks ahead in the current paragraph of the text; reads each line only once.
+/// Look-ahead in the current paragraph of the text, so that each line is read only once.
 #[derive(Default)]
 struct Paragraph {
     /// Index of the first line with record counts, or of the end of the paragraph.
@@ -97,6 +97,7 @@ struct Done {
 
 impl Done {
     /// Parses the result at line index `i`, joined with the next line if wrapped. Also returns the index of the line after the result.
+    /// `None` if the line is not a result.
     fn at(lines: &Lines<'_>, i: usize) -> Option<(Self, usize)> {
         let line = lines.get(i).filter(|line| records(line).is_none())?;
         let wrapped = || {

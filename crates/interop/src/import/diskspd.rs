@@ -10,7 +10,7 @@ use super::quantity::{bytes_in, number_and_unit};
 use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// Finds DiskSpd's results in `text`; `None` if it has no output of the tool.
+/// Finds DiskSpd's results in a text; `None` if the text has no output of DiskSpd.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "DiskSpd", ..Found::default() };
     if text.contains("thread |") || text.contains("%-ile") {

@@ -12,7 +12,7 @@ use iotax_analysis::Metric;
 
 const MIB: f64 = 1_048_576.0;
 
-/// Finds elbencho's results in `text`; `None` if it has no output of the tool.
+/// Finds elbencho's results in a text; `None` if the text has no output of elbencho.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "elbencho", ..Found::default() };
     if text.contains("Elapsed time") {

@@ -11,7 +11,7 @@ use iotax_analysis::Metric;
 /// Texts that identify hyperfine's text and CSV.
 const SUMMARIES: [&str; 2] = ["Time (mean ", "command,mean,stddev,median,user,system,min,max"];
 
-/// Finds hyperfine's results in `text`; `None` if it has no output of the tool.
+/// Finds hyperfine's results in a text; `None` if the text has no output of hyperfine.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "hyperfine", ..Found::default() };
     for (i, line) in lines(text).enumerate() {
@@ -49,7 +49,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// Returns the command as the result's name, with its parameters if it ran with several.
+/// Returns the result's name: the command and the parameter values of its run.
 fn name(mut command: String, parameters: Value<'_>) -> String {
     for (key, value) in parameters.entries() {
         command.extend([" [", &*key, "=", &value.to_string(), "]"]);

@@ -32,7 +32,7 @@ pub struct DeviceInterval {
     pub write_latency_ns: Option<f64>,
     /// Mean number of I/Os queued or in flight.
     pub queue: Option<f64>,
-    /// Share of time with I/O in flight.
+    /// Share of time with I/O in flight, from 0 to 1.
     pub busy: Option<f64>,
 }
 

@@ -11,7 +11,7 @@ use super::{DeviceInterval, Entry, Found, ImportedInterval};
 use iotax_analysis::Metric;
 use reports::{Columns, Report};
 
-/// Finds iostat's results in `text`, one entry per device with I/O; `None` if it has no output of the tool.
+/// Finds iostat's results in a text, one entry per device with I/O; `None` if the text has no output of iostat.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("Device") && !text.contains("\"sysstat\"") {
         return None;
@@ -148,7 +148,7 @@ fn weight(column: &str, row: &Columns) -> Option<f64> {
     }
 }
 
-/// Returns the mean wait of reads and writes together in milliseconds, weighted by I/Os per second.
+/// Returns the I/Os per second and the mean wait in milliseconds of reads and writes together; `None` without the columns for them.
 fn waits(row: &Columns) -> Option<Weighted> {
     let of = |name: &str| row.get(name).copied();
     let both = || {

@@ -71,7 +71,7 @@ struct Reader {
     is_iozone: bool,
 }
 
-/// Finds iozone's results in `text`; `None` if it has no output of the tool.
+/// Finds iozone's results in a text; `None` if the text has no output of iozone.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !["Iozone", "reclen", "Children see", "\""].iter().any(|mark| text.contains(mark)) {
         return None;
@@ -271,8 +271,8 @@ fn heads(line: &str) -> Option<Vec<&str>> {
     (is_size && words.next() == Some("reclen")).then(|| words.collect())
 }
 
-/// Returns whether these are iozone's heads: all of them, or the first few if the line above identifies the last ones. Heads may continue on
-/// the next line.
+/// Returns whether `heads` are iozone's column heads: all of them, or the first few if the line above identifies the last ones. Heads may
+/// continue on the next line.
 fn are_known(heads: &[&str], above: &str, next: Option<&str>) -> bool {
     let told = ABOVE.iter().copied().take(heads.len().saturating_sub(4));
     let is_rest = |line: &str| line.split_whitespace().next().is_some_and(|word| HEADS.contains(&word));
@@ -283,7 +283,7 @@ fn are_known(heads: &[&str], above: &str, next: Option<&str>) -> bool {
             && (heads.len() <= 4 || above.split_whitespace().eq(told))
 }
 
-/// Returns the index of the test to which a title in the spreadsheet report belongs, such as `"Re-writer report"`.
+/// Returns the index of the test to which a title in the spreadsheet report belongs, such as `"Re-writer report"`; `None` for other lines.
 fn title(line: &str) -> Option<usize> {
     let title = line.strip_prefix('"')?.strip_suffix('"')?.to_ascii_lowercase();
     let title = title.strip_suffix(" report")?;

@@ -77,7 +77,7 @@ fn has_hundredths(seconds: &str) -> bool {
     seconds.split_once(['.', ',']).is_some_and(|(_, part)| part.len() == 2)
 }
 
-/// Adds the figures on datagrams to an entry; nothing if no datagrams were sent.
+/// Adds jitter in milliseconds, lost datagrams and sent datagrams to an entry; nothing if no datagrams were sent.
 pub(super) fn add_datagrams(entry: &mut Entry, jitter: Option<f64>, lost: Option<f64>, packets: Option<f64>) {
     if packets == Some(0.0) {
         return;
@@ -106,12 +106,13 @@ fn power(letter: &str) -> Option<i32> {
     i32::try_from(["", "K", "M", "G", "T"].iter().position(|known| *known == letter)?).ok()
 }
 
-/// Returns the size in bytes of a unit such as `GBytes`, by powers of 1024.
+/// Returns the size in bytes of a unit such as `GBytes`, by powers of 1024; `None` for other units.
 fn bytes_in(unit: &str) -> Option<f64> {
     Some(1024_f64.powi(power(unit.strip_suffix("Bytes").or_else(|| unit.strip_suffix("Byte"))?)?))
 }
 
-/// Returns the size in bits per second of a unit such as `Gbits/sec` (powers of 1000) or `MBytes/sec` (powers of 1024).
+/// Returns the size in bits per second of a unit such as `Gbits/sec` (powers of 1000) or `MBytes/sec` (powers of 1024); `None` for other
+/// units.
 fn bits_per_s_in(unit: &str) -> Option<f64> {
     let unit = unit.strip_suffix("/sec")?;
     match unit.strip_suffix("bits") {

@@ -17,7 +17,7 @@ use iotax_analysis::Metric;
 /// Texts at the start of a test's header: of a client and of a server.
 const HEADS: [&str; 2] = ["Client connecting to ", "Server listening on"];
 
-/// Finds iperf 2's results in `text`; `None` if it has no output of the tool. Results of the same host and kind are repetitions.
+/// Finds iperf 2's results in a text; `None` if the text has no output of iperf 2. Results of the same host and kind are repetitions.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "iperf", ..Found::default() };
     let mut test: Option<Test> = None;
@@ -43,7 +43,7 @@ pub(super) fn is_head(line: &str) -> bool {
     Test::of_head(line).is_some()
 }
 
-/// Returns whether only iperf 2 prints such a line, so that it is recognised without the header above it.
+/// Returns whether a line has a form that only iperf 2 prints, so that it is recognised without the header above it.
 fn is_headless(line: &str) -> bool {
     line.contains("connected with") && connected(line).is_some()
         || Row::of(line).is_some_and(|row| !row.may_be_iperf3)
@@ -81,7 +81,8 @@ struct Test {
     reported: Option<String>,
 }
 
-/// Parses the line after a row, `[  3] Sent 893 datagrams` or `[  3] Server Report:`. Returns the stream number, and true for `Server Report:`.
+/// Parses the line after a row, `[  3] Sent 893 datagrams` or `[  3] Server Report:`. Returns the stream number, and true for `Server
+/// Report:`. `None` for other lines.
 fn after_row(line: &str) -> Option<(&str, bool)> {
     let (id, rest) = bracket(line)?;
     let words: Vec<&str> = rest.split_whitespace().collect();

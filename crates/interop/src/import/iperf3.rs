@@ -34,7 +34,7 @@ fn add_retransmits(entry: &mut Entry, count: Option<f64>) {
     }
 }
 
-/// Finds iperf3's results in `text`; `None` if it has no output of the tool. Results of the same host and kind are repetitions.
+/// Finds iperf3's results in a text; `None` if the text has no output of iperf3. Results of the same host and kind are repetitions.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "iperf3", ..Found::default() };
     // Events of --json-stream come in order: a start belongs to the next end.
@@ -171,7 +171,7 @@ fn rate(sum: Value<'_>) -> Option<f64> {
     (rate > 0.0 && agree(bytes * 8.0 / seconds, rate, 0.02)).then_some(rate)
 }
 
-/// Adds the figures of one direction. Returns whether there are any.
+/// Adds the figures of one direction. Returns whether they include a rate.
 fn figures(entry: &mut Entry, sent: Value<'_>, received: Value<'_>) -> bool {
     let (sent_rate, received_rate) = (rate(sent), rate(received));
     if let Some(rate) = received_rate {

@@ -12,7 +12,7 @@ use super::{Found, LONGEST_QUOTE};
 /// Maximum nesting depth.
 const DEEPEST: usize = 128;
 
-/// A value or a key: bytes `from..to` of the text. For a list or map, `next` is the node after its last one.
+/// A value or a key: bytes `from..to` of the text. For a list or map, `next` is the index of the node after the last node in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Node {
     Null,
@@ -29,7 +29,7 @@ const OPEN: u32 = u32::MAX;
 /// A parsed document, or the complete parts of a truncated one.
 pub(super) struct Tree<'t> {
     text: &'t str,
-    /// Nodes of the document; the first is a null that stands for missing values.
+    /// Nodes of the document; the first is a null that represents missing values.
     nodes: Vec<Node>,
     /// Position of the first byte that cannot be parsed, or of the byte after the document.
     pub(super) end: usize,
@@ -56,7 +56,7 @@ impl<'t> Tree<'t> {
         Value { tree: self, at: usize::from(!self.is_torn) }
     }
 
-    /// Returns the outermost maps that are complete, each with its start position.
+    /// Returns the outermost maps that are complete, each with its start position in bytes.
     pub(super) fn maps(&self) -> impl Iterator<Item = (usize, Value<'_>)> {
         let mut at = 1;
         std::iter::from_fn(move || {
@@ -115,7 +115,7 @@ impl<'t> Tree<'t> {
         }
     }
 
-    /// Parses a scalar, or the opening bracket of a list or map. Returns true for a scalar.
+    /// Parses a scalar, or the opening bracket of a list or map. Returns true for a scalar; `None` for invalid or truncated JSON.
     fn scalar_or_opening(&mut self, open: &mut Vec<usize>) -> Option<bool> {
         self.blank();
         let from = u32::try_from(self.end).ok()?;
@@ -135,7 +135,8 @@ impl<'t> Tree<'t> {
         self.push(node).map(|()| false)
     }
 
-    /// Parses the text after a value: closing brackets, then the comma and key before the next value, if any.
+    /// Parses the text after a value: closing brackets, then the comma and key before the next value, if any. `None` for invalid or
+    /// truncated JSON.
     fn closings(&mut self, open: &mut Vec<usize>) -> Option<()> {
         while let Some(last) = open.last().copied() {
             let nodes = u32::try_from(self.nodes.len()).ok()?;
@@ -168,7 +169,7 @@ impl<'t> Tree<'t> {
         self.take(b':')
     }
 
-    /// Parses a quoted string into a node without its quotes.
+    /// Parses a quoted string into a node without its quotes; `None` if it is not closed or contains a control character.
     fn quoted(&mut self) -> Option<Node> {
         self.end += 1;
         let from = u32::try_from(self.end).ok()?;
@@ -185,7 +186,7 @@ impl<'t> Tree<'t> {
         Some(Node::Text { from, to })
     }
 
-    /// Parses a number or another unquoted word.
+    /// Parses a number or another unquoted word; `None` for other text.
     fn word(&mut self) -> Option<Node> {
         let rest = &self.text.as_bytes()[self.end..];
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
@@ -324,7 +325,7 @@ impl<'t> Value<'t> {
         serde_json::from_str(&self.tree.text[from as usize - 1..=to as usize]).ok().map(Cow::Owned)
     }
 
-    /// Like [`Self::text`], owned.
+    /// Returns the same as [`Self::text`], as an owned string.
     pub(super) fn string(self) -> Option<String> {
         self.text().map(Cow::into_owned)
     }
@@ -370,7 +371,8 @@ pub(super) enum Object<'t> {
 }
 
 impl<'t> Object<'t> {
-    /// Returns the object if it is complete. If it is truncated and contains all `marks` of a tool, reports it as not understood.
+    /// Returns the object if it is complete, else `None`. If a truncated object contains all `marks` of a tool, reports it as not
+    /// understood.
     pub(super) fn or_torn(self, line: usize, marks: &[&str], found: &mut Found) -> Option<Value<'t>> {
         match self {
             Self::Whole(value) => return Some(value),

@@ -264,7 +264,7 @@ impl Found {
     }
 }
 
-/// Returns whether a name is so long that many results with it would take much memory.
+/// Returns whether a name exceeds [`LONGEST_NAME`]; many results with such names would take much memory.
 const fn is_long(name: &str) -> bool {
     name.len() > LONGEST_NAME
 }

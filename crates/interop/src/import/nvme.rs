@@ -32,7 +32,7 @@ const FIELDS: [(&str, &str, &str, &str, f64); 14] = [
     ("num_err_log_entries", "num_err_log_entries", "error log entries", "", 1.0),
 ];
 
-/// Finds device states of `nvme smart-log` in `text`; `None` if it has no output of the tool.
+/// Finds device states of `nvme smart-log` in a text; `None` if the text has no output of `nvme smart-log`.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "nvme smart-log", ..Found::default() };
     if text.contains("Smart Log for NVM") {

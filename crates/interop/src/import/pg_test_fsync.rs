@@ -7,7 +7,7 @@ use super::parse_util::{agree, decimal, not_understood};
 use super::{Entry, Found};
 use iotax_analysis::Metric;
 
-/// Finds `pg_test_fsync`'s results in `text`; `None` if it has no output of the tool.
+/// Finds `pg_test_fsync`'s results in a text; `None` if the text has no output of `pg_test_fsync`.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("ops/sec") {
         return None;

@@ -7,7 +7,7 @@ use super::parse_util::{decimal, not_understood, whole_nanos};
 use super::{Entry, Found};
 use iotax_analysis::Metric;
 
-/// Finds pgbench's results in `text`; `None` if it has no output of the tool.
+/// Finds pgbench's results in a text; `None` if the text has no output of pgbench.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("tps = ") {
         return None;

@@ -14,7 +14,7 @@ use iotax_analysis::Metric;
 /// Nanoseconds per millisecond, which is the unit of ping's times.
 const MS: f64 = 1e6;
 
-/// Finds ping's results in `text`; `None` if it has no output of the tool. Results of the same host are repetitions.
+/// Finds ping's results in a text; `None` if the text has no output of ping. Results of the same host are repetitions.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("ms") && !text.contains('%') {
         return None;
@@ -224,7 +224,7 @@ fn whole(word: &str) -> Option<u64> {
     (!word.is_empty() && word.chars().all(|c| c.is_ascii_digit())).then(|| word.parse().ok()).flatten()
 }
 
-/// Parses a time such as `[1795319498.123456]`, in seconds since 1970.
+/// Parses a time such as `[1795319498.123456]`, in seconds since 1970-01-01 UTC.
 fn seconds_since_1970(word: &str) -> Option<Stamp> {
     let (seconds, _) = word.strip_prefix('[')?.strip_suffix(']')?.split_once(['.', ','])?;
     Stamp::since_1970(whole(seconds)?.checked_mul(1000)?)

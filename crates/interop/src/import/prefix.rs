@@ -23,7 +23,8 @@ fn full(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.trim().is_empty() && line.len() <= LONGEST)
 }
 
-/// Replaces each line with the result of `rest`, if there is one; `None` if `rest` has a result for fewer than 3 lines or 90% of them.
+/// Replaces each line with the result of `rest`, if there is one. `None` if `rest` has results for fewer than 3 lines, or for fewer than
+/// 90% of them.
 fn cut(text: &str, rest: impl Fn(&str) -> Option<&str>) -> Option<String> {
     let (mut all, mut with) = (0_usize, 0_usize);
     for line in full(text) {
@@ -38,6 +39,7 @@ fn cut(text: &str, rest: impl Fn(&str) -> Option<&str>) -> Option<String> {
 }
 
 /// Strips a time stamp at the start of a line: `2024-01-01T00:00:00.123Z `, `[2024-01-01 00:00:00] `, `Jan  1 00:00:00 `, `[12.345678] `.
+/// `None` without one.
 fn time(line: &str) -> Option<&str> {
     let trimmed = line.trim_start();
     let rest = if let Some(inner) = trimmed.strip_prefix('[') {
@@ -93,7 +95,7 @@ fn is_time_of_day(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_digit() || matches!(c, ':' | '.' | ',' | '+' | '-' | 'Z'))
 }
 
-/// Strips the first word if nearly all lines share it: `host `, `fio-pod | `, `host fio[123]: `.
+/// Strips the first word if nearly all lines share it: `host `, `fio-pod | `, `host fio[123]: `. `None` otherwise.
 fn without_word(text: &str) -> Option<String> {
     let mut times: HashMap<&str, usize> = HashMap::new();
     let mut all = 0_usize;
@@ -129,7 +131,7 @@ fn name(line: &str) -> Option<&str> {
     first.starts_with(|c: char| c.is_ascii_alphabetic() || c == '[').then_some(first.trim_end_matches('\n'))
 }
 
-/// Strips the indentation that all lines share.
+/// Strips the indentation that all lines share; `None` if there is none.
 fn without_indent(text: &str) -> Option<String> {
     let blanks = |line: &str| line.len() - line.trim_start_matches([' ', '\t']).len();
     let least = full(text).map(blanks).min().filter(|least| *least > 0)?;

@@ -71,7 +71,7 @@ pub(super) fn bytes_in(unit: &str) -> Option<f64> {
     Some(base.powi(power))
 }
 
-/// Returns the nanoseconds per unit of time, by the abbreviations of fio, ping and others.
+/// Returns the nanoseconds per unit of time, by the abbreviations of fio, ping and others; `None` for other words.
 pub(super) fn nanos_in(unit: &str) -> Option<f64> {
     Some(match unit {
         "ns" | "nsec" => 1.0,

@@ -8,7 +8,7 @@ use iotax_model::{Plan, TargetSpec};
 
 use super::{Entry, Found};
 
-/// Maximum length of a target's name in a plan.
+/// Maximum length of a target's name in a plan, in characters.
 const LONGEST: usize = 40;
 
 /// A run of another tool, ready to be stored. Its plan can be shown and compared but not run, because its targets have only names.
@@ -251,7 +251,8 @@ impl Imported {
     }
 }
 
-/// Returns the names of the keys that are set. Always includes `test`, because a workload without it is known to be no test, and `foreign`.
+/// Returns the names of the keys whose values are known: those that are set, and always `test` and `foreign`. An unset `test` means that
+/// the workload is plain I/O.
 fn known(keys: &WorkloadKeys, tree: &serde_json::Value) -> Vec<String> {
     let set = tree.as_object().into_iter().flatten().filter(|(key, _)| *key != "name");
     let mut known: Vec<String> = set.map(|(key, _)| key.clone()).collect();

@@ -9,7 +9,7 @@ use super::parse_util::{decimal, not_understood};
 use super::{Entry, Found, MOST_ROWS, Stamp};
 use iotax_analysis::Metric;
 
-/// Finds `sar -d`'s results in `text`; `None` if it has no output of the tool.
+/// Finds `sar -d`'s results in a text; `None` if the text has no output of `sar -d`.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("DEV") || !text.contains("tps") {
         return None;
@@ -67,7 +67,8 @@ impl Heads {
         has_tps.then(|| Self { columns: names.iter().map(|name| (*name).to_owned()).collect(), is_last })
     }
 
-    /// Parses a row; `None` if the line is not a row, or belongs to another table.
+    /// Parses a row; `None` if the line is not a row, or belongs to another table. The error gives the reason why the row does not fit the
+    /// columns.
     fn row(&self, words: &[&str]) -> Option<Result<Row, &'static str>> {
         let prefix = prefix(words);
         // A row of another statistic, or surrounding text.

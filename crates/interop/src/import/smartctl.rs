@@ -31,7 +31,7 @@ const FIGURES: [(&[&str], &str, &str, f64); 21] = [
 
 const NVME: &str = "nvme_smart_health_information_log";
 
-/// Finds device states that smartctl printed in `text`; `None` if it has no output of the tool.
+/// Finds device states that smartctl printed in a text; `None` if the text has no output of smartctl.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("\"smartctl\"") {
         return None;

@@ -111,7 +111,7 @@ impl Parts {
     }
 }
 
-/// Returns the number of a month by its English name: 1 for `Jan`.
+/// Returns the number of a month by its English name: 1 for `Jan`; `None` for other words.
 fn month(word: &str) -> Option<u64> {
     let word = word.to_ascii_lowercase();
     (1..).zip(MONTHS).find(|(_, name)| *name == word).map(|(number, _)| number)

@@ -11,7 +11,7 @@ use iotax_analysis::Metric;
 
 const MIB: f64 = 1_048_576.0;
 
-/// Finds sysbench's fileio results in `text`; `None` if it has no output of the tool.
+/// Finds sysbench's fileio results in a text; `None` if the text has no output of sysbench.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !["File operations:", "Operations performed:", "IOPS="].iter().any(|mark| text.contains(mark)) {
         return None;
@@ -106,7 +106,7 @@ impl Test {
         }
     }
 
-    /// Reads a line of the result.
+    /// Reads the figure in a line of the result; ignores lines without a known figure.
     fn result(&mut self, line: &str) {
         let Some((key, value)) = line.split_once(':') else {
             if let Some(rate) = line.strip_suffix("Requests/sec executed") {

@@ -11,8 +11,8 @@ use super::parse_util::{decimal, half_a_digit, not_understood};
 use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
-/// Finds UnixBench's results in `text`; `None` if it has no output of the tool. With several parallel copies,
-/// the workload's name includes their number.
+/// Finds UnixBench's results in a text; `None` if the text has no output of UnixBench. With several parallel copies, the workload's name
+/// includes their number.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("sample") && !text.contains("INDEX") && !TESTS.iter().any(|test| text.contains(test)) {
         return None;
@@ -138,7 +138,8 @@ struct Rated {
 }
 
 impl Rated {
-    /// Parses a row; `None` unless the index is ten times the result over the baseline, rounded.
+    /// Parses a row with dashes instead of baseline and index, or with an index that is ten times the result over the baseline, rounded.
+    /// `None` for other lines.
     fn of(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [name @ .., baseline, result, index] = &words[..] else { return None };

@@ -33,7 +33,7 @@ struct Reader {
 /// Maximum seconds between prints of the same result, because vdbench prints to console, summary and totals at the same time.
 const AT_ONCE: u64 = 2;
 
-/// Finds vdbench's results in `text`; `None` if it has no output of the tool.
+/// Finds vdbench's results in a text; `None` if the text has no output of vdbench.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains("avg_") {
         return None;

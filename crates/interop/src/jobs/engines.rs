@@ -45,7 +45,7 @@ pub(super) fn operation(engine: &str) -> Option<Test> {
     })
 }
 
-/// Returns the closest substitute for an unsupported fio engine, as a hint for the error message.
+/// Returns the closest substitute for an unsupported fio engine, as a hint for the error message; `None` for an unknown engine.
 pub(super) fn nearest(engine: &str) -> Option<&'static str> {
     Some(match engine {
         "fileoperations" => FILES,

@@ -325,7 +325,7 @@ fn per_direction(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong>
     Ok(())
 }
 
-/// Returns the value that all directions of a pattern share; an error if the values differ.
+/// Returns the value that all directions of a pattern share, `None` if it is not set; an error if the values differ.
 fn used_alike<T: Clone + PartialEq>(
     rw: Rw,
     option: &'static str,
@@ -339,7 +339,7 @@ fn used_alike<T: Clone + PartialEq>(
 }
 
 /// Combines rates per direction into the job's total rate, and derives the percentage of reads from them, because in fio they override
-/// `rwmixread`.
+/// `rwmixread`. `None` for no limit.
 fn rate_of(
     draft: &mut JobBuilder,
     option: &'static str,

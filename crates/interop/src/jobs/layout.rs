@@ -62,7 +62,7 @@ impl SectionJob {
         self.increment.map_or(0, |increment| increment.0)
     }
 
-    /// Returns the workloads of the job on these files. A job with verification becomes one workload per clone, because clones must not write
+    /// Returns the workloads of the job on `files`. A job with verification becomes one workload per clone, because clones must not write
     /// the same blocks.
     fn on(&self, files: &Files) -> Vec<Workload> {
         let mut workload = self.workload.clone();
@@ -207,7 +207,8 @@ fn fill_for_readers(workloads: &mut [Workload], notes: &mut Notes) {
     }
 }
 
-/// Combines the jobs of a group into one workload with concurrent jobs.
+/// Combines the jobs of a group into one workload with concurrent jobs. Adds errors to `trouble`; returns `None` if an error leaves no
+/// workload.
 fn together(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> Option<Workload> {
     let first = group.first()?;
     if let Some(other) = group.iter().find(|job| job.workload.flow.is_some() && job.flow_id != first.flow_id)
@@ -256,7 +257,8 @@ fn together(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -
     Some(workload)
 }
 
-/// Combines jobs on separate files into one workload with a thread per file; rejects jobs that differ otherwise.
+/// Combines jobs on separate files into one workload with a thread per file; `None`, with an error in `trouble`, if the jobs differ
+/// otherwise.
 fn on_files(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> Option<Workload> {
     let (first, last) = (group.first()?, group.last()?);
     let kind = |job: &SectionJob| Workload { name: String::new(), numjobs: 1, ..job.workload.clone() };
@@ -310,7 +312,7 @@ struct Files {
     increment: Option<Bytes>,
 }
 
-/// Places the files of a group one after another on the target.
+/// Places the files of a group one after another on the target; `None`, with an error in `trouble`, if sizes are missing or too large.
 fn place(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> Option<Vec<Files>> {
     let distinct = distinct_files(group);
     if distinct > 1 {
@@ -338,7 +340,7 @@ fn place(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> O
     Some(found)
 }
 
-/// Allocates areas for files on the target.
+/// Allocator of areas for files on the target.
 struct Room<'a> {
     group: &'a [SectionJob],
     /// Start in bytes of each file with a name.

@@ -74,7 +74,7 @@ pub struct Jobs {
     pub filenames: Vec<(FileLine, String)>,
     /// True if iotax creates files, because a fio section has no `filename`, a vdbench `sd` has no `lun`, or the file describes operations on files.
     pub own_files: bool,
-    /// First `directory` of fio or `anchor` of vdbench.
+    /// First `directory` of fio or `anchor` of vdbench, if given.
     pub directory: Option<String>,
     /// Value of `randseed`, if given.
     pub seed: Option<u64>,

@@ -9,7 +9,7 @@ use super::value::OptionValue;
 /// All known options: supported, ignored and rejected ones.
 pub(super) const OPTIONS: [&[KnownOption]; 3] = [DONE, IGNORED, UNSUPPORTED];
 
-/// Finds a known option by its name or an alias.
+/// Finds a known option by its name or an alias; `None` if the name is unknown.
 pub(super) fn find(name: &str) -> Option<&'static KnownOption> {
     OPTIONS.into_iter().flatten().find(|known| known.names.contains(&name))
 }

@@ -12,7 +12,7 @@ const fn refused(
     KnownOption { names, alone: false, standing: Support::Unsupported { unless, why } }
 }
 
-/// Defines an unsupported option that may stand without a value.
+/// Defines an unsupported option that may be given without a value.
 const fn alone(names: &'static [&'static str], why: &'static str) -> KnownOption {
     KnownOption { names, alone: true, standing: Support::Unsupported { unless: OFF, why } }
 }

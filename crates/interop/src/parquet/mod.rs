@@ -21,7 +21,7 @@ const AUTHOR: &str = "iotax, a row for each measurement";
 
 pub(super) const MARK: Mark = Mark { format: "parquet", place: MarkPosition::ParquetAuthor(AUTHOR) };
 
-/// Builds a Parquet file with one row per measurement of these runs, in order. Unknown values are null, points in time are UTC time stamps in
+/// Builds a Parquet file with one row per measurement of `runs`, in order. Unknown values are null, points in time are UTC time stamps in
 /// milliseconds, counts are 64-bit integers.
 #[must_use]
 pub fn measurements(runs: &[(Run, Judgement)]) -> Vec<u8> {

@@ -122,7 +122,8 @@ fn parse(line: &str) -> Result<Option<Line>, String> {
     }))
 }
 
-/// Parses the kernel's RWBS letters into the operation, and true for FUA. An F before the direction means a preceding flush, an F after it means FUA.
+/// Parses the kernel's RWBS letters into the operation, and true for FUA; `None` without an operation. An F before the direction means a
+/// preceding flush, an F after it means FUA.
 #[must_use]
 pub fn operation(letters: &[u8]) -> Option<(TracedOperation, bool)> {
     let mut letters = letters.iter();

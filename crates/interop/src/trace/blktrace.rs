@@ -148,7 +148,7 @@ fn read_up_to(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Merges the records of all CPUs' files in the order of time.
+/// Merger of the records of all CPUs' files into the order of time.
 struct Merged {
     parts: Vec<Part>,
     /// Next record of each file as a heap, by time and file index.
@@ -159,7 +159,7 @@ struct Merged {
     is_over: bool,
 }
 
-/// Returns the requests in these files, each given by name and content.
+/// Returns the requests in the files, each given by name and content.
 pub(super) fn events(files: Vec<(String, Box<dyn Read + Send>)>) -> Events {
     let parts: Vec<Part> = files
         .into_iter()

@@ -11,7 +11,7 @@ const WINDOW: usize = 1 << 16;
 /// Key of a request in flight: device, offset and operation.
 type Key = (u64, u64, TracedOperation);
 
-/// Matches completions with issues, and returns I/Os in order of issue, with their latency if the completion was seen.
+/// Matcher of completions with issues. Returns I/Os in order of issue, with their latency if the completion was seen.
 #[derive(Debug, Default)]
 pub struct Matcher {
     /// Issued I/Os that were not returned yet, oldest first.
@@ -82,7 +82,7 @@ impl Matcher {
         self.issued.pop_front().map(|issued| issued.event)
     }
 
-    /// Removes the oldest request in flight with this key. Returns its number.
+    /// Removes the oldest request in flight with this key. Returns its number; `None` if there is none.
     fn take_oldest(&mut self, key: Key) -> Option<u64> {
         let Entry::Occupied(mut known) = self.in_flight.entry(key) else { return None };
         let oldest = known.get().0;

@@ -84,7 +84,7 @@ impl TraceFacts {
     }
 }
 
-/// Writes a trace, one row group at a time.
+/// Writer of a trace, one row group at a time.
 pub struct TraceWriter<W: Write + Send> {
     writer: SerializedFileWriter<W>,
     rows: Vec<TracedIo>,
@@ -215,7 +215,7 @@ fn guarded<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err("the file is damaged".into()))
 }
 
-/// Reads the rows of a file in order.
+/// Reader of a file's rows in order.
 struct Rows<R: ChunkReader + 'static> {
     file: SerializedFileReader<R>,
     places: Vec<usize>,

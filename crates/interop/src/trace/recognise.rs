@@ -55,7 +55,7 @@ pub(super) fn format(head: &[u8]) -> Result<Format, String> {
         .into())
 }
 
-/// Recognises the format of a comma-separated line by its columns.
+/// Recognises the format of a comma-separated line by its columns; `None` if it is none of the known formats.
 fn of_columns(line: &str) -> Option<Format> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     let is_number = |place: usize| fields[place].parse::<u64>().is_ok();

@@ -4,7 +4,8 @@ use std::io::{self, BufReader, Read};
 
 use iotax_model::trace::TracedIo;
 
-/// Reads events from records of `N` bytes. `event` parses a record and returns `None` if it moves no data. Ends after the first error.
+/// Reads events from records of `N` bytes. `event` parses a record and returns `None` if the record describes no I/O. Ends after the first
+/// error.
 pub(super) fn of_records<const N: usize>(
     source: Box<dyn Read + Send>,
     mut event: impl FnMut(&[u8; N]) -> Result<Option<TracedIo>, String> + Send,

@@ -71,7 +71,7 @@ fn of_version(version: Version, record: &[u8]) -> Result<Option<TracedIo>, Strin
     if version.is_at(record) { read(version, record) } else { Err("a record of another version".into()) }
 }
 
-/// Parses a record; `None` for a command that moves no data.
+/// Parses a record; `None` for a command that is neither a read nor a write nor a flush.
 fn read(version: Version, record: &[u8]) -> Result<Option<TracedIo>, String> {
     let (short, long, wide) =
         (|at| number(record, at, 2), |at| number(record, at, 4), |at| number(record, at, 8));

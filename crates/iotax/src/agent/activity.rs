@@ -13,7 +13,7 @@ use iotax_testbed::monitor::pace::{self, PaceReading};
 use iotax_testbed::monitor::{self, Monitor, MonitorSnapshot};
 use iotax_testbed::stack;
 
-/// Records the machine's disk, CPU and network activity from the start to the end of one measurement's window.
+/// Recorder of the machine's disk, CPU and network activity from the start to the end of one measurement's window.
 pub(super) struct ActivityRecorder {
     monitor: Monitor,
     kernel: KernelThreads,
@@ -21,7 +21,7 @@ pub(super) struct ActivityRecorder {
     /// True without a warm-up: the counters must then be read before the load starts.
     has_no_warm_up: bool,
     began: Option<Began>,
-    /// Detects periods in which a device completes no I/O; `None` if the workload does not record such gaps.
+    /// Detector of periods in which a device completes no I/O; `None` if the workload does not record such gaps.
     gaps: Option<DeviceGapWatch>,
     ended: Option<Ended>,
 }

@@ -123,7 +123,7 @@ impl ConcurrentRuns {
     }
 }
 
-/// Returns the first of this run's disks that the other run uses too.
+/// Returns the first of this run's disks that the other run uses too; `None` if there is none.
 fn shared<'a>(own: &'a RunningRun, other: &RunningRun) -> Option<&'a str> {
     own.disks.iter().find(|disk| other.disks.contains(disk)).map(String::as_str)
 }

@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the verdict on a plan with this target, workload and head that is confined to `directory`.
+    /// Returns the error for a plan with this target, workload and head that is confined to `directory`; `None` if it is accepted.
     fn said(directory: &Path, head: &str, target: &str, workload: &str) -> Option<String> {
         let text = format!("{head}\n[[target]]\nname = 't'\n{target}\n[[workload]]\n{workload}");
         let plan = Plan::from_toml(&text).unwrap_or_else(|error| panic!("{text}: {error}"));

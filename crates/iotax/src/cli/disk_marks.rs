@@ -1,6 +1,6 @@
-//! Locks that tell runs of other users which disks are in use. A run takes a shared lock on a sysfs file of each disk, which anyone may read and no
-//! one can replace. The kernel lists the locks in /proc/locks and drops them when the process ends. This module creates no file, and opens no file of
-//! another user.
+//! Locks that show runs of other users which disks are in use. A run takes a shared lock on a sysfs file of each disk, which anyone may
+//! read and no one can replace. The kernel lists the locks in /proc/locks and drops them when the process ends. This module creates no
+//! file, and opens no file of another user.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;

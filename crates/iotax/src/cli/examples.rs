@@ -468,7 +468,7 @@ mod tests {
         })
     }
 
-    /// Returns clap's error about a command line, as kind and text; `None` if the line is valid or asks for help.
+    /// Returns clap's error about a command line, as kind and text; `None` if the line is valid or requests help.
     fn refused(line: &str) -> Option<(ErrorKind, String)> {
         let words = line.split_whitespace().fold(Vec::new(), joined);
         let error = help::command(80).try_get_matches_from(words).err()?;

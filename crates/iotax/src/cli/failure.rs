@@ -9,7 +9,7 @@ pub(crate) struct Failure {
     pub(crate) error: anyhow::Error,
 }
 
-/// Attaches an exit code to an error.
+/// Extension of `Result` that attaches an exit code to the error.
 pub(super) trait OrExit<T> {
     fn or_exit(self, exit: Exit) -> Result<T, Failure>;
 }

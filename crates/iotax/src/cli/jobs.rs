@@ -40,7 +40,7 @@ pub(super) fn is_meant(path: &Path, text: &str) -> bool {
 }
 
 /// Reads a fio job file or a vdbench parameter file, and prints notes on how its options are applied. `size` replaces the size of every fio
-/// job. With `confined`, refuses included files outside of these directories.
+/// job. Refuses included files outside of the directories `confined`, if given.
 pub(super) fn read(
     path: &Path,
     text: &str,
@@ -72,7 +72,7 @@ pub(super) fn read(
 }
 
 impl JobFlags {
-    /// Builds the plan of a job file, on the targets of `--target` or else on the file's own.
+    /// Builds the plan of a job file, on the targets of `--target` or else on the file or directory that the job file names.
     pub(super) fn plan(
         &self,
         path: &Path,

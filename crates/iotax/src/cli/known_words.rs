@@ -20,7 +20,7 @@ pub(super) fn known_words<P: TypedValueParser>(
     KnownWords { parser, words: words.into_iter().map(Into::into).collect() }
 }
 
-/// Returns a parser that accepts any text and offers these words for completion; the command itself checks the text.
+/// Returns a parser that accepts any text and offers `words` for completion; the command itself checks the text.
 pub(super) fn text_of(words: impl IntoIterator<Item: Into<String>>) -> KnownWords<StringValueParser> {
     known_words(StringValueParser::new(), words)
 }

@@ -14,10 +14,10 @@ use serde_json::{Map, Value};
 /// Interval between two updates.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Publishes the state of a run until dropped.
+/// Publication of a run's state in the store, until dropped.
 pub(super) struct Live {
     state: Arc<Mutex<Map<String, Value>>>,
-    /// Tells the thread to end when dropped.
+    /// Sender whose drop ends the thread.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }

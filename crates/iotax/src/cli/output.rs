@@ -281,7 +281,7 @@ impl Destinations {
         Ok(judged)
     }
 
-    /// Writes the JSON document if it was asked for.
+    /// Writes the JSON document if `--json` is given.
     pub(super) fn write_json(&self, document: &serde_json::Value) -> Result<(), Failure> {
         self.json.as_ref().map_or(Ok(()), |place| place.write(say::json(document).as_bytes()))
     }

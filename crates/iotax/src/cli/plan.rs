@@ -93,8 +93,8 @@ impl PlanInput {
         if replay::is_meant(&self.plan) { Ok(String::new()) } else { input::text(&self.plan, input::PLAN) }
     }
 
-    /// Like [`Self::read`], for text that was read before. With `confined`, refuses included files and traces outside of these
-    /// directories.
+    /// Like [`Self::read`], for text that was read before. Refuses included files and traces outside of the directories `confined`, if
+    /// given.
     pub(super) fn parse(
         &self,
         text: &str,

@@ -1,5 +1,5 @@
-//! Shows progress on stderr: on a terminal a bar with an ETA, elsewhere a line for each measurement and a line with its result. If rounds are added,
-//! a table of the results after each interim look replaces these lines.
+//! Shows progress on stderr: on a terminal a bar with an ETA, elsewhere a line for each measurement and a line with its result. If rounds
+//! are added, a table of the results after each interim look replaces the two lines.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ pub(super) type Line<'a> = dyn Fn(&str, &str, &Sample) -> String + 'a;
 /// Formats the table of the results so far for a width in columns; `None` if there is nothing to show.
 pub(super) type SoFar<'a> = dyn Fn(usize) -> Option<Styled> + 'a;
 
-/// Shows the progress of a run.
+/// Display of a run's progress.
 pub(super) struct Watcher<'a> {
     so_far: &'a SoFar<'a>,
     /// Formats each interval for printing; `None` to only move the bar.
@@ -44,9 +44,9 @@ pub(super) struct Watcher<'a> {
     is_open: bool,
     /// Time of the last printed line; used only without a terminal.
     said: Instant,
-    /// Publishes the progress in the store; `None` if the store does not support it.
+    /// Publication of the progress in the store; `None` if the store could not be opened a second time for that.
     live: Option<Live>,
-    /// Detects other runs on the same disks.
+    /// Detector of other runs on the same disks.
     concurrent: &'a mut ConcurrentRuns,
 }
 

@@ -17,7 +17,7 @@ use iotax_model::threads;
 const MARK: &str = "key pressed";
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Reads keys from the terminal until dropped, then restores the terminal's mode.
+/// Reader of keys from the terminal until dropped, which restores the terminal's mode.
 pub(super) struct QuitKey {
     before: Termios,
     over: Arc<AtomicBool>,

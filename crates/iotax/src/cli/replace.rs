@@ -17,7 +17,7 @@ const ACCESS_LIST_BYTES: usize = 64 << 10;
 /// Prefix of a draft's temporary name; the process id and a number follow.
 const NAME: &str = ".iotax-";
 
-/// A file that appears in its directory only when it is published. Dropping it removes it.
+/// A file that appears in its directory only when it is published. Dropping an unpublished draft removes the file.
 pub(super) struct Draft {
     file: File,
     dir: PathBuf,

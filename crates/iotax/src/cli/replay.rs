@@ -23,7 +23,7 @@ pub(super) fn is_meant(path: &Path) -> bool {
     !matches!(named, Some("toml" | "fio" | "job")) && trace::open(path).is_ok()
 }
 
-/// Builds a plan that replays a trace on these targets, in `repeat` rounds.
+/// Builds a plan that replays a trace on `targets`, in `repeat` rounds.
 pub(super) fn plan(path: &Path, targets: Vec<TargetSpec>, repeat: u32) -> Plan {
     let read_iolog = Some(path.display().to_string());
     let workload = WorkloadKeys { read_iolog, ..WorkloadKeys::default() }.complete(&WorkloadKeys::default());

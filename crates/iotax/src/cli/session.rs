@@ -79,18 +79,18 @@ impl RunArgs {
 pub(super) struct Session<'a> {
     pub(super) plan: Plan,
     pub(super) output: &'a OutputArgs,
-    /// Begin without asking.
+    /// True to begin without asking.
     pub(super) yes: bool,
     pub(super) guests: GuestOptions,
     /// The run to resume; `None` for a new run.
     pub(super) earlier: Option<Earlier>,
-    /// Keep created files instead of deleting them at the end.
+    /// True to keep created files instead of deleting them at the end.
     pub(super) keep: bool,
     /// The devices that may be overwritten.
     pub(super) permission: Permission,
-    /// Leave the agent's program on other machines, for later runs.
+    /// True to leave the agent's program on other machines, for later runs.
     pub(super) leave_agent: bool,
-    /// Show the plan and ask before starting: for runs that take minutes and gigabytes.
+    /// True to show the plan and ask before starting: for runs that take minutes and gigabytes.
     pub(super) ask: bool,
     /// Output during measurements.
     pub(super) live: LiveOutput<'a>,
@@ -428,8 +428,8 @@ struct Measured {
     ended: anyhow::Result<Ended>,
 }
 
-/// Warns if rounds are added after results were visible, which raises the false-positive rate. Results of a single round do not count,
-/// because they decide no comparison.
+/// Returns a warning if rounds are added after results were visible, which raises the false-positive rate; else `None`. Results of a single
+/// round do not count, because they decide no comparison.
 fn second_look(earlier: &Earlier, plan: &Plan) -> Option<Warning> {
     (plan.repeat > earlier.rounds && earlier.rounds > 1).then(|| Warning {
         kind: WarningKind::Extended,

@@ -175,8 +175,8 @@ fn names(runs: &[RunSummary]) -> String {
     names.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the index of the first run from the one that `text` names: by the run's number, or by a day or time of its start. If there is no such run,
-/// returns the number of runs. Fails for a number above the newest run's, and for any other text.
+/// Returns the index of the first run at or after `text`, which is a run's number, or a day or time of a run's start. Returns the number of
+/// runs if there is no such run. Fails for a number above the newest run's, and for any other text.
 fn since_of(text: &str, runs: &[PastRun]) -> Result<usize, Failure> {
     let place = |counts: &dyn Fn(&PastRun) -> bool| runs.iter().position(counts).unwrap_or(runs.len());
     if let Ok(id) = text.parse::<i64>() {

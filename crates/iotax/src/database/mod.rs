@@ -21,7 +21,7 @@ pub(crate) struct DatabaseCheck {
     pub(crate) rows: RowCheck,
 }
 
-/// Compares a database's rows with the acknowledged ones.
+/// Comparison of a database's rows with the acknowledged ones.
 #[derive(Debug)]
 pub(crate) struct RowCheck {
     acknowledged: u64,

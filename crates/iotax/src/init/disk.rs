@@ -18,15 +18,15 @@ use super::LOOK_AGAIN;
 /// Time limit for the kernel to release the filesystem after the agent has ended.
 const LET_GO: Duration = Duration::from_secs(5);
 
-/// Returns the device node of the disk with this serial number. `blocks` is /sys/block.
+/// Returns the device node of the disk with this serial number, `None` if there is none. `blocks` is /sys/block.
 pub(super) fn with_serial(blocks: &Path, serial: &str) -> Option<PathBuf> {
     fs::read_dir(blocks).ok()?.flatten().find_map(|entry| {
         (self::serial(&entry.path())? == serial).then(|| Path::new("/dev").join(entry.file_name()))
     })
 }
 
-/// Returns a disk's serial number. It is an attribute of the disk (virtio-blk) or of the controller (NVMe), or vital product data page 0x80 after a
-/// header of four bytes (SCSI, ATA).
+/// Returns a disk's serial number, `None` if it has none. It is an attribute of the disk (virtio-blk) or of the controller (NVMe), or vital
+/// product data page 0x80 after a header of four bytes (SCSI, ATA).
 fn serial(block: &Path) -> Option<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     ["serial", "device/serial"]

@@ -17,8 +17,8 @@ use super::{Ended, Interrupted, Runner, Step};
 const LOOK_EVERY: u32 = 4;
 
 impl Runner<'_> {
-    /// Measures rounds until the next one would exceed the time limit, or until no rate is left to try. Then holds the found rates, if the plan asks
-    /// for that.
+    /// Measures rounds until the next one would exceed the time limit, or until no rate is left to try. Then holds the found rates, if the
+    /// plan requests that.
     pub(super) fn search(&mut self, ask: &AskSpec) -> anyhow::Result<Ended> {
         let (mut missing, mut spent) = (0, 0);
         for round in 1_u32.. {

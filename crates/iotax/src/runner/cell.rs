@@ -329,7 +329,7 @@ fn is_known_to_hold(outcome: &Outcome) -> bool {
     outcome.stop.is_none() && reads_alone_failed && is_certain
 }
 
-/// Drops the caches of all guests concurrently.
+/// Drops the caches of all guests concurrently. Returns the kind of caches that were dropped; `None` without guests.
 fn drop_in_guests(targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
     let agents = targets.iter_mut().filter_map(Target::running_guest).map(|running| running.guest.agent());
     let dropped: Vec<anyhow::Result<CacheDrop>> = thread::scope(|scope| {
@@ -348,7 +348,8 @@ fn drop_in_guests(targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
     Ok(how)
 }
 
-/// Drops the targets' page cache on their hosts; with `machine`, all caches of these hosts.
+/// Drops the targets' page cache on their hosts; with `machine`, all caches of these hosts. Returns the kind of caches that were dropped;
+/// `None` if no target has any.
 fn drop_on_host(
     run_agent: &mut AgentClient,
     targets: &mut [Target],

@@ -13,7 +13,7 @@ pub(crate) struct RunContext<'a> {
     pub(crate) undo_log: &'a mut UndoLog,
     pub(crate) store: &'a mut Store,
     pub(crate) progress: &'a mut dyn Progress,
-    /// Set when the user stops the run.
+    /// Flag that is set when the user stops the run.
     pub(crate) stop: &'a Interrupt,
 }
 

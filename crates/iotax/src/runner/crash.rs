@@ -38,7 +38,7 @@ pub(super) const BEGINNING: Duration = Duration::from_mins(1);
 /// Sampling interval. The samples of a power-cut load are discarded.
 const INTERVAL: Nanos = Nanos::from_millis(100);
 
-/// Cuts the power of a plan's targets, which are built on volatile directories.
+/// Tester that cuts the power of a plan's targets, which are built on volatile directories.
 pub(crate) struct PowerCuts<'a> {
     plan: &'a Plan,
     builder: Builder,

@@ -136,8 +136,8 @@ impl PowerCuts<'_> {
         Ok((acknowledged, volatile.remove(undo_log)?))
     }
 
-    /// Opens the database after a cut, which makes it recover, and compares it with the acknowledged rows. The inner error says why it is
-    /// unusable.
+    /// Opens the database after a cut, which makes it recover, and compares it with the acknowledged rows. The inner error is the reason
+    /// why it is unusable.
     fn check_database(
         &self,
         path: &Path,

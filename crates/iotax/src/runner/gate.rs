@@ -5,7 +5,7 @@ use std::time::Instant;
 use iotax_model::record::Measurement;
 use iotax_model::units::Nanos;
 
-/// Starts windows together with the other members of a fleet, and learns of their starts and of stored measurements.
+/// Synchronization of window starts among the members of a fleet. Also receives the start times and the stored measurements.
 pub(crate) trait Gate: Sync {
     /// Called when all agents of a window are ready. Blocks until the start time is known and returns it in nanoseconds of the
     /// monotonic clock, or `None` to start at once. `order` is the position of the window's first measurement.

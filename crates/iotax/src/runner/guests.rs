@@ -67,7 +67,7 @@ fn wanted(target: &TargetSpec) -> Option<Wanted<'_>> {
     Some((target.guest()?, target.network()))
 }
 
-/// Checks that guests can be booted at all. The error says what is missing and how to get it.
+/// Checks that guests can be booted at all. The error names the missing part and the way to get it.
 pub(crate) fn possible(options: &GuestOptions) -> anyhow::Result<()> {
     guest::find_qemu()?;
     guest::image::find_qemu_img()?;
@@ -108,7 +108,7 @@ pub(crate) fn obstacle_to_kvm(
     obstacle
 }
 
-/// Checks that a guest with this network can be booted. The error says what is missing.
+/// Checks that a guest with this network can be booted. The error names the missing part.
 pub(crate) fn possible_on(options: &GuestOptions, network: &NetworkSpec) -> anyhow::Result<()> {
     guest::find_qemu()?;
     let needed = modules::needed(&GuestSpec::default(), Some(network));

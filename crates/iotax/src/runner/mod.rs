@@ -79,7 +79,7 @@ pub(crate) struct Order<'a> {
     pub(crate) done: HashSet<(String, String, u32)>,
     /// The kernels and images of the plan's guests; `None` if the plan has no guests.
     pub(crate) guests: Option<&'a Guests>,
-    /// Keep created files instead of deleting them at the end.
+    /// True to keep created files instead of deleting them at the end.
     pub(crate) keep: bool,
     /// The devices that may be overwritten.
     pub(crate) permission: &'a Permission,
@@ -89,7 +89,7 @@ pub(crate) struct Order<'a> {
     pub(crate) tokens: &'a HashMap<String, String>,
     /// The targets' records from an earlier part of the run.
     pub(crate) before: &'a [TargetRecord],
-    /// Starts windows together with the other members of a fleet; never waits in a run on one machine.
+    /// Synchronization of window starts with the other members of a fleet; never waits in a run on one machine.
     pub(crate) gate: &'a dyn Gate,
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn fresh_seed() -> anyhow::Result<u64> {
 }
 
 /// Carries out an order. `tag` is part of all created names. The caller undoes the changes, which are in the undo log. Each measurement is
-/// stored as soon as it is complete. Fails if the run could not be set up.
+/// stored as soon as it is complete. Fails if the run could not be set up or continued.
 pub(crate) fn carry_out(
     order: &Order<'_>,
     remote_agents: RemoteAgents,

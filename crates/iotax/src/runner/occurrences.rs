@@ -41,7 +41,7 @@ const MOST_ERROR: u64 = 400;
 pub(super) struct PlannedEvents<'a> {
     /// Events with their start times in the window, in ascending order.
     pub(super) events: Vec<(Nanos, &'a PlannedEvent)>,
-    /// Carries out events that are operations on a disk, such as a snapshot; `None` if there are no such events.
+    /// Disk operations for the events that need one, such as a snapshot; `None` if there are no such events.
     pub(super) operations: Option<&'a Operations>,
     /// The length of the window.
     pub(super) window: Duration,
@@ -53,7 +53,7 @@ pub(super) struct PlannedEvents<'a> {
     pub(super) name: String,
     /// Marker in the environment of commands, which identifies them for the undo log.
     pub(super) marker: String,
-    /// Set when the user stops the run: no further event begins.
+    /// Flag that is set when the user stops the run: no further event begins.
     pub(super) stop: &'a Interrupt,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Seen {
     pub(super) news: Vec<String>,
 }
 
-/// Lets the thread of the load signal the beginning and end of its window, and fetch lines for the user.
+/// The connection from the thread of the load to a watch: signals the beginning and end of the window, and fetches lines for the user.
 pub(super) struct WatchedWindow<'a> {
     stage: &'a Stage,
     events: Sender<Instant>,
@@ -173,7 +173,7 @@ pub(super) fn during(
     Ok(stage.end())
 }
 
-/// Signals the end of the load when dropped.
+/// Guard that signals the end of the load when dropped.
 struct Over<'a>(&'a Stage);
 
 impl Drop for Over<'_> {

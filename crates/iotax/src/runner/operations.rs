@@ -12,7 +12,7 @@ use iotax_testbed::undo::{Effect, UndoEntry, UndoLog};
 
 use super::target::{HostSite, LocalStorage, Site, Target};
 
-/// Carries out the disk operations of one measurement.
+/// The disk operations of one measurement, ready to be carried out.
 pub(super) struct Operations {
     operator: Mutex<Operator>,
     entries: Vec<UndoEntry>,

@@ -22,7 +22,7 @@ pub(crate) struct Step<'a> {
     pub(crate) workload: &'a str,
 }
 
-/// Receives the progress of a run.
+/// Receiver of a run's progress.
 pub(crate) trait Progress {
     /// Called when a longer step begins, which `what` describes.
     fn phase(&mut self, what: &str);

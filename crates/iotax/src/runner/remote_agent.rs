@@ -34,9 +34,9 @@ const PINGS: usize = 11;
 /// The options for other machines from the command line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RemoteOptions {
-    /// Leave the agent's program on the other machine.
+    /// True to leave the agent's program on the other machine.
     pub(crate) leave_agent: bool,
-    /// Allow ssh to ask on the terminal, before the run begins.
+    /// True to allow ssh to ask on the terminal, before the run begins.
     pub(crate) ask: bool,
 }
 
@@ -116,9 +116,9 @@ impl RemoteAgents {
 /// The purpose of a remote agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// Measures storage at a path.
+    /// Measurement of storage at a path.
     Storage,
-    /// Serves network measurements.
+    /// Server for network measurements.
     Server,
 }
 
@@ -212,7 +212,8 @@ impl RemoteAgent {
         }
     }
 
-    /// Has the agent create a file of `size` if nothing exists at the path. Returns the length of a file or device that exists.
+    /// Has the agent create a file of `size` if nothing exists at the path. Returns the length of the file or device that existed; `None`
+    /// if the agent created a file.
     pub(super) fn build(&mut self, size: Bytes) -> anyhow::Result<Option<Bytes>> {
         let length = self.description.length;
         if length.is_none() {

@@ -119,7 +119,7 @@ fn scheduled(plan: &Plan, whole: &[Cell], cell: Cell, round: u32) -> anyhow::Res
     Ok(ScheduledCell { cell, round, order })
 }
 
-/// Returns the progress step of the window with these cells. `number` is the position of the first cell in the run.
+/// Returns the progress step of the window that measures `cells`. `number` is the position of the first cell in the run.
 fn step<'a>(plan: &'a Plan, batch: &Batch, cells: &[ScheduledCell], number: usize) -> Step<'a> {
     let targets: Vec<&str> = cells.iter().map(|one| plan.targets[one.cell.target].name.as_str()).collect();
     Step {

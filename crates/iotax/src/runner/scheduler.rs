@@ -46,7 +46,7 @@ impl Batch {
     }
 }
 
-/// Schedules the remaining rounds of a run.
+/// Scheduler of a run's remaining rounds.
 pub(super) struct Scheduler<'a> {
     plan: &'a Plan,
     /// State of the comparisons; `None` unless rounds are added until every comparison is decided.
@@ -107,8 +107,8 @@ impl<'a> Scheduler<'a> {
         Some(batch)
     }
 
-    /// Returns the next batch of a run to a steady state: first the plan's rounds, then one round at a time until every cell is steady or the maximum
-    /// is reached.
+    /// Returns the next batch of a run to a steady state: first the plan's rounds, then one round at a time. `None` once every cell is
+    /// steady or the maximum is reached.
     fn next_towards_steady(&mut self, progress: &mut dyn Progress) -> Option<Batch> {
         let (state, before) = self.steady.as_mut()?;
         let most = self.plan.most_rounds();

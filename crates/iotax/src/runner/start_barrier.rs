@@ -149,7 +149,7 @@ impl Beginnings {
     }
 }
 
-/// Tracks which agents are ready, and starts the neighbours, which make competing load, before the measured agents.
+/// Tracker of the agents that are ready. Starts the neighbours, which make competing load, before the measured agents.
 struct Barrier {
     is_neighbour: Vec<bool>,
     starts: Vec<Sender<Option<u64>>>,

@@ -59,7 +59,7 @@ pub(super) struct Host {
     kernel: KernelThreads,
     /// The packets' path; `None` unless a network is measured.
     via: Option<NetPath>,
-    /// Detects periods in which a guest's device completes no I/O; agents outside of guests do that themselves.
+    /// Detector of periods in which a guest's device completes no I/O; agents outside of guests detect such periods themselves.
     gaps: Option<DeviceGapWatch>,
     /// True if a layer is served by a program whose CPU time is not measured.
     is_served_unseen: bool,
@@ -131,8 +131,7 @@ pub(super) struct HostView {
 }
 
 impl Host {
-    /// Prepares to monitor the devices, filesystems, guests and interfaces below these targets; `None` if all targets are on other
-    /// machines.
+    /// Prepares to monitor the devices, filesystems, guests and interfaces below `targets`; `None` if all targets are on other machines.
     pub(super) fn new(targets: &mut [Target], workload: &Workload) -> anyhow::Result<Option<Self>> {
         let root = Path::new("/");
         let (mut stacks, mut threads, mut paths, mut counters) =
@@ -525,7 +524,7 @@ fn standstills(ends: &[(u64, u64)], stops: &[u64]) -> Vec<Standstill> {
     jumps.collect()
 }
 
-/// Returns the times at which QEMU reported stopping the guest.
+/// Returns the times at which QEMU reported stopping the guest, in nanoseconds since the window's start.
 fn stops(seen: &[Occurrence]) -> Vec<u64> {
     let stops = seen.iter().filter_map(|one| match &one.what {
         Happened::Seen { source: Source::Qemu, text } if text == "STOP" => Some(one.at_ns),

@@ -185,7 +185,7 @@ struct PartWatch<'a> {
 struct Watches<'a>(Vec<PartWatch<'a>>);
 
 impl<'a> Watches<'a> {
-    /// Processes an event of an agent. Returns a line for the user once I/Os that hung complete again.
+    /// Processes an event of an agent. Returns a line for the user once I/Os that hung complete again, else `None`.
     fn see(&mut self, event: AgentEvent, progress: &mut dyn Progress) -> Option<String> {
         let place = self.0.partition_point(|part| part.first <= event.participant).saturating_sub(1);
         let part = self.0.get_mut(place)?;

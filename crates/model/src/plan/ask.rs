@@ -14,7 +14,8 @@ use crate::workload::Workload;
 
 /// Default total time of the search.
 const TIME: Nanos = Nanos::from_secs(180);
-/// Trials on each target before the search narrows: two in a closed loop, then a sweep of rates from far below the capacity up to the capacity.
+/// Trials of each workload on each target before the search narrows: two in a closed loop, then rates from far below the capacity up to the
+/// capacity.
 const COARSE: u64 = 8;
 /// Length of a window while the target runs at the rate found. Windows last one second if `sustain` is below two minutes.
 const MINUTE: Nanos = Nanos::from_secs(60);
@@ -22,7 +23,7 @@ const SECOND: Nanos = Nanos::from_secs(1);
 const DAY: Nanos = Nanos::from_secs(86_400);
 /// Suffix of the names of workloads that run at the rate found by the search.
 const HELD: &str = "-held";
-/// Minimum number of pairs of trials for a confidence interval.
+/// Minimum number of pairs of trials, one below and one above the estimated rate, for a confidence interval.
 const FEWEST_PAIRS: u64 = 6;
 
 /// Searches for the highest rate at which each target meets the conditions, in place of rounds of fixed workloads.
@@ -36,10 +37,10 @@ pub struct AskSpec {
     /// Time for the search [default: 3m]
     #[serde(default = "time")]
     pub time: Nanos,
-    /// Answer whether this many I/Os per second are possible
+    /// Answer whether this many I/Os per second are possible [default: only search]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub iops: Option<u64>,
-    /// After the search, hold the rate found on each target for this long
+    /// After the search, hold the rate found on each target for this long [default: do not hold it]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sustain: Option<Nanos>,
 }
@@ -82,7 +83,7 @@ pub struct SloError {
 }
 
 impl Slo {
-    /// Name of the figure that the condition limits: `p99`, `mean`, `errors`.
+    /// Returns the name of the figure that the condition limits: `p99`, `mean`, `errors`.
     #[must_use]
     pub fn figure(&self) -> String {
         match self {
@@ -173,13 +174,13 @@ impl JsonSchema for Slo {
 }
 
 impl AskSpec {
-    /// A search for the highest rate that meets these conditions, with default settings.
+    /// Creates a search for the highest rate that meets these conditions, with default settings.
     #[must_use]
     pub fn new(slo: Vec<Slo>) -> Self {
         Self { slo, time: TIME, iops: None, sustain: None }
     }
 
-    /// Length and number of the windows at the rate that the search found; `None` without [`Self::sustain`].
+    /// Returns the length and number of the windows at the rate that the search found; `None` without [`Self::sustain`].
     #[must_use]
     pub fn held(&self) -> Option<(Nanos, u32)> {
         let sustain = self.sustain?;
@@ -223,8 +224,8 @@ impl AskSpec {
     }
 }
 
-/// Reason for rejecting two conditions together: both limit the same figure, or one implies the other (`p99 <= 1ms` implies `p90 <= 2ms`). `None`
-/// if they can be combined.
+/// Returns the reason for rejecting two conditions together: both limit the same figure, or one implies the other (`p99 <= 1ms` implies
+/// `p90 <= 2ms`). `None` if they can be combined.
 fn clash(one: &Slo, other: &Slo) -> Option<&'static str> {
     if one.figure() == other.figure() {
         return Some("one figure has one limit; leave one out");
@@ -239,7 +240,7 @@ fn clash(one: &Slo, other: &Slo) -> Option<&'static str> {
 }
 
 impl Plan {
-    /// The workloads whose highest rate is searched for, without the fixed-rate copies that the search adds.
+    /// Returns the workloads whose highest rate is searched for, without the fixed-rate copies that the search adds.
     pub fn asked(&self) -> impl Iterator<Item = &Workload> {
         let is_added = |workload: &&Workload| {
             workload.is_open_loop()
@@ -251,14 +252,14 @@ impl Plan {
         self.workloads.iter().filter(move |workload| !is_added(workload))
     }
 
-    /// Minimum time of a search: the trials needed for a confidence interval, for all workloads on all targets.
+    /// Returns the minimum time of a search: the trials needed for a confidence interval, for all workloads on all targets.
     #[must_use]
     pub fn least_search(&self) -> Nanos {
         let each = self.asked().map(Self::trial_time).fold(0, u64::saturating_add);
         Nanos(each.saturating_mul((COARSE + 2 * FEWEST_PAIRS) * self.targets.len() as u64))
     }
 
-    /// Expected time of one trial in nanoseconds: warm-up, window, and the pause before the next trial.
+    /// Returns the expected time of one trial in nanoseconds: warm-up, window, and the pause before the next trial.
     #[must_use]
     pub fn trial_time(workload: &Workload) -> u64 {
         workload.expected_time().0.saturating_add(BETWEEN.0)

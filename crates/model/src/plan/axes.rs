@@ -46,7 +46,7 @@ fn wrong<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, Wrong> 
 /// A table of a plan file together with its axes.
 pub(super) struct Product<'i> {
     table: DeTable<'i>,
-    /// The table's name, which may be a template with placeholders, and its location in the file.
+    /// The table's name, which may be a template with placeholders, and its location in the file; `None` if the table has no name.
     name: Option<Spanned<String>>,
     found: Vec<Found<'i>>,
 }
@@ -100,7 +100,7 @@ impl<'i> Product<'i> {
             .collect()
     }
 
-    /// All combinations of the axes' values; the last axis varies fastest.
+    /// Returns all combinations of the axes' values; the last axis varies fastest.
     pub(super) fn combinations(&self) -> Vec<Combination<'i>> {
         let mut choices: Vec<Vec<usize>> = vec![Vec::new()];
         for axis in &self.found {
@@ -159,7 +159,7 @@ impl<'i> Product<'i> {
         Ok(name)
     }
 
-    /// Location in the file of a value of an axis.
+    /// Returns the location in the file of a value of an axis.
     pub(super) fn value_span(&self, axis: usize, value: usize) -> Range<usize> {
         self.found[axis].values[value].span()
     }
@@ -192,12 +192,13 @@ impl<'i> Product<'i> {
 }
 
 impl Found<'_> {
-    /// Last part of the dotted key: `cache` for `guest.cache`.
+    /// Returns the last part of the dotted key: `cache` for `guest.cache`.
     fn key(&self) -> &str {
         self.path.last().map_or("", String::as_str)
     }
 
-    /// Placeholder of this axis in a name template: the last part of its key, or the whole key if another axis ends in the same part.
+    /// Returns the placeholder of this axis in a name template: the last part of its key, or the whole key if another axis ends in the same
+    /// part.
     fn placeholder(&self, all: &[Self]) -> String {
         let alike = all.iter().filter(|other| other.key() == self.key()).count();
         let key = if alike == 1 { self.key().to_owned() } else { self.path.join(".") };

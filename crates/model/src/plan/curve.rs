@@ -52,13 +52,13 @@ pub struct CurveSpec {
 }
 
 impl CurveSpec {
-    /// Time limit of the measurement; `None` if `shares` are given without a time, so that the number of rounds is fixed.
+    /// Returns the time limit of the measurement; `None` if `shares` are given without a time, so that the number of rounds is fixed.
     #[must_use]
     pub fn time(&self) -> Option<Nanos> {
         self.time.or(self.shares.is_empty().then_some(TIME))
     }
 
-    /// Number of rates at which each workload is measured, with `targets` targets in the plan.
+    /// Returns the number of rates at which each workload is measured, with `targets` targets in the plan.
     #[must_use]
     pub fn points_of(&self, targets: usize) -> u32 {
         let together = POINTS_TOGETHER / u32::try_from(targets).unwrap_or(u32::MAX).max(1);
@@ -227,7 +227,7 @@ mod tests {
         ))
     }
 
-    /// The capacity of the target `t`.
+    /// Returns the capacity of the target `t`.
     fn capacities(iops: f64) -> [BTreeMap<String, Scouted>; 1] {
         [BTreeMap::from([("t".to_owned(), Scouted::new(iops))])]
     }
@@ -272,7 +272,7 @@ mod tests {
         );
         let slowest = &with_rates.workloads[1];
         assert_eq!((slowest.name.as_str(), slowest.rate_iops), ("w@500", Some(250)), "of two jobs together");
-        // Nine measurements of 400 ms.
+        // The closed loop and eight rates: each round is nine measurements of 400 ms.
         assert_eq!(with_rates.repeat, 33);
         let again = Plan::from_toml(&with_rates.to_toml().expect("TOML")).expect("reads back");
         assert_eq!(again, with_rates);

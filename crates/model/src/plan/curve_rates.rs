@@ -19,13 +19,13 @@ pub struct Scouted {
 }
 
 impl Scouted {
-    /// A target with this capacity, without measured latencies.
+    /// Creates a target with this capacity, without measured latencies.
     #[must_use]
     pub fn new(capacity: f64) -> Self {
         Self { capacity, seen: Vec::new() }
     }
 
-    /// Rates at which latency is measured before the curve's rates are chosen: 5% to 100% of the capacity.
+    /// Returns the rates at which latency is measured before the curve's rates are chosen: 5% to 100% of the capacity.
     #[must_use]
     pub fn first_rates(capacity: f64) -> Vec<u64> {
         let mut rates: Vec<u64> =
@@ -94,14 +94,14 @@ pub(super) fn place(targets: &[&Scouted], points: u32) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    /// Measurements of a simulated target with this mean response time as a function of load.
+    /// Returns the measurements of a simulated target with this mean response time as a function of load.
     fn seen(latency: impl Fn(f64) -> Option<f64>) -> Scouted {
         let rates = Scouted::first_rates(10_000.0);
         let seen = rates.into_iter().map(|rate| (rate, latency(rate as f64 / 10_000.0))).collect();
         Scouted { capacity: 10_000.0, seen }
     }
 
-    /// The number of rates, of twelve, in this range of loads.
+    /// Counts the rates, of twelve, in this range of loads.
     fn between(scouted: &Scouted, loads: std::ops::Range<f64>) -> usize {
         let rates = place(&[scouted], 12);
         rates.iter().filter(|rate| loads.contains(&(**rate as f64 / 10_000.0))).count()
@@ -130,7 +130,7 @@ mod tests {
         noisy.seen[1].1 = Some(6.0);
         assert!(between(&noisy, 0.5..1.05) >= 7, "{:?}", place(&[&noisy], 12));
         assert!(place(&[&noisy], 12).is_sorted());
-        // And in that of the first.
+        // A stall in the window of the first rate.
         noisy.seen[0].1 = Some(3.0);
         let rates = place(&[&noisy], 12);
         assert!(rates[1] - rates[0] > 500, "{rates:?}");

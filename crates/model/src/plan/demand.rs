@@ -19,7 +19,7 @@ pub struct Demand {
     pub workload: Option<String>,
     /// The figure and its limit: `sync p99 <= 10ms`, `write mean <= 10ms`, `p99.9 <= 50ms`, `iops >= 500`, `sustained bytes >= 125m`
     pub keep: Keep,
-    /// Publication that states the limit
+    /// Publication that states the limit [default: none]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub source: Option<String>,
 }
@@ -68,7 +68,8 @@ pub enum DemandOn {
 }
 
 impl DemandOn {
-    /// Word for the kind of I/O in the text of a demand; also the name of its tally.
+    /// Returns the word for this kind of I/O in the text of a demand, which is also the name of its direction in
+    /// [`Tallies`](crate::record::Tallies).
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

@@ -55,7 +55,7 @@ impl Design {
 /// Accessors for the settings of a design; each returns `None` if the plan has another design. Code that must handle every design matches on
 /// [`Plan::design`].
 impl Plan {
-    /// Limits of a run that adds rounds until every comparison is decided; `None` for other designs.
+    /// Returns the limits of a run that adds rounds until every comparison is decided; `None` for other designs.
     #[must_use]
     pub const fn until_decided(&self) -> Option<&UntilDecided> {
         match &self.design {
@@ -68,7 +68,7 @@ impl Plan {
         }
     }
 
-    /// Settings of a plan that measures latency against load; `None` for other designs.
+    /// Returns the settings of a plan that measures latency against load; `None` for other designs.
     #[must_use]
     pub const fn curve(&self) -> Option<&CurveSpec> {
         match &self.design {
@@ -81,7 +81,7 @@ impl Plan {
         }
     }
 
-    /// Settings of a plan that searches for the highest rate; `None` for other designs.
+    /// Returns the settings of a plan that searches for the highest rate; `None` for other designs.
     #[must_use]
     pub const fn ask(&self) -> Option<&AskSpec> {
         match &self.design {
@@ -121,7 +121,7 @@ impl Plan {
         }
     }
 
-    /// Settings of a plan that triggers events during measurements; `None` for other designs.
+    /// Returns the settings of a plan that triggers events during measurements; `None` for other designs.
     #[must_use]
     pub const fn watch(&self) -> Option<&WatchSpec> {
         match &self.design {

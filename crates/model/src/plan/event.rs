@@ -80,7 +80,7 @@ struct EventEntry {
     /// Name of the event in reports [default: its operation]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     name: Option<String>,
-    /// A command for `sh -c` on this host
+    /// A command for `sh -c` on this host, in place of an operation
     #[serde(skip_serializing_if = "Option::is_none", default)]
     command: Option<String>,
     /// Operation on the measured guest or image, in place of a command

@@ -67,7 +67,7 @@ pub(super) struct PlanHead {
     baseline: Option<String>,
     /// Name of the control target: trends follow the ratio to it, which cancels changes of the machine itself [default: none]
     control: Option<String>,
-    /// Seed of the order, the offsets and the payload [default: random]
+    /// Seed for the order of measurements, the offsets and the payload [default: random]
     seed: Option<u64>,
     /// Default keys for all workloads.
     #[serde(rename = "defaults")]
@@ -394,7 +394,7 @@ impl<'i> Reader<'i> {
             }
             PlanError::File(_) => return error,
         };
-        // The last of two with the same name.
+        // If two entries have the same name, the later one is at fault.
         match self.named.iter().rfind(|(its_list, its_name, _)| *its_list == list && its_name == name) {
             Some((.., source)) => self.locate_in(source, &error),
             None => error,
@@ -411,7 +411,7 @@ fn inherit<'i>(table: &mut DeTable<'i>, defaults: &DeTable<'i>) {
     }
 }
 
-/// Names of the first two entries that are equal except for their names.
+/// Returns the names of the first two entries that are equal except for their names; `None` if all entries differ.
 fn first_alike<T: Row>(rows: &mut [T]) -> Option<(String, String)> {
     let names: Vec<String> = rows.iter_mut().map(|row| std::mem::take(row.name())).collect();
     let alike = (1..rows.len())

@@ -71,9 +71,10 @@ pub struct Plan {
     /// Name of the target that the other targets are compared with.
     pub baseline: String,
     /// Name of the control target: `iotax trend` attributes its changes to the machine, and removes them from the other targets' results.
+    /// `None` without a control.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub control: Option<String>,
-    /// Seed that determines order, offsets and payload. If absent, the run draws one at its start.
+    /// Seed that determines the order of measurements, the offsets and the payload. If absent, the run draws one at its start.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seed: Option<u64>,
     /// The targets to measure; at least one, with unique names.
@@ -137,7 +138,7 @@ pub enum PlanError {
 }
 
 impl PlanError {
-    /// The reason of the error, without the name of the target or workload.
+    /// Returns the reason of the error, without the name of the target or workload.
     fn reason(&self) -> String {
         match self {
             Self::Target(error) => error.reason.clone(),
@@ -161,7 +162,7 @@ impl Neighbour {
 }
 
 impl Plan {
-    /// A plan of one round in which the first target is the baseline.
+    /// Creates a plan of one round in which the first target is the baseline.
     #[must_use]
     pub fn new(name: String, targets: Vec<TargetSpec>, workloads: Vec<Workload>) -> Self {
         Self {
@@ -344,13 +345,13 @@ impl Plan {
         Ok(())
     }
 
-    /// Numbers of rounds after which comparisons are evaluated: several with [`Design::UntilDecided`], otherwise only `repeat`.
+    /// Returns the numbers of rounds after which comparisons are evaluated: several with [`Design::UntilDecided`], otherwise only `repeat`.
     #[must_use]
     pub fn looks(&self) -> Vec<u32> {
         self.until_decided().map_or_else(|| vec![self.repeat], |until| until.looks(self.repeat))
     }
 
-    /// Maximum number of rounds of the run.
+    /// Returns the maximum number of rounds of the run.
     #[must_use]
     pub fn most_rounds(&self) -> u32 {
         match &self.design {
@@ -360,7 +361,7 @@ impl Plan {
         }
     }
 
-    /// Largest number of rounds that stays within the limits on rounds and on measurements of a plan.
+    /// Returns the largest number of rounds that stays within the limits on rounds and on measurements of a plan.
     #[must_use]
     pub fn most_of_a_run(&self) -> u32 {
         let most = MOST_MEASUREMENTS / self.cells().max(1);
@@ -395,14 +396,14 @@ impl Plan {
         Ok(Self { repeat: first.min(max_rounds - 1), design, ..self })
     }
 
-    /// Number of measurements in one round: the pairs of target and workload that are measured.
+    /// Returns the number of measurements in one round: the pairs of target and workload that are measured.
     #[must_use]
     pub fn cells(&self) -> usize {
         let all = (0..self.targets.len()).flat_map(|t| (0..self.workloads.len()).map(move |w| (t, w)));
         all.filter(|(target, workload)| self.measures(*target, *workload)).count()
     }
 
-    /// Total warm-up and runtime of one round. Workloads that end by themselves count with their expected time.
+    /// Returns the total warm-up and runtime of one round. Workloads that end by themselves count with their expected time.
     #[must_use]
     pub fn round_time(&self) -> Nanos {
         let windows = |workload: &Workload, place: usize| {
@@ -422,7 +423,8 @@ impl Plan {
         Nanos(times.fold(0, u64::saturating_add))
     }
 
-    /// Returns whether two workloads run in one measured window: in a watch of all targets together, unless exactly one is the control.
+    /// Returns whether two workloads run in one measured window: in a watch of all targets together, unless exactly one of the two is the
+    /// control workload.
     #[must_use]
     pub fn share_a_window(&self, one: &Workload, other: &Workload) -> bool {
         self.watch().is_some_and(|watch| {
@@ -446,7 +448,8 @@ impl Plan {
         }
     }
 
-    /// Index of the first target with the same storage as this target, or its own index. Storage that several targets use is built and filled once.
+    /// Returns the index of the first target with the same storage as this target, or its own index. Storage that several targets use is
+    /// built and filled once.
     #[must_use]
     pub fn storage_of(&self, target: usize) -> usize {
         let spec = &self.targets[target];
@@ -488,7 +491,8 @@ impl Plan {
         Err(workload.refusal("write_journal", path, reason).into())
     }
 
-    /// Content that created targets are filled with: the content that all workloads write, or incompressible data if their contents differ.
+    /// Returns the content that created targets are filled with: the content that all workloads write, or incompressible data if their
+    /// contents differ.
     #[must_use]
     pub fn content(&self) -> Content {
         let mut contents = self.workloads.iter().flat_map(Workload::jobs).map(Workload::content);
@@ -496,14 +500,14 @@ impl Plan {
         if contents.all(|content| content == first) { first } else { Content::default() }
     }
 
-    /// The suite that the workloads belong to; `None` without a suite, or if iotax does not know its name.
+    /// Returns the suite that the workloads belong to; `None` without a suite, or if iotax does not know its name.
     #[must_use]
     pub fn known_suite(&self) -> Option<&'static Suite> {
         Suite::named(self.suite.as_ref()?).ok()
     }
 
-    /// Size of a created target: the highest end of any workload's area, else the default size. If workloads only create files next to the target,
-    /// 1 MiB, or the largest block size if that is larger.
+    /// Returns the size of a created target: the highest end of any workload's area, else the default size. If workloads only create files
+    /// next to the target, returns 1 MiB, or the largest block size if that is larger.
     #[must_use]
     pub fn size(&self) -> Bytes {
         if self.work().any(|workload| !workload.needs_directory()) {
@@ -513,19 +517,19 @@ impl Plan {
         Bytes(self.work().map(|workload| workload.max_bs().0).fold(UNUSED, u64::max))
     }
 
-    /// Highest end of any workload's area, from the start of the target; `None` if no workload has a size.
+    /// Returns the highest end of any workload's area, from the start of the target; `None` if no workload has a size.
     #[must_use]
     pub fn reach(&self) -> Option<Bytes> {
         self.work().filter(|workload| !workload.needs_directory()).filter_map(Workload::end).max()
     }
 
-    /// Bytes from the start of a created target that are filled before measuring; 0 if no workload needs filled space.
+    /// Returns the bytes from the start of a created target that are filled before measuring; 0 if no workload needs filled space.
     #[must_use]
     pub fn filled(&self) -> Bytes {
         self.part(Workload::needs_filling)
     }
 
-    /// Bytes from the start of a created target that workloads may allocate. The null engine does not access the target.
+    /// Returns the bytes from the start of a created target that workloads may allocate. The null engine does not access the target.
     #[must_use]
     pub fn touched(&self) -> Bytes {
         self.part(|job| job.ioengine != IoEngine::Null)
@@ -536,26 +540,26 @@ impl Plan {
         self.work().map(|workload| workload.end_of(size, &is_meant)).max().unwrap_or_default()
     }
 
-    /// Space that the workloads need: in a created target, and for files next to it on its filesystem.
+    /// Returns the space that the workloads need: in a created target, and for files next to it on its filesystem.
     #[must_use]
     pub fn space(&self) -> RequiredSpace {
         let files = self.work().map(Workload::room).max().unwrap_or_default();
         RequiredSpace { area: self.size(), files }
     }
 
-    /// Largest number of workers that any workload runs concurrently.
+    /// Returns the largest number of workers that any workload runs concurrently.
     #[must_use]
     pub fn workers(&self) -> u32 {
         let of = |workload: &Workload| workload.jobs().map(|job| job.numjobs).fold(0, u32::saturating_add);
         self.work().map(of).max().unwrap_or_default()
     }
 
-    /// All workloads of the plan, including those of background loads.
+    /// Returns all workloads of the plan, including those of background loads.
     fn work(&self) -> impl Iterator<Item = &Workload> {
         self.workloads.iter().chain(self.neighbours.iter().map(|neighbour| &neighbour.workload))
     }
 
-    /// The workloads that run on a target: the plan's own, or, on the target of a background load, only that load.
+    /// Returns the workloads that run on a target: the plan's own, or, on the target of a background load, only that load.
     #[must_use]
     pub fn work_on(&self, target: &TargetSpec) -> Vec<&Workload> {
         match self.neighbours.iter().find(|neighbour| neighbour.target.name == target.name) {
@@ -575,12 +579,12 @@ impl Plan {
         self.watch().is_some_and(|watch| watch.together)
     }
 
-    /// All targets that must be built: those to measure, then those of background loads.
+    /// Returns all targets that must be built: those to measure, then those of background loads.
     pub fn everything(&self) -> impl Iterator<Item = &TargetSpec> {
         self.targets.iter().chain(self.neighbours.iter().map(|neighbour| &neighbour.target))
     }
 
-    /// Directories that the `file` layers of all targets name, sorted and without duplicates.
+    /// Returns the directories that the `file` layers of all targets name, sorted and without duplicates.
     #[must_use]
     pub fn directories(&self) -> Vec<PathBuf> {
         let mut dirs: Vec<PathBuf> = self.everything().filter_map(|t| t.file()?.dir.clone()).collect();

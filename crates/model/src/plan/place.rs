@@ -45,7 +45,7 @@ impl Text<'_> {
         }
     }
 
-    /// Message for a number outside the range of a workload's key; `None` if the error is about something else.
+    /// Returns the error message for a number outside the range of a workload's key; `None` if the error is about something else.
     fn number(self, value: Range<usize>, message: &str) -> Option<String> {
         message.rsplit_once(", expected u")?.1.parse::<u8>().ok()?;
         let start = self.floor(value.start);
@@ -83,7 +83,7 @@ fn find_one(table: &DeTable<'_>, word: &str) -> Option<Range<usize>> {
     })
 }
 
-/// All words in the reason of an error, as candidates for [`find_key`].
+/// Returns all words in the reason of an error, as candidates for [`find_key`].
 pub(super) fn words(reason: &str) -> impl Iterator<Item = &str> {
     reason.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
 }
@@ -98,7 +98,7 @@ mod tests {
         let at = |span| Text(text).at(span, "no").to_string();
         assert_eq!(at(0..5), "line 1, column 1: no\n  |\n1 | a = 1\n  | ^^^^^");
         assert_eq!(at(12..15), "line 2, column 6: no\n  |\n2 | \té = \"x\"\n  | \t    ^^^");
-        // Beyond the end of the line, inside a character, beyond the end of the text.
+        // Spans that end beyond their line, lie inside a character, or start beyond the end of the text.
         assert_eq!(at(2..99), "line 1, column 3: no\n  |\n1 | a = 1\n  |   ^^^");
         assert_eq!(at(8..8), "line 2, column 2: no\n  |\n2 | \té = \"x\"\n  | \t^");
         assert_eq!(at(99..100), "line 3, column 5: no\n  |\n3 | last\n  |     ^");

@@ -8,7 +8,7 @@ use crate::workload::{Kind, RateProcess, Workload};
 const IOS: u64 = 25;
 const LONGEST: Nanos = Nanos::from_secs(5);
 
-/// A copy of the workload with Poisson arrivals of `rate` I/Os per second, over all its jobs together.
+/// Returns a copy of the workload with Poisson arrivals of `rate` I/Os per second, over all its jobs together.
 pub(super) fn at_rate(work: &Workload, rate: u64) -> Workload {
     Workload {
         name: format!("{}@{rate}", work.name),
@@ -37,7 +37,7 @@ pub(super) fn whole(rate: f64) -> u64 {
     whole
 }
 
-/// Reason why a block I/O workload cannot run in an open loop; `None` if it can.
+/// Returns the reason why a block I/O workload cannot run in an open loop; `None` if it can.
 fn without_rate(work: &Workload) -> Option<String> {
     if work.io_size.is_some() || work.loops.is_some() {
         return Some("io_size and loops end a window after so much I/O; at a rate it lasts for its runtime: leave them out".into());

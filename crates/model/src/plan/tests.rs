@@ -44,7 +44,7 @@ fn the_documented_plan_reads() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// The property that the fuzz target of the same name tests: any text in place of any part of a valid plan.
+    /// Tests the property of the fuzz target with the same name: any text in place of any part of a valid plan.
     #[test]
     fn plan(from in 0..GOOD.len(), length in 0_usize..12, text in "[0-9a-z\"=\\[\\]{}.\n-]{0,12}|.{0,8}") {
         let to = (from + length).min(GOOD.len());
@@ -58,7 +58,7 @@ proptest! {
 }
 
 proptest! {
-    /// A printed plan parses back to the same plan, whatever the names.
+    /// Tests that a printed plan parses back to the same plan, whatever the names.
     #[test]
     fn a_printed_plan_keeps_every_name(
         names in prop::array::uniform4("[a-z{}\"'\\\\ .#=\n-]{1,12}|.{1,12}|[a-z]{0,3}\\{(bs|rw|iodepth|name|size)\\}[{}]{0,2}")
@@ -285,7 +285,7 @@ fn a_plan_is_written_as_a_file_that_reads_as_the_same_plan() {
     let plan = Plan::from_toml(NOISY).expect("valid");
     let text = plan.to_toml().expect("written");
     assert_eq!(Plan::from_toml(&text).expect(&text), plan);
-    // Written once if all workloads share it; the neighbour has no size, so each of the others has it.
+    // A key is written once if all workloads share it. The neighbour has no size, so each of the other workloads has its own.
     for (words, times) in
         [("runtime = ", 1), ("ramp_time = ", 1), ("size = \"64m\"", 2), ("direct", 0), ("\niodepth = 16", 1)]
     {
@@ -305,14 +305,14 @@ fn a_time_is_divided_into_rounds_and_looks() {
     let two = "[[target]]\nname='a'\npath='/a'\n[[target]]\nname='b'\npath='/b'\n";
     let work = "[[workload]]\nrw='read'\nruntime='400ms'\nramp_time='0s'\n";
     let plan = Plan::from_toml(&format!("time = '3m'\n{two}{work}")).expect("a plan");
-    // A second a round with what lies between.
+    // A round takes a second: two measurements of 400 ms, with 100 ms after each.
     let until = plan.until_decided().cloned().expect("rounds are added");
     assert_eq!((plan.repeat, until.max_rounds, until.max_time), (30, 180, Some(Nanos::from_secs(180))));
     assert_eq!(Plan::from_toml(&plan.to_toml().expect("written")), Ok(plan));
-    // Half a minute holds more rounds than there are: the look before the last is the first.
+    // Fewer rounds fit into 6 s than into half a minute, so the first evaluation is one round before the last.
     let plan = Plan::from_toml(&format!("time = '6s'\n{two}{work}")).expect("a plan");
     assert_eq!((plan.repeat, plan.looks()), (5, vec![5, 6]));
-    // Nothing to decide: half a minute of rounds.
+    // A single target has no comparisons: the plan gets the rounds that fit into half a minute.
     let alone = "[[target]]\nname='a'\npath='/a'\n";
     let plan = Plan::from_toml(&format!("time = '3m'\n{alone}{work}")).expect("a plan");
     assert_eq!((plan.repeat, plan.until_decided()), (60, None));

@@ -25,7 +25,7 @@ pub struct MarginError {
 }
 
 impl Margin {
-    /// The margin as a fraction: 0.02 for 2%.
+    /// Returns the margin as a fraction: 0.02 for 2%.
     #[must_use]
     pub fn share(self) -> f64 {
         f64::from(self.millionths) / 1e6
@@ -33,7 +33,7 @@ impl Margin {
 }
 
 impl Default for Margin {
-    /// The default margin, 2%.
+    /// Returns the default margin, 2%.
     fn default() -> Self {
         Self { millionths: 20_000 }
     }
@@ -132,8 +132,8 @@ impl Default for UntilDecided {
 }
 
 impl UntilDecided {
-    /// Numbers of rounds after which results are evaluated, ascending: `first`, then 15% more each time, and finally the maximum. The step grows if
-    /// there would be more than 10 evaluations. The numbers depend only on the plan, never on results.
+    /// Returns the numbers of rounds after which results are evaluated, ascending: `first`, then 15% more each time, and finally the
+    /// maximum. The step grows if there would be more than 10 evaluations. The numbers depend only on the plan, never on results.
     #[must_use]
     pub fn looks(&self, first: u32) -> Vec<u32> {
         // Rounds at an evaluation, in percent of those at the previous one.
@@ -147,8 +147,8 @@ impl UntilDecided {
         }
     }
 
-    /// Rejects a single target, a first evaluation before [`FIRST_LOOK`] rounds, a `max_rounds` without a second evaluation,
-    /// and a `max_time` shorter than the rounds before the first.
+    /// Rejects a single target, a first evaluation before [`FIRST_LOOK`] rounds, a `max_rounds` without a second evaluation, and a
+    /// `max_time` shorter than the rounds before the first evaluation.
     pub(super) fn check(&self, repeat: u32, targets: usize, round: Nanos) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(text));
         if targets < 2 {
@@ -178,8 +178,8 @@ impl UntilDecided {
     }
 }
 
-/// Numbers from `first` to `last`, each `percent` percent of the previous one and at least 1 higher. If the last step would be less than half as
-/// long as usual, it is merged with the step before.
+/// Returns numbers from `first` to `last`, each `percent` percent of the previous one and at least 1 higher. If the last step would be less
+/// than half as long as usual, it is merged with the step before.
 fn spaced(first: u32, last: u32, percent: u32) -> Vec<u32> {
     let mut looks = vec![first];
     let mut next = first;

@@ -191,13 +191,14 @@ impl JsonSchema for Requirement {
 }
 
 impl WatchSpec {
-    /// The events during a workload with their times from the start of its window, in order. Empty for the control workload.
+    /// Returns the events during a workload with their times from the start of its window, in order. Empty for the control workload.
     #[must_use]
     pub fn events_of(&self, workload: &Workload) -> Vec<(Nanos, &PlannedEvent)> {
         if self.is_control(&workload.name) { Vec::new() } else { self.scheduled(workload.runtime) }
     }
 
-    /// Pairs of an event and its alternative, which has the [alternative](Operation::alternative) operation: `backup-fleecing` and `backup`.
+    /// Returns the pairs of an event and its alternative, which has the [alternative](Operation::alternative) operation: `backup-fleecing`
+    /// and `backup`.
     pub fn alternatives(&self) -> impl Iterator<Item = [&PlannedEvent; 2]> {
         let alternative = |event: &PlannedEvent| match event.action {
             Action::Operation(operation) => operation.alternative().map(Action::Operation),
@@ -209,12 +210,13 @@ impl WatchSpec {
         })
     }
 
-    /// The pairs of [`Self::alternatives`] in which neither event has a time. The two swap places at random from round to round.
+    /// Returns the pairs of [`Self::alternatives`] in which neither event has a time. The two events swap places at random from round to
+    /// round.
     pub fn exchanged(&self) -> impl Iterator<Item = [&PlannedEvent; 2]> {
         self.alternatives().filter(|pair| pair.iter().all(|event| event.at.is_none()))
     }
 
-    /// The operations on guests or images during a workload. Empty for the control workload.
+    /// Returns the operations on guests or images during a workload. Empty for the control workload.
     pub fn operations_of(&self, workload: &Workload) -> impl Iterator<Item = Operation> + '_ {
         let happens = !self.is_control(&workload.name);
         self.operations().filter(move |_| happens)
@@ -226,7 +228,7 @@ impl WatchSpec {
         self.control.as_deref() == Some(workload)
     }
 
-    /// The events of a window of this length with their times from its start, in order. Events without a time are evenly spaced.
+    /// Returns the events of a window of this length with their times from its start, in order. Events without a time are evenly spaced.
     #[must_use]
     pub fn scheduled(&self, window: Nanos) -> Vec<(Nanos, &PlannedEvent)> {
         let spread = self.events.iter().filter(|event| event.at.is_none()).count() as u64 + 1;
@@ -426,7 +428,7 @@ impl WatchSpec {
         Ok(())
     }
 
-    /// The operations on guests or images among the events.
+    /// Returns the operations on guests or images among the events.
     pub fn operations(&self) -> impl Iterator<Item = Operation> + '_ {
         self.events.iter().filter_map(|event| match event.action {
             Action::Operation(operation) => Some(operation),
@@ -469,7 +471,7 @@ mod tests {
         assert_eq!(times, [(1, "b"), (10, "a"), (20, "c")]);
     }
 
-    /// A plan with these events on a guest's image, and a second workload.
+    /// Returns the error for a plan with these events on a guest's image and a second workload; `None` if the plan is valid.
     fn refusal(target: &str, watch: &str) -> Option<String> {
         let plan = format!(
             "[watch]\n{watch}\n[[target]]\nname = 't'\n{target}\n[defaults]\nrw = 'randwrite'\nruntime = '30s'\nrate_iops = 100\nblackout = '100ms'\n\

@@ -106,8 +106,8 @@ pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
     Ok(text)
 }
 
-/// Keys that have the same non-default value in all workloads. A key that any workload lacks is left out, because a workload cannot unset a key of
-/// `[defaults]`.
+/// Returns the keys that have the same non-default value in all workloads. A key that any workload lacks is left out, because a workload
+/// cannot unset a key of `[defaults]`.
 fn common(workloads: &[Table], nothing: &Table) -> Table {
     let Some((first, others)) = workloads.split_first() else { return Table::new() };
     first
@@ -125,7 +125,7 @@ fn is_meant(workload: &Table, key: &str) -> bool {
     !workload.contains_key("net") || OF_NET.contains(&key)
 }
 
-/// Keys of a workload to write: those whose values are neither in `[defaults]` nor built-in defaults, and those of [`ALWAYS`].
+/// Returns the keys of a workload to write: those whose values are neither in `[defaults]` nor built-in defaults, and those of [`ALWAYS`].
 fn own_keys(workload: &Table, common: &Table, nothing: &Table) -> Table {
     workload
         .iter()
@@ -142,7 +142,7 @@ fn own_keys(workload: &Table, common: &Table, nothing: &Table) -> Table {
         .collect()
 }
 
-/// Copies of the tables of a workload's concurrent jobs.
+/// Copies the tables of a workload's concurrent jobs.
 fn beside(workload: &Table) -> Vec<Table> {
     let jobs = workload.get(BESIDE).and_then(Value::as_array).into_iter().flatten();
     jobs.filter_map(Value::as_table).cloned().collect()

@@ -9,12 +9,12 @@ use super::Outcome;
 const SLICE_NS: u64 = 110_000_000;
 
 impl Outcome {
-    /// Time over which the window's rate is computed, in nanoseconds: from the last completion before the window to the last completion in the
-    /// window. Returns the window's length if these completions are not known or too far from the window's edges.
+    /// Returns the time over which the window's rate is computed, in nanoseconds: from the last completion before the window to the last
+    /// completion in the window. Returns the window's length if these completions are not known or too far from the window's edges.
     ///
-    /// A throttled device completes I/Os in bursts, and a window of fixed length may contain one burst more or less. Between two completions, the
-    /// number of bursts matches the time. A completion is too far away if the distance exceeds both an eighth of the window and a throttle's slice
-    /// (at most half the window): such a pause is part of the result.
+    /// A throttled device completes I/Os in bursts, and a window of fixed length may contain one burst more or less. Between two
+    /// completions, the number of bursts matches the time. A completion is too far away if the distance exceeds both an eighth of the
+    /// window and a throttle's slice (at most half the window): such a pause is part of the result.
     #[must_use]
     pub fn rate_ns(&self) -> u64 {
         let most = SLICE_NS.min(self.duration_ns / 2).max(self.duration_ns / 8);

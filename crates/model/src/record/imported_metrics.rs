@@ -83,7 +83,7 @@ impl ImportSource {
         }
     }
 
-    /// Name of the tool, with its version if known: `fio 3.33`.
+    /// Returns the name of the tool, with its version if known: `fio 3.33`.
     #[must_use]
     pub fn tool(&self) -> String {
         match &self.version {

@@ -21,7 +21,7 @@ impl LayerCounters {
     /// Name of the count of acknowledged flushes that the layer skipped on purpose, because of the setting `drop_flush`.
     pub const DROPPED_FLUSHES: &str = "dropped flushes";
 
-    /// A count by its name; 0 if the layer has no such count.
+    /// Returns the count with this name; 0 if the layer has no such count.
     #[must_use]
     pub fn of(&self, name: &str) -> u64 {
         self.counts.get(name).copied().unwrap_or_default()

@@ -133,9 +133,9 @@ impl Share {
 }
 
 impl HostActivity {
-    /// Merges the activity of several guests or machines, each over its own window. CPU, pressure and kernel threads' times and disk I/Os are
-    /// added; disk utilization is averaged. Disks are matched by name, because all guests of a target use the same disk names. CPU or pressure is
-    /// absent if any machine lacks it; all other figures are dropped.
+    /// Merges the activity of several guests or machines, each over its own window. CPU, pressure and kernel threads' times and disk I/Os
+    /// are added; disk utilization is averaged; the longest window is kept. Disks are matched by name, because all guests of a target use
+    /// the same disk names. CPU or pressure is absent if any machine lacks it; all other figures are dropped.
     #[must_use]
     pub fn merge(machines: &[&Self]) -> Self {
         let mut all = Self::default();

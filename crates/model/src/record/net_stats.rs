@@ -18,16 +18,17 @@ pub struct Carried {
     /// CPU time of the server process, if known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server_cpu: Option<CpuTime>,
-    /// TCP's congestion control algorithm.
+    /// TCP congestion control algorithm; absent if unknown, or if concurrent measurements differ.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub congestion: Option<String>,
-    /// TCP's maximum segment size in bytes.
+    /// TCP's maximum segment size in bytes; absent if unknown, or if concurrent measurements differ.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mss: Option<u32>,
     /// Counts of round-trip messages sent and returned; absent without round trips.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub probes: Option<Probes>,
-    /// Exact standard deviation of the round-trip times, ping(8)'s mdev.
+    /// Exact standard deviation of the round-trip times, ping(8)'s mdev; absent without round trips, and for several concurrent
+    /// measurements.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mdev_ns: Option<u64>,
     /// The longest gaps without a received byte, over all streams, longest first; at most ten of those above 10 ms.
@@ -214,7 +215,7 @@ pub struct NicActivity {
     pub tx_drops: u64,
 }
 
-/// A network interface at the start of measuring.
+/// A network interface at the start of measuring. Values that the kernel does not report are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Interface {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Pacing {
     /// I/Os due in the measured window.
     pub due: u64,
-    /// I/Os started late in the window, because every slot of their job was busy when they were due.
+    /// I/Os started late in the window, because `iodepth` I/Os of their job were in flight when they were due.
     pub delayed: u64,
     /// The longest time from the due time of a delayed I/O to its start.
     pub longest_delay_ns: u64,

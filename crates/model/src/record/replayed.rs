@@ -20,17 +20,18 @@ pub struct Replayed {
     pub wrapped: u64,
     /// I/Os whose offset or length was rounded to the alignment that direct I/O requires.
     pub aligned: u64,
-    /// Median delay from an I/O's due time to its start. I/Os that had to wait for a free slot do not count.
+    /// Median delay from an I/O's due time to its start. I/Os that waited because `iodepth` I/Os were in flight do not count.
     pub late_p50_ns: u64,
-    /// 99th percentile of the delay from an I/O's due time to its start. I/Os that had to wait for a free slot do not count.
+    /// 99th percentile of the delay from an I/O's due time to its start. I/Os that waited because `iodepth` I/Os were in flight do not
+    /// count.
     pub late_p99_ns: u64,
-    /// Longest delay from an I/O's due time to its start. I/Os that had to wait for a free slot do not count.
+    /// Longest delay from an I/O's due time to its start. I/Os that waited because `iodepth` I/Os were in flight do not count.
     pub late_max_ns: u64,
     /// Time from the first to the last replayed I/O in the trace, at the speed of the replay.
     pub recorded_ns: u64,
     /// Time from the start of the first to the start of the last I/O in the replay.
     pub took_ns: u64,
-    /// Length of a phase of the trace.
+    /// Length of each entry of `phases`.
     pub phase_ns: u64,
     /// Response times by phase of the trace, from its first I/O on: up to 16 phases of equal length. The last one may be incomplete.
     pub phases: Vec<ReplayPhase>,

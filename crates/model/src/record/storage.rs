@@ -65,6 +65,6 @@ pub struct SampledContent {
     pub bytes: u64,
     /// Bytes in all-zero blocks.
     pub zeros: u64,
-    /// Size of all sampled blocks together after fast compression.
+    /// Size in bytes of all sampled blocks together after fast compression (zstd).
     pub compressed: u64,
 }

@@ -63,14 +63,14 @@ impl Tallies {
     /// Names of the directions, in the order of [`Self::each`].
     pub const WORDS: [&'static str; 5] = ["read", "write", "trim", "sync", "meta"];
 
-    /// The five directions with their names; the tally is `None` for a direction that is absent.
+    /// Returns the five directions with their names; the tally is `None` for a direction that is absent.
     pub fn each(&self) -> impl Iterator<Item = (&'static str, Option<&Tally>)> {
         Self::WORDS
             .into_iter()
             .zip([&self.read, &self.write, &self.trim, &self.sync, &self.meta].map(Option::as_ref))
     }
 
-    /// The tally of the direction with this name; `None` for an unknown name.
+    /// Returns the tally of the direction with this name, to be set or changed; `None` for an unknown name.
     pub fn of_mut(&mut self, word: &str) -> Option<&mut Option<Tally>> {
         match word {
             "read" => Some(&mut self.read),
@@ -82,19 +82,19 @@ impl Tallies {
         }
     }
 
-    /// Number of completed reads, writes, trims and metadata operations. Flushes do not count.
+    /// Returns the number of completed reads, writes, trims and metadata operations. Flushes do not count.
     #[must_use]
     pub fn ios(&self) -> u64 {
         self.moving().map(|tally| tally.ios).sum()
     }
 
-    /// Bytes read, written or discarded, including those of metadata operations.
+    /// Returns the number of bytes read, written or discarded, including those of metadata operations.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.moving().map(|tally| tally.bytes).sum()
     }
 
-    /// Service times of reads, writes, trims and metadata operations together, in nanoseconds.
+    /// Returns the service times of reads, writes, trims and metadata operations together, in nanoseconds.
     #[must_use]
     pub fn latency(&self) -> Histogram {
         let mut all = Histogram::new();
@@ -102,7 +102,7 @@ impl Tallies {
         all
     }
 
-    /// Response times of reads, writes, trims and metadata operations together, in nanoseconds; `None` in a closed loop.
+    /// Returns the response times of reads, writes, trims and metadata operations together, in nanoseconds; `None` in a closed loop.
     #[must_use]
     pub fn response(&self) -> Option<Histogram> {
         self.moving().filter_map(|tally| tally.response.clone()).reduce(|mut all, response| {

@@ -78,8 +78,8 @@ fn workloads(options: &SuiteOptions) -> Vec<Workload> {
     .collect()
 }
 
-/// Tests that create, stat and delete empty files, as `bonnie++ -n 16` does. bonnie++ stats and deletes files right after creating them, so caches
-/// are not dropped. `seq` uses creation order for names and directory order for deletes; `ran` uses random order.
+/// Returns the tests that create, stat and delete empty files, as `bonnie++ -n 16` does. bonnie++ stats and deletes files right after
+/// creating them, so caches are not dropped. `seq` uses creation order for names and directory order for deletes; `ran` uses random order.
 fn small_files(options: &SuiteOptions) -> Vec<WorkloadKeys> {
     let orders = [("seq", Rw::Read), ("ran", Rw::RandRead)];
     let tests = [("create", Test::Create), ("stat", Test::Stat), ("del", Test::Delete)];

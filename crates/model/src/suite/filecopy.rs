@@ -30,7 +30,7 @@ fn workloads(options: &SuiteOptions) -> Vec<Workload> {
         runtime: Some(options.runtime.unwrap_or(RUNTIME)),
         ramp_time: options.ramp_time,
         direct: Some(false),
-        // Measures the page cache.
+        // The suite measures the page cache, so the cache is not dropped.
         invalidate: Some(false),
         ioengine: Some(IoEngine::Psync),
         ..WorkloadKeys::default()

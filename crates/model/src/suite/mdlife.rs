@@ -49,7 +49,7 @@ fn workload(options: &SuiteOptions, files: u64, threads: u32, test: Test) -> Wor
         runtime: Some(options.runtime.unwrap_or(RUNTIME)),
         ramp_time: Some(Nanos(0)),
         direct: Some(false),
-        // Measures name lookups, not disk reads.
+        // The suite measures name lookups, not disk reads, so caches are not dropped.
         invalidate: Some(false),
         ..WorkloadKeys::default()
     }

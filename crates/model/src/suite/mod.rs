@@ -111,7 +111,7 @@ impl Suite {
         SUITES.iter().find(|suite| suite.name == name).ok_or_else(|| WordError::new("suite", name, &names))
     }
 
-    /// Name of the test that a workload belongs to: the workload's name without the suffix for its size or queue depth.
+    /// Returns the name of the test that a workload belongs to: the workload's name without the suffix for its size or queue depth.
     #[must_use]
     pub fn test<'a>(&self, workload: &'a Workload) -> &'a str {
         let place = match self.shape {
@@ -123,12 +123,12 @@ impl Suite {
         workload.name.strip_suffix(place.as_str()).unwrap_or(&workload.name)
     }
 
-    /// Notes of the suite on this test; notes on all tests are left out.
+    /// Returns the notes of the suite on this test; notes on all tests are left out.
     pub fn remarks_on(&self, test: &str) -> impl Iterator<Item = &'static str> {
         self.remarks.iter().filter(move |remark| remark.tests.contains(&test)).map(|remark| remark.text)
     }
 
-    /// Notes of the suite that apply to all its tests.
+    /// Returns the notes of the suite that apply to all its tests.
     pub fn remarks_on_all(&self) -> impl Iterator<Item = &'static str> {
         self.remarks.iter().filter(|remark| remark.tests.is_empty()).map(|remark| remark.text)
     }
@@ -148,7 +148,7 @@ impl Suite {
     }
 }
 
-/// Keys of a workload with only the name set.
+/// Returns the keys of a workload with only the name set.
 fn named(name: impl Into<String>) -> WorkloadKeys {
     WorkloadKeys { name: Some(name.into()), ..WorkloadKeys::default() }
 }

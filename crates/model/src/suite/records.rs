@@ -85,7 +85,7 @@ fn doubling(from: u64, to: u64) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(from), |n| n.checked_mul(2)).take_while(move |n| *n <= to)
 }
 
-/// The combinations of file size and record size in bytes. Large files with small records are left out unless `all_records` is set.
+/// Returns the combinations of file size and record size in bytes. Large files with small records are left out unless `all_records` is set.
 fn sizes(options: &SuiteOptions) -> Vec<(u64, u64)> {
     let largest = options.size.map_or(LARGEST_FILE, |size| size.0);
     doubling(SMALLEST_FILE, largest)

@@ -38,7 +38,7 @@ fn an_unknown_suite_names_the_nearest() {
     assert!(error.contains("\"recrods\"") && error.contains("did you mean \"records\""), "{error}");
 }
 
-/// Pairs of file size and record size of one test, in KiB.
+/// Returns the pairs of file size and record size of one test, in KiB.
 fn records(options: &SuiteOptions) -> Vec<(u64, u64)> {
     let reads = of("records", options).into_iter().filter(|w| w.name.starts_with("reread-"));
     reads.map(|w| (w.size.expect("a file size").0 >> 10, w.bs.0 >> 10)).collect()
@@ -55,7 +55,7 @@ fn large_files_have_large_records_only_unless_all_are_asked_for() {
     assert_eq!(of_file(&usual, 64 << 10), [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384]);
     let files: HashSet<u64> = usual.iter().map(|(file, _)| *file).collect();
     assert_eq!(files.len(), 14, "64k to 512m");
-    // 5 + 6 + ... + 13 for 64k to 16m, 13 for 32m, 9 for each of four larger ones.
+    // Number of record sizes per file size: 5 + 6 + ... + 13 for 64k to 16m, 13 for 32m, 9 for each of the four larger files.
     assert_eq!(usual.len(), 81 + 13 + 4 * 9);
     let all = records(&SuiteOptions { all_records: true, ..SuiteOptions::default() });
     assert_eq!(of_file(&all, 512 << 10).len(), 13);
@@ -109,7 +109,7 @@ fn work_that_ends_is_not_priced_by_its_cap() {
     let all = of("stream", &options("200m"));
     let write = all.iter().find(|w| w.name == "write-8k-fsync").expect("known");
     assert!(write.end_fsync && write.runtime >= Nanos::from_secs(60));
-    // 200 MiB at 200 MB/s.
+    // 200 MiB at an assumed 200 MB/s.
     assert_eq!(write.expected_time(), Nanos(1_048_576_000));
     let endless = of("sizes", &SuiteOptions::default());
     assert_eq!(endless[0].expected_time(), Nanos::from_millis(2500));

@@ -17,7 +17,7 @@ pub struct Fact<T> {
 pub type Known<T> = Option<Fact<T>>;
 
 impl<T> Fact<T> {
-    /// A value with its source: the path of a file, or a command line.
+    /// Creates a fact from a value and its source: the path of a file, or a command line.
     pub fn new(value: T, source: impl Into<String>) -> Self {
         Self { value, source: source.into() }
     }

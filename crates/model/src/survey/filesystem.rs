@@ -46,7 +46,7 @@ impl Filesystem {
         self.options.value.iter().any(|word| word == option)
     }
 
-    /// The value of the mount option `key=value`; `None` if it is not set.
+    /// Returns the value of the mount option `key=value`; `None` if it is not set.
     #[must_use]
     pub fn option(&self, key: &str) -> Option<&str> {
         self.options.value.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))

@@ -94,7 +94,8 @@ pub enum BrokenChain {
 }
 
 impl Image {
-    /// Size in bytes of the disk that the image holds: the virtual size of a qcow2 image, the length of a raw file; `None` for other formats.
+    /// Returns the size in bytes of the disk that the image holds: the virtual size of a qcow2 image, the length of a raw file; `None` for
+    /// other formats.
     #[must_use]
     pub fn disk_bytes(&self) -> Option<u64> {
         match (&self.qcow2, &self.format) {

@@ -64,7 +64,8 @@ impl Survey {
         self.filesystems.iter().filter(holds).max_by_key(|filesystem| filesystem.point.len())
     }
 
-    /// Block devices at the bottom of the stack of the device `name`, without duplicates; `name` itself if no device is below it.
+    /// Returns the block devices at the bottom of the stack of the device `name`, without duplicates; the device `name` itself if no device
+    /// is below it.
     #[must_use]
     pub fn bottoms(&self, name: &str) -> Vec<&Disk> {
         let (mut open, mut seen, mut found) = (vec![name.to_owned()], Vec::new(), Vec::new());

@@ -86,7 +86,7 @@ fn between(offered: LayerInterface, accepted: &[LayerInterface]) -> Option<Strin
     })
 }
 
-/// Layers that fit on an interface and can run a workload, each as a plan key and as text in a stack's line.
+/// Returns the layers that fit on an interface and can run a workload, each as a plan key and as text in a stack's line.
 pub(super) fn completing(offered: LayerInterface) -> Vec<(&'static str, &'static str)> {
     let fits = |layer: &PlannedLayer| {
         // `file = {}` names no directory: it creates the file on the target's own filesystem.

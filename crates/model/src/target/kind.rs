@@ -59,7 +59,7 @@ impl TargetSpec {
 }
 
 impl TargetKind<'_> {
-    /// Number of instances that are built and measured together: one per guest or network server, otherwise one.
+    /// Returns the number of instances that are built and measured together: one per guest or network server, otherwise one.
     #[must_use]
     pub fn instances(&self, spec: &TargetSpec) -> usize {
         match self {

@@ -59,7 +59,7 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// A layer as recorded with a run's results.
+    /// Creates a layer as recorded with a run's results; `detail` may be empty.
     pub fn new(kind: LayerKind, name: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { kind, name: name.into(), detail: detail.into() }
     }

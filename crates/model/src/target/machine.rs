@@ -11,15 +11,15 @@ use crate::words::words;
 words! {
     /// A program that runs containers and starts commands in them.
     ContainerEngine, "container engine" {
-        /// Docker, or a program that stands in for its command.
+        /// Docker, or a program that provides the command `docker`.
         Docker = "docker",
-        /// Podman.
+        /// Podman, through the command `podman`.
         Podman = "podman",
         /// LXC, through lxc-attach.
         Lxc = "lxc",
-        /// Incus.
+        /// Incus, through the command `incus`.
         Incus = "incus",
-        /// LXD, whose program is called lxc.
+        /// LXD, through the command `lxc`.
         Lxd = "lxd",
     }
 }
@@ -100,13 +100,13 @@ impl Machine {
         Ok((machine, (!path.is_empty()).then(|| Path::new("/").join(path))))
     }
 
-    /// Accepted form of URLs with the scheme of this machine: `ssh://[user@]host[:port]/path`.
+    /// Returns the accepted form of URLs with the scheme of this machine: `ssh://[user@]host[:port]/path`.
     #[must_use]
     pub fn form(&self) -> &'static str {
         scheme(&self.to_string()).map_or("", |(_, form, _)| form)
     }
 
-    /// Name of the host, container or pod. For ssh, this includes the user if one is given.
+    /// Returns the name of the host, container or pod. For ssh, this includes the user if one is given.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {

@@ -59,7 +59,7 @@ pub struct TargetSpec {
     pub stack: Stack,
     /// True to run the agent under sudo(8) on the machine with the path.
     pub sudo: bool,
-    /// Name of a `[[neighbour]]` that generates load while this target is measured.
+    /// Name of a `[[neighbour]]` that generates load while this target is measured; `None` for no such load.
     pub neighbour: Option<String>,
     /// Kernel settings that are applied while the target is measured; `None` to leave the kernel's settings as they are.
     pub settings: Option<Settings>,
@@ -74,30 +74,33 @@ pub struct TargetError {
 }
 
 impl TargetSpec {
-    /// A target with these layers, without kernel settings and background load.
+    /// Creates a target with these layers, without kernel settings and background load.
     pub fn new(name: impl Into<String>, stack: impl Into<Stack>) -> Self {
         Self { name: name.into(), stack: stack.into(), ..Self::default() }
     }
 
-    /// Path of an existing file or device to measure, or of a file to create, here or on another machine; `None` for other targets.
+    /// Returns the path of an existing file or device to measure, or of a file to create, here or on another machine; `None` for other
+    /// targets.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.stack.find::<PathSpec>().map(|PathSpec(path)| path.as_path())
     }
 
-    /// Path of the block device at the bottom of the stack, which iotax writes to only if `--overwrite` names it too; `None` without one.
+    /// Returns the path of the block device at the bottom of the stack, which iotax writes to only if `--overwrite` names it too; `None`
+    /// without one.
     #[must_use]
     pub fn device(&self) -> Option<&Path> {
         self.stack.find::<DeviceSpec>().map(|DeviceSpec(path)| path.as_path())
     }
 
-    /// The topmost logical volume that iotax creates; `None` without one.
+    /// Returns the topmost logical volume that iotax creates; `None` without one.
     #[must_use]
     pub fn lvm(&self) -> Option<&LvmSpec> {
         self.stack.find()
     }
 
-    /// Key of the layer that formats the block device or logical volume at the bottom of the stack; `None` if no layer formats it.
+    /// Returns the key of the layer that formats the block device or logical volume at the bottom of the stack; `None` if no layer formats
+    /// it.
     #[must_use]
     pub fn formatted_by(&self) -> Option<&'static str> {
         let is_bottom =
@@ -106,25 +109,25 @@ impl TargetSpec {
         layer.formats().then(|| layer.key())
     }
 
-    /// The topmost filesystem that iotax creates on the host; `None` without one.
+    /// Returns the topmost filesystem that iotax creates on the host; `None` without one.
     #[must_use]
     pub fn filesystem(&self) -> Option<&FilesystemSpec> {
         self.stack.find()
     }
 
-    /// The topmost file that iotax creates on the host; `None` without one.
+    /// Returns the topmost file that iotax creates on the host; `None` without one.
     #[must_use]
     pub fn file(&self) -> Option<&FileSpec> {
         self.stack.find()
     }
 
-    /// The topmost loop device in the stack; `None` without one.
+    /// Returns the topmost loop device in the stack; `None` without one.
     #[must_use]
     pub fn loop_device(&self) -> Option<&LoopSpec> {
         self.stack.find()
     }
 
-    /// The network path to measure; `None` for storage.
+    /// Returns the network path to measure; `None` for storage.
     #[must_use]
     pub fn network(&self) -> Option<&NetworkSpec> {
         self.stack.find()
@@ -136,20 +139,20 @@ impl TargetSpec {
         self.network().is_some_and(|network| !network.via.is_given())
     }
 
-    /// The guest in which workloads run; `None` if workloads run on the host.
+    /// Returns the guest in which workloads run; `None` if workloads run on the host.
     #[must_use]
     pub fn guest(&self) -> Option<&GuestSpec> {
         self.stack.find()
     }
 
-    /// The machine or container with the target, and the path there; `None` for targets on this machine. The target must have passed
-    /// [`Self::check`].
+    /// Returns the machine or container with the target, and the path there; `None` for targets on this machine. The target must have
+    /// passed [`Self::check`].
     #[must_use]
     pub fn remote(&self) -> Option<Remote> {
         Remote::parse(&self.path()?.to_string_lossy()).ok()
     }
 
-    /// The kernel settings that the target sets, with their values; empty without settings.
+    /// Returns the kernel settings that the target sets, with their values; empty without settings.
     #[must_use]
     pub fn setting_values(&self) -> Vec<(Setting, String)> {
         self.settings.as_ref().map(Settings::values).unwrap_or_default()
@@ -175,14 +178,14 @@ impl TargetSpec {
         !self.setting_values().is_empty() && shareable && !has_snapshot && bare(self) == bare(other)
     }
 
-    /// Type of the filesystem that the guest creates on its disk; `None` without a guest, or if it uses the raw disk.
+    /// Returns the type of the filesystem that the guest creates on its disk; `None` without a guest, or if it uses the raw disk.
     #[must_use]
     pub fn filesystem_in_guest(&self) -> Option<GuestFs> {
         self.guest()?.filesystem
     }
 
-    /// Size of the disk or file that the target needs for `space`. A filesystem in the guest needs additional space, and also holds the files that
-    /// workloads create.
+    /// Returns the size of the disk or file that the target needs for `space`. A filesystem in the guest needs additional space, and also
+    /// holds the files that workloads create.
     #[must_use]
     pub fn disk_size(&self, space: RequiredSpace) -> Bytes {
         match self.guest() {
@@ -193,7 +196,8 @@ impl TargetSpec {
         }
     }
 
-    /// Space that the target needs on a filesystem of the host: its file and, unless workloads run in a guest, the files that workloads create.
+    /// Returns the space that the target needs on a filesystem of the host: its file and, unless workloads run in a guest, the files that
+    /// workloads create.
     #[must_use]
     pub fn on_filesystem(&self, space: RequiredSpace) -> Bytes {
         let beside = if self.guest().is_some() { 0 } else { space.files.0 };

@@ -26,19 +26,19 @@ impl Part {
     /// Prefix of `kind` for disk image formats. A raw image is not a separate part.
     pub const IMAGE: &str = "image ";
 
-    /// A part without settings, whose kind is also its name.
+    /// Creates a part without settings, whose kind is also its name.
     pub fn plain(name: impl Into<String>) -> Self {
         let name = name.into();
         let (settings, open) = (BTreeMap::new(), BTreeMap::new());
         Self { kind: name.clone(), name, settings, open, aside: false }
     }
 
-    /// A part with the keys of `spec` as its settings. The keys in `without` are left out, because they form separate parts.
+    /// Creates a part with the keys of `spec` as its settings. The keys in `without` are left out, because they form separate parts.
     pub fn new(kind: &str, name: impl Into<String>, spec: &impl Serialize, without: &[&str]) -> Self {
         Self { kind: kind.into(), settings: Self::settings_of(spec, without), ..Self::plain(name) }
     }
 
-    /// A part that adds the keys of `spec`, except those in `without`, to the settings of the layer below.
+    /// Creates a part that adds the keys of `spec`, except those in `without`, to the settings of the layer below.
     pub fn of_below(spec: &impl Serialize, without: &[&str]) -> Self {
         Self::new("", "", spec, without)
     }
@@ -54,7 +54,7 @@ impl Part {
         self.kind.starts_with(Self::IMAGE)
     }
 
-    /// Value of a key, set by the plan or derived from other keys; `None` if the plan leaves it open.
+    /// Returns the value of a key, set by the plan or derived from other keys; `None` if neither determines it.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<&String> {
         self.settings.get(key).or_else(|| self.open.get(key))

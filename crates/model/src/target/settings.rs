@@ -31,13 +31,13 @@ macro_rules! settings {
             /// All settings, in the order in which reports list them.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The kernel files through which this setting is changed.
+            /// Returns the kernel files through which this setting is changed.
             #[must_use]
             pub const fn scope(self) -> SettingScope {
                 match self { $(Self::$variant => SettingScope::$scope),+ }
             }
 
-            /// Smallest and largest accepted number; `None` for a setting whose values are words.
+            /// Returns the smallest and largest accepted number; `None` for a setting whose values are words.
             #[must_use]
             pub const fn range(self) -> Option<(u32, u32)> {
                 match self { $(Self::$variant => $accepted),+ }
@@ -52,7 +52,7 @@ macro_rules! settings {
         }
 
         impl Settings {
-            /// The settings that the plan sets, with their values as written to the kernel's files.
+            /// Returns the settings that the plan sets, with their values as written to the kernel's files.
             #[must_use]
             pub fn values(&self) -> Vec<(Setting, String)> {
                 let mut values = Vec::new();
@@ -68,7 +68,7 @@ settings! {
     Scheduler = "scheduler", scheduler: String, Queue, None;
     /// KiB that buffered reads of a file or device are read ahead.
     ReadAheadKb = "read_ahead_kb", read_ahead_kb: u32, ReadAhead, Some((0, 1 << 22));
-    /// Requests that the queue, or its scheduler, takes before callers wait.
+    /// Number of requests that the queue or its scheduler holds before submitters wait.
     NrRequests = "nr_requests", nr_requests: u32, Queue, Some((4, 1 << 16));
     /// Target latency of reads in microseconds for writeback throttling; 0 turns throttling off.
     WbtLatUsec = "wbt_lat_usec", wbt_lat_usec: u32, Queue, Some((0, 10_000_000));
@@ -89,7 +89,7 @@ settings! {
 }
 
 impl Setting {
-    /// Accepted values for an error message: `0 to 2`.
+    /// Returns the accepted values for an error message: `0 to 2`.
     #[must_use]
     pub fn accepted(self) -> String {
         match self.range() {
@@ -108,7 +108,7 @@ pub struct SettingError {
 }
 
 impl Settings {
-    /// Settings that set only `setting`, to `value`.
+    /// Creates settings that set only `setting`, to `value`.
     ///
     /// # Errors
     /// The setting does not accept the value.

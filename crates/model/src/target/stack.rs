@@ -34,24 +34,24 @@ impl Stack {
         self
     }
 
-    /// The layers, from the bottom up.
+    /// Returns the layers, from the bottom up.
     #[must_use]
     pub fn layers(&self) -> &[PlannedLayer] {
         &self.layers
     }
 
-    /// The layers from the bottom up, as a mutable slice.
+    /// Returns the layers from the bottom up, as a mutable slice.
     pub fn layers_mut(&mut self) -> &mut [PlannedLayer] {
         &mut self.layers
     }
 
-    /// The topmost layer of kind `L`; `None` if the stack has none.
+    /// Returns the topmost layer of kind `L`; `None` if the stack has none.
     #[must_use]
     pub fn find<L: LayerSpec>(&self) -> Option<&L> {
         self.layers.iter().rev().find_map(L::of)
     }
 
-    /// Like [`Self::find`], but returns a mutable reference.
+    /// Returns the topmost layer of kind `L` as [`Self::find`] does, but as a mutable reference.
     pub fn find_mut<L: LayerSpec>(&mut self) -> Option<&mut L> {
         self.layers.iter_mut().rev().find_map(L::of_mut)
     }
@@ -62,18 +62,19 @@ impl Stack {
         self.find::<L>().is_some()
     }
 
-    /// Location of the bottom layer on this machine; `None` if the layer has none, as for networks.
+    /// Returns the location of the bottom layer on this machine; `None` if the layer has none, as for networks.
     #[must_use]
     pub fn location(&self) -> Option<BottomLocation<'_>> {
         self.layers.first()?.kind().location()
     }
 
-    /// The topmost layer other than an I/O limit, which has no storage of its own.
+    /// Returns the topmost layer, except I/O limits, which have no storage of their own; `None` for an empty stack.
     pub(crate) fn top(&self) -> Option<&PlannedLayer> {
         self.layers.iter().rev().find(|layer| layer.kind().offers() != LayerInterface::Limited)
     }
 
-    /// Interface that the stack offers to a workload or to another layer on top.
+    /// Returns the interface that the stack offers to a workload or to another layer on top; [`LayerInterface::Nothing`] for an empty
+    /// stack.
     #[must_use]
     pub fn offers(&self) -> LayerInterface {
         self.top().map_or(LayerInterface::Nothing, |layer| layer.kind().offers())
@@ -85,7 +86,7 @@ impl Stack {
         self.layers.iter().any(|layer| layer.kind().cache().is_some_and(|mode| !mode.direct()))
     }
 
-    /// The topmost layer that ignores flushes, with its cache mode; `None` if every flush reaches the bottom of the stack.
+    /// Returns the topmost layer that ignores flushes, with its cache mode; `None` if every flush reaches the bottom of the stack.
     #[must_use]
     pub fn ignores_flushes(&self) -> Option<(&PlannedLayer, CacheMode)> {
         let ignoring = |(place, layer)| {
@@ -97,7 +98,7 @@ impl Stack {
         self.layers.iter().enumerate().rev().find_map(ignoring)
     }
 
-    /// The setting by which a layer of the stack lets reads fail; `None` if no layer does.
+    /// Returns the setting by which a layer of the stack makes reads fail with EIO, as `error_rate = 1%`; `None` if no layer does.
     #[must_use]
     pub fn failing_reads(&self) -> Option<String> {
         self.layers.iter().find_map(|layer| layer.kind().failing_reads())
@@ -211,7 +212,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Remedy for a stack that offers no filesystem for file workloads; `None` if the stack offers one.
+    /// Returns the remedy for a stack that offers no filesystem for file workloads; `None` if the stack offers one.
     #[must_use]
     pub fn wants_filesystem(&self) -> Option<&'static str> {
         if self.has::<NetworkSpec>() {

@@ -6,13 +6,13 @@ use super::{ASSUMED, Verify, Workload, WorkloadError};
 use crate::units::{Bytes, Nanos};
 
 impl Workload {
-    /// All concurrent jobs of the workload, this one first.
+    /// Returns all concurrent jobs of the workload, this one first.
     pub fn jobs(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(&self.beside)
     }
 
-    /// Name of this job alone. A workload with several jobs is named after all of them: `a+b`. The prefix (up to `: `) or suffix that may make such a
-    /// name unique is left out too.
+    /// Returns the name of this job alone. A workload with several jobs is named after all of them: `a+b`. Also leaves out the prefix (up
+    /// to `: `) or suffix that makes the name of such a workload unique.
     #[must_use]
     pub fn own_name(&self) -> &str {
         let others: String = self.beside.iter().flat_map(|job| ["+", &job.name]).collect();
@@ -23,7 +23,7 @@ impl Workload {
         own.map_or(self.name.as_str(), |own| own.rsplit_once(": ").map_or(own, |(_, own)| own))
     }
 
-    /// Time from the start of the load to the end of the measured window: warm-up, runtime, and the start delays of jobs.
+    /// Returns the time from the start of the load to the end of the measured window: warm-up, runtime, and the start delays of jobs.
     #[must_use]
     pub fn duration(&self) -> Nanos {
         // With several jobs, the delay is part of the window.
@@ -31,15 +31,15 @@ impl Workload {
         Nanos(delay.saturating_add(self.ramp_time.0).saturating_add(self.window().0))
     }
 
-    /// Length of the measured window, up to the end of the last job. Start delays count if there are several jobs.
+    /// Returns the length of the measured window, up to the end of the last job. Start delays count if there are several jobs.
     #[must_use]
     pub fn window(&self) -> Nanos {
         let end = |job: &Self| job.startdelay.map_or(0, |delay| delay.0).saturating_add(job.runtime.0);
         if self.beside.is_empty() { self.runtime } else { Nanos(self.jobs().map(end).max().unwrap_or(0)) }
     }
 
-    /// Estimate of [`Self::duration`], including the creation of files. A job that ends by itself is assumed to run at its rate, or without a rate
-    /// at [`ASSUMED`] bytes per second, which concurrent jobs share.
+    /// Estimates [`Self::duration`], including the creation of files. A job that ends by itself is assumed to run at its rate, or without a
+    /// rate at [`ASSUMED`] bytes per second, which concurrent jobs share.
     #[must_use]
     pub fn expected_time(&self) -> Nanos {
         let longest = self.duration();
@@ -53,7 +53,7 @@ impl Workload {
         Nanos(before.saturating_add(last.max(shared).min(self.window().0)))
     }
 
-    /// Estimated time of this job without its concurrent jobs, in nanoseconds; at most its runtime.
+    /// Estimates the time of this job without its concurrent jobs, in nanoseconds; at most its runtime.
     fn own_time(&self) -> u64 {
         if let Some(calls) = self.time_of_calls() {
             return calls.min(self.runtime.0);
@@ -67,15 +67,16 @@ impl Workload {
         u64::try_from(work).map_or(self.runtime.0, |work| work.min(self.runtime.0))
     }
 
-    /// Length of the range that the areas of all `numjobs` workers cover: `size`, or more with `offset_increment`, which gives each worker a separate
-    /// area of `size` bytes. `None` on overflow.
+    /// Returns the length of the range that the areas of all `numjobs` workers cover: `size`, or more with `offset_increment`, which gives
+    /// each worker a separate area of `size` bytes. `None` on overflow.
     #[must_use]
     pub fn span(&self, size: Bytes) -> Option<Bytes> {
         let step = self.offset_increment.map_or(0, |increment| increment.0);
         step.checked_mul(u64::from(self.numjobs.max(1)) - 1)?.checked_add(size.0).map(Bytes)
     }
 
-    /// Highest end of the areas of all concurrent jobs, from the start of the target. Jobs without a size are ignored; `None` if no job has one.
+    /// Returns the highest end of the areas of all concurrent jobs, from the start of the target. Jobs without a size are ignored; `None`
+    /// if no job has one.
     #[must_use]
     pub fn end(&self) -> Option<Bytes> {
         let end = |job: &Self| job.span(job.size?)?.0.checked_add(job.offset.0).map(Bytes);

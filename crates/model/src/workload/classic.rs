@@ -57,7 +57,7 @@ impl Workload {
         Ok(())
     }
 
-    /// Name and value of the first key that is set although it has no effect in a test; `None` if there is no such key.
+    /// Returns the name and value of the first key that is set although it has no effect in a test; `None` if there is no such key.
     fn meaningless(&self) -> Option<(&'static str, String)> {
         // `rw` selects sequential or random order in tests on single files.
         let has_order = self.test.is_some_and(|test| test.is_on_files() && !test.is_on_trees());

@@ -68,7 +68,7 @@ impl Default for Content {
 }
 
 impl Workload {
-    /// Content that the workload writes, according to its keys.
+    /// Returns the content that the workload writes, according to its keys.
     #[must_use]
     pub fn content(&self) -> Content {
         // As in fio, a pattern without a percentage fills everything.
@@ -84,8 +84,8 @@ impl Workload {
         }
     }
 
-    /// Fixed set of contents for duplicates: as in fio, a percentage of the number of blocks in the area, 5% by default. `None` unless the workload
-    /// writes duplicates from such a set.
+    /// Returns the fixed set of contents for duplicates: as in fio, a percentage of the number of blocks in the area, 5% by default. `None`
+    /// unless the workload writes duplicates from a fixed set.
     fn working_set(&self) -> Option<WorkingSet> {
         if self.dedupe_mode != DedupeMode::WorkingSet || self.dedupe_percentage == 0 {
             return None;
@@ -173,7 +173,7 @@ pub struct BufferPattern(Vec<u8>);
 pub struct PatternError(String);
 
 impl BufferPattern {
-    /// The bytes of the pattern.
+    /// Returns the bytes of the pattern.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
@@ -199,7 +199,8 @@ impl FromStr for BufferPattern {
     }
 }
 
-/// Parses hex digits, two per byte. With an odd number of digits, the first digit alone is the first byte.
+/// Parses hex digits, two per byte. With an odd number of digits, the first digit alone is the first byte. `None` if a character is no hex
+/// digit.
 fn hex(digits: &str) -> Option<Vec<u8>> {
     let values: Option<Vec<u8>> =
         digits.chars().map(|digit| digit.to_digit(16).and_then(|value| u8::try_from(value).ok())).collect();

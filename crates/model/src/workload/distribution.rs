@@ -40,7 +40,7 @@ impl BlockSequence {
     /// Maximum number of blocks in a sequence.
     pub const MOST: usize = 64;
 
-    /// Minimum number of blocks in the area, so that one repetition of the sequence fits.
+    /// Returns the minimum number of blocks in the area, so that one repetition of the sequence fits.
     #[must_use]
     pub fn blocks_needed(&self) -> u64 {
         self.blocks.iter().max().map_or(0, |last| u64::from(*last) + 1)
@@ -117,7 +117,7 @@ fn zone(text: &str) -> Result<Zone, String> {
     }
 }
 
-/// Parses zones of the form `IO/SIZE:IO/SIZE...` with sizes in bytes.
+/// Parses zones of the form `IO/SIZE:IO/SIZE...`: percentages of the I/Os, which must add up to 100, and sizes in bytes.
 fn absolute_zones(text: &str) -> Result<Vec<AbsoluteZone>, String> {
     let zone = |text: &str| -> Result<AbsoluteZone, String> {
         let refuse = || format!("{text:?} is not a zone");

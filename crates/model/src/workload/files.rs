@@ -33,13 +33,13 @@ pub struct FileSize {
 }
 
 impl FileSize {
-    /// The lower limit of the file sizes.
+    /// Returns the lower limit of the file sizes.
     #[must_use]
     pub const fn min(&self) -> Bytes {
         self.min
     }
 
-    /// The upper limit of the file sizes.
+    /// Returns the upper limit of the file sizes.
     #[must_use]
     pub const fn max(&self) -> Bytes {
         self.max
@@ -82,14 +82,15 @@ impl FromStr for FileSize {
 text_form!(FileSize);
 
 impl Workload {
-    /// Number of files of each job, or of directories in a test on directories; `None` unless the workload is a test of metadata operations.
+    /// Returns the number of files of each job, or of directories in a test on directories; `None` unless the workload is a test of
+    /// metadata operations.
     #[must_use]
     pub fn files(&self) -> Option<u64> {
         let test = self.test.filter(|test| test.is_on_files())?;
         Some(self.nrfiles.unwrap_or(if test.is_on_trees() { TREE_FILES } else { FILES }))
     }
 
-    /// Total bytes in the files of each job's tree; `None` unless the workload is a test on trees.
+    /// Returns the total bytes in the files of each job's tree; `None` unless the workload is a test on trees.
     #[must_use]
     pub fn tree_bytes(&self) -> Option<Bytes> {
         self.test.filter(|test| test.is_on_trees())?;
@@ -97,7 +98,7 @@ impl Workload {
         Some(self.size.unwrap_or(Bytes(files.saturating_mul(TREE_BYTES) / TREE_FILES)))
     }
 
-    /// Number of directories that hold each job's files; `None` unless the workload is a test of metadata operations.
+    /// Returns the number of directories that hold each job's files; `None` unless the workload is a test of metadata operations.
     #[must_use]
     pub fn directories(&self) -> Option<u64> {
         let test = self.test.filter(|test| test.is_on_files())?;
@@ -106,7 +107,8 @@ impl Workload {
         Some(self.nrdirs.unwrap_or(usual))
     }
 
-    /// Maximum space that the workload's files take on the target's filesystem, in addition to the area; 0 for workloads that create no files.
+    /// Returns the maximum space that the workload's files take on the target's filesystem, in addition to the area; 0 for workloads that
+    /// create no files.
     #[must_use]
     pub fn room(&self) -> Bytes {
         let Some(test) = self.test.filter(|_| self.needs_directory()) else { return Bytes(0) };
@@ -127,7 +129,7 @@ impl Workload {
         Bytes(each.saturating_mul(self.numjobs.into()))
     }
 
-    /// Maximum time to create or remove the workload's files, if storage is at least as fast as the assumed minimum.
+    /// Returns the maximum time to create or remove the workload's files, if storage is at least as fast as the assumed minimum.
     #[must_use]
     pub fn set_up_at_most(&self) -> Nanos {
         /// Assumed minimum speed of storage: bytes per second, and files per second.
@@ -136,7 +138,8 @@ impl Workload {
         Nanos::from_secs(self.room().0 / SLOWEST.0 + files / SLOWEST.1)
     }
 
-    /// Estimated nanoseconds of a test whose duration depends on the number of system calls more than on bytes; `None` for other work.
+    /// Estimates the time in nanoseconds of a test whose duration depends on the number of system calls more than on bytes; `None` for
+    /// other work.
     pub(super) fn time_of_calls(&self) -> Option<u64> {
         let test = self.test?;
         let passes = self.loops.unwrap_or(1);
@@ -150,7 +153,8 @@ impl Workload {
         Some(calls.saturating_mul(each).saturating_add(content).saturating_mul(passes))
     }
 
-    /// Estimated nanoseconds to prepare a workload: creating its files, and reading the area into the page cache for `pre_read`.
+    /// Estimates the time in nanoseconds to prepare a workload: to create its files, and to read the area into the page cache for
+    /// `pre_read`.
     pub(super) fn time_of_set_up(&self) -> u64 {
         let files = self.files().unwrap_or(0).saturating_mul(u64::from(self.numjobs)).saturating_mul(FILE_NS);
         let ahead = if self.pre_read { self.size.unwrap_or(DEFAULT_SIZE).0 } else { 0 };

@@ -43,7 +43,7 @@ pub trait KeyValue: FromStr<Err: Display> + DeserializeOwned {
         Self::deserialize(from)
     }
 
-    /// The value as a number, for range checks; `None` for types that are not numeric.
+    /// Returns the value as a number, for range checks; `None` for types that are not numeric.
     fn number(&self) -> Option<u64> {
         None
     }

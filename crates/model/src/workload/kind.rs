@@ -39,7 +39,7 @@ impl<'a> Kind<'a> {
         self.traffic().is_some()
     }
 
-    /// Settings of the network traffic; `None` for storage.
+    /// Returns the settings of the network traffic; `None` for storage.
     #[must_use]
     pub const fn traffic(self) -> Option<&'a Traffic> {
         match self {
@@ -48,7 +48,7 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// Name of one operation in reports: `I/O`, `packet`, `round trip`.
+    /// Returns the name of one operation in reports: `I/O`, `packet`, `round trip`.
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {

@@ -35,7 +35,8 @@ words! {
 }
 
 impl Workload {
-    /// Returns whether this job needs its area filled before the measurement; its concurrent jobs do not count. The null engine never does.
+    /// Returns whether this job needs its area filled before the measurement; its concurrent jobs do not count. The null engine never needs
+    /// filling.
     #[must_use]
     pub fn needs_filling(&self) -> bool {
         self.layout == FileLayout::Filled && self.ioengine != IoEngine::Null
@@ -53,8 +54,8 @@ impl Workload {
         self.trims() || self.jobs().any(|job| job.ioengine == IoEngine::Ftruncate)
     }
 
-    /// Highest end of the areas of the jobs that match `is_meant`, at most `size`. A job without a size ends at `size`. Returns 0 if no job
-    /// matches.
+    /// Returns the highest end of the areas of the jobs that match `is_meant`, at most `size`. A job without a size ends at `size`. Returns
+    /// 0 if no job matches.
     pub(crate) fn end_of(&self, size: Bytes, is_meant: impl Fn(&Self) -> bool) -> Bytes {
         let end = |job: &Self| match job.size {
             Some(own) => job.span(own).map_or(size, |span| Bytes(span.0.saturating_add(job.offset.0))),

@@ -75,13 +75,13 @@ pub struct LengthRange {
 }
 
 impl LengthRange {
-    /// The smallest block size, which is also the step.
+    /// Returns the smallest block size, which is also the step.
     #[must_use]
     pub const fn min(&self) -> Bytes {
         self.min
     }
 
-    /// The largest block size, a multiple of the smallest.
+    /// Returns the largest block size, a multiple of the smallest.
     #[must_use]
     pub const fn max(&self) -> Bytes {
         self.max
@@ -111,7 +111,7 @@ pub struct LengthSplit {
 }
 
 impl LengthSplit {
-    /// Block sizes with their percentages, which are above 0 and add up to 100.
+    /// Returns the block sizes with their percentages, which are above 0 and add up to 100.
     pub fn shares(&self) -> impl Iterator<Item = (Bytes, u8)> {
         let given: u8 = self.parts.iter().filter_map(|(_, share)| *share).sum();
         let blank = self.parts.iter().filter(|(_, share)| share.is_none()).count();
@@ -128,13 +128,13 @@ impl LengthSplit {
         })
     }
 
-    /// The smallest block size; the others are multiples of it.
+    /// Returns the smallest block size; the others are multiples of it.
     #[must_use]
     pub fn min(&self) -> Bytes {
         self.parts.iter().map(|(length, _)| *length).min().unwrap_or_default()
     }
 
-    /// The largest block size.
+    /// Returns the largest block size.
     #[must_use]
     pub fn max(&self) -> Bytes {
         self.parts.iter().map(|(length, _)| *length).max().unwrap_or_default()
@@ -209,7 +209,8 @@ text_form!(ByDirection<LengthRange>);
 text_form!(ByDirection<LengthSplit>);
 
 impl Workload {
-    /// Smallest and largest block size of each direction that the workload uses. All sizes of a direction are multiples of its smallest.
+    /// Returns the smallest and largest block size of each direction that the workload uses, in bytes. All sizes of a direction are
+    /// multiples of its smallest.
     fn extremes(&self) -> impl Iterator<Item = (u64, u64)> {
         let extremes = match (&self.bsrange, &self.bssplit) {
             (Some(ranges), _) => {
@@ -224,25 +225,26 @@ impl Workload {
         extremes.into_iter().zip(has).filter(|(_, has)| *has).map(|((min, max), _)| (min.0, max.0))
     }
 
-    /// Smallest block size in any direction that the workload uses.
+    /// Returns the smallest block size in any direction that the workload uses.
     #[must_use]
     pub fn min_bs(&self) -> Bytes {
         Bytes(self.extremes().map(|(min, _)| min).min().unwrap_or(self.bs.0))
     }
 
-    /// Largest block size in any direction that the workload uses.
+    /// Returns the largest block size in any direction that the workload uses.
     #[must_use]
     pub fn max_bs(&self) -> Bytes {
         Bytes(self.extremes().map(|(_, max)| max).max().unwrap_or(self.bs.0))
     }
 
-    /// Greatest common divisor of all block sizes that the workload uses.
+    /// Returns the greatest common divisor of all block sizes that the workload uses.
     #[must_use]
     pub fn bs_unit(&self) -> Bytes {
         Bytes(self.extremes().map(|(min, _)| min).fold(0, greatest_common_divisor))
     }
 
-    /// Greatest common divisor of the block sizes, the area's offset, the stride and `io_size`: every I/O consists of whole blocks of this size.
+    /// Returns the greatest common divisor of the block sizes, the area's offset, the stride and `io_size`: every I/O consists of whole
+    /// blocks of this size.
     #[must_use]
     pub fn unit(&self) -> Bytes {
         let stride = self.stride.map_or(0, |stride| stride.0.unsigned_abs());

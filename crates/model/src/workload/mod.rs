@@ -168,7 +168,7 @@ words! {
         Recorded = "recorded",
         /// Each I/O waits for the I/Os that had completed before it in the trace, then for the recorded pause since the last completion.
         Dependency = "dependency",
-        /// I/Os start as soon as a slot is free.
+        /// I/Os start as soon as fewer than `iodepth` I/Os are in flight.
         NoStall = "no_stall",
     }
 }
@@ -201,7 +201,7 @@ pub struct WorkloadError {
 }
 
 impl WorkloadError {
-    /// Reason for the error, with the key and value but without the workload's name.
+    /// Returns the reason for the error, with the key and value but without the workload's name.
     #[must_use]
     pub fn reason(&self) -> String {
         format!("{} = {}: {}", self.key, self.value, self.accepted)
@@ -273,8 +273,8 @@ impl Workload {
         self.writes() && (self.flush_call().is_some() || self.end_fsync)
     }
 
-    /// Name of the system call that the job issues after a number of writes (fsync, fdatasync or sync_file_range), and that number; `None` without
-    /// such calls.
+    /// Returns the name of the system call that the job issues after a number of writes (fsync, fdatasync or sync_file_range), and that
+    /// number; `None` without such calls.
     #[must_use]
     pub fn flush_call(&self) -> Option<(&'static str, u64)> {
         let call = |name, writes: Option<u64>| writes.map(|writes| (name, writes));
@@ -285,7 +285,8 @@ impl Workload {
             .filter(|_| writes)
     }
 
-    /// Number of writes after which data is durable: 1 if each write is durable when it completes; `None` if no write is made durable.
+    /// Returns the number of writes after which data is durable: 1 if each write is durable when it completes; `None` if no write is made
+    /// durable.
     #[must_use]
     pub fn writes_per_commit(&self) -> Option<u64> {
         let writes = self.kind() == Kind::Block && self.rw.writes();
@@ -293,7 +294,8 @@ impl Workload {
         by_itself.or(self.fsync).or(self.fdatasync).filter(|_| writes)
     }
 
-    /// Suffix of a default name for the flushes: `-fdatasync` if one follows each write, `-fsync8` if one follows every 8 writes.
+    /// Returns the suffix of a default name for the flushes: `-fdatasync` if one follows each write, `-fsync8` if one follows every 8
+    /// writes.
     fn flushes_in_name(&self) -> String {
         match self.flush_call() {
             None => String::new(),
@@ -302,7 +304,8 @@ impl Workload {
         }
     }
 
-    /// Total bytes that this job's `numjobs` workers transfer until they end by themselves; `None` if only the runtime ends them.
+    /// Returns the total bytes that this job's `numjobs` workers transfer until they end by themselves; `None` if only the runtime ends
+    /// them.
     #[must_use]
     pub fn amount(&self) -> Option<Bytes> {
         // In a test, io_size is the length of one pass, and only loops ends it.

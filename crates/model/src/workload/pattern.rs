@@ -73,7 +73,7 @@ impl Workload {
         }
     }
 
-    /// Length of each zone and of the gap after it; `None` if the area is not divided into zones.
+    /// Returns the length of each zone and of the gap after it; `None` if the area is not divided into zones.
     #[must_use]
     pub fn zone(&self) -> Option<(Bytes, Bytes)> {
         let range = self.zonerange.or(self.zonesize).filter(|_| self.zonesize.is_some())?;

@@ -15,7 +15,7 @@ const LARGEST: u32 = 8191;
 pub struct NumberList(Vec<(u32, u32)>);
 
 impl NumberList {
-    /// All numbers in the list, in the order in which they were given.
+    /// Returns all numbers in the list, in the order in which they were given.
     pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().flat_map(|(first, last)| *first..=*last)
     }

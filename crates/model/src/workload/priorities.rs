@@ -22,7 +22,7 @@ pub struct Priority {
 }
 
 impl Priority {
-    /// The priority as a number, in the encoding of ioprio_set(2).
+    /// Encodes the priority as a number, as ioprio_set(2) expects it.
     #[must_use]
     pub const fn number(self) -> u16 {
         self.class << 13 | self.hint << 3 | self.level
@@ -45,7 +45,7 @@ pub struct PriorityShareOfLength {
 pub struct PrioritySplit(Vec<PriorityShareOfLength>);
 
 impl PrioritySplit {
-    /// All shares. Shares of the same length add up to at most 100 percent.
+    /// Returns all shares. Shares of the same length add up to at most 100 percent.
     #[must_use]
     pub fn shares(&self) -> &[PriorityShareOfLength] {
         &self.0

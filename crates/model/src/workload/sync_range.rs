@@ -10,11 +10,11 @@ use super::text::{TextError, text_form};
 /// The call starts or awaits the writeback of dirty pages. It flushes neither the device's cache nor metadata, and so makes nothing durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SyncFileRange {
-    /// First wait for pages that are already being written back.
+    /// True to wait first for pages that are already being written back.
     pub wait_before: bool,
-    /// Start the writeback of dirty pages.
+    /// True to start the writeback of dirty pages.
     pub write: bool,
-    /// Wait until the pages have been written back.
+    /// True to wait until the pages have been written back.
     pub wait_after: bool,
     /// Number of writes between two calls.
     pub writes: u64,

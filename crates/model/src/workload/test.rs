@@ -5,45 +5,45 @@ use crate::words::words;
 words! {
     /// The operation of a workload that is not plain I/O.
     Test, "test" {
-        /// Write a new file byte by byte, one system call each, like bonnie++ since 1.97.
+        /// Writes a new file byte by byte, one system call each, like bonnie++ since 1.97.
         Putc = "putc",
-        /// Read the area byte by byte, one system call each.
+        /// Reads the area byte by byte, one system call each.
         Getc = "getc",
-        /// Read, change and write back each record in place.
+        /// Reads, changes and writes back each record in place.
         Rewrite = "rewrite",
-        /// Read random records; change and write back every tenth.
+        /// Reads random records; changes and writes back every tenth.
         Seeks = "seeks",
-        /// Write a new file record by record, so that the filesystem allocates.
+        /// Writes a new file record by record, so that the filesystem allocates.
         WriteNew = "write-new",
-        /// Write a new file record by record through a buffer, like stdio's fwrite; each system call counts as an I/O.
+        /// Writes a new file record by record through a buffer, like stdio's fwrite; each system call counts as an I/O.
         StdioWrite = "stdio-write",
-        /// Read the area record by record through a buffer, like stdio's fread.
+        /// Reads the area record by record through a buffer, like stdio's fread.
         StdioRead = "stdio-read",
-        /// Copy one new file to another repeatedly, record by record.
+        /// Copies one new file to another repeatedly, record by record.
         Copy = "copy",
-        /// Create files, with content if they have a size.
+        /// Creates files, with content if they have a size.
         Create = "create",
-        /// Open and close files.
+        /// Opens and closes files.
         Open = "open",
-        /// Read the attributes of files.
+        /// Reads the attributes of files (stat).
         Stat = "stat",
-        /// Rename files.
+        /// Renames files.
         Rename = "rename",
-        /// Delete files.
+        /// Deletes files.
         Delete = "delete",
-        /// Create directories.
+        /// Creates directories.
         MakeDirectory = "mkdir",
-        /// Read the attributes of directories.
+        /// Reads the attributes of directories (stat).
         StatDirectory = "stat-dir",
-        /// Remove empty directories.
+        /// Removes empty directories.
         RemoveDirectory = "rmdir",
-        /// Read a tree of files into one archive.
+        /// Reads a tree of files into one archive.
         Pack = "pack",
-        /// Create a tree of files from an archive.
+        /// Creates a tree of files from an archive.
         Unpack = "unpack",
-        /// Walk a tree, reading the attributes of every entry.
+        /// Walks a tree, reading the attributes of every entry.
         Walk = "walk",
-        /// Delete a tree.
+        /// Deletes a tree of files and directories.
         RemoveTree = "remove-tree",
     }
 }

@@ -11,7 +11,7 @@ pub struct TextError {
 }
 
 impl TextError {
-    /// An error that quotes the input and names the reason and the accepted form.
+    /// Creates an error that quotes the input and names the reason and the accepted form.
     pub(super) fn new(what: &'static str, input: &str, reason: String, accepted: &'static str) -> Self {
         Self { what, input: input.to_owned(), reason, accepted }
     }

@@ -28,7 +28,7 @@ pub(super) struct InFlightMessages {
     places: Box<[SentMessage]>,
     /// Number of the next message to send.
     next: u64,
-    /// Every message with a lower number has been answered or given up as lost.
+    /// Message number below which every message has been answered or given up as lost.
     oldest: u64,
     /// Number of the first message that counts; `None` in the warm-up.
     first: Option<u64>,
@@ -86,7 +86,8 @@ impl InFlightMessages {
         self.oldest = self.oldest.max(self.next.saturating_sub(self.room()));
     }
 
-    /// Records the reply to message `number`. Returns the round trip if this is the first reply and not later than the deadline.
+    /// Records the reply to message `number`. Returns the round trip if this is the first reply and not later than the deadline, else
+    /// `None`.
     pub(super) fn record_reply(&mut self, number: u64, now: u64) -> Option<RoundTrip> {
         if number >= self.next || number + self.room() < self.next {
             return None;
@@ -118,13 +119,15 @@ impl InFlightMessages {
         (!again && !is_late).then_some(trip)
     }
 
-    /// Returns the time at which the latest message was sent; `None` if it is answered or nothing was sent.
+    /// Returns the time at which the latest message was sent, in nanoseconds of the engine's clock; `None` if it is answered or nothing was
+    /// sent.
     pub(super) fn awaits_since(&self) -> Option<u64> {
         let last = self.places[self.place(self.next.checked_sub(1)?)];
         (!last.is_back).then_some(last.sent_at)
     }
 
-    /// Returns the send time of the oldest message that is neither answered nor past the deadline; `None` if there is none.
+    /// Returns the send time, in nanoseconds of the engine's clock, of the oldest message that is neither answered nor past the deadline;
+    /// `None` if there is none.
     pub(super) fn oldest_since(&mut self, now: u64) -> Option<u64> {
         while self.oldest < self.next {
             let message = self.places[self.place(self.oldest)];

@@ -136,14 +136,14 @@ struct Round<L> {
     recorder: IntervalRecorder,
     replies: Vec<Reply>,
     errors: IoErrors,
-    /// Time before which a closed loop sends no message, after an error.
+    /// Time before which a closed loop sends no message after an error, in nanoseconds of the engine's clock.
     paused_until: u64,
     /// True if the last message did not fit into the socket buffer.
     no_room: bool,
     spread: Spread,
     /// Recorder of the times without a reply; `None` if not requested.
     blackouts: Option<BlackoutRecorder>,
-    /// Due time of the oldest message sent since the last reply; `None` if no reply is expected.
+    /// Due time of the oldest message sent since the last reply, in nanoseconds of the engine's clock; `None` if no reply is expected.
     awaited_since: Option<u64>,
 }
 
@@ -225,7 +225,7 @@ impl<L: Transport> Round<L> {
         self.window.end + LAST_CALL.max(2 * self.in_flight.longest()).min(DEADLINE).min(LAST_CALL_MOST)
     }
 
-    /// Sends the messages that are due. Returns the time at which to act next if no reply arrives.
+    /// Sends the messages that are due. Returns the time at which to act next if no reply arrives, in nanoseconds of the engine's clock.
     fn send_due(&mut self, now: u64) -> Result<u64, EngineError> {
         let boundary = if now < self.window.end { self.recorder.boundary } else { self.gives_up() };
         self.no_room = false;
@@ -259,7 +259,7 @@ impl<L: Transport> Round<L> {
         Ok(0)
     }
 
-    /// Returns the time at which the next message is due.
+    /// Returns the time at which the next message is due, in nanoseconds of the engine's clock.
     fn due(&self) -> u64 {
         match (&self.pace, self.in_flight.awaits_since()) {
             (Some(pace), _) => pace.due(),
@@ -269,7 +269,7 @@ impl<L: Transport> Round<L> {
         }
     }
 
-    /// Waits until a reply arrives, the socket becomes writable if a message did not fit, or the time `wake` is reached.
+    /// Waits until a reply arrives, the socket becomes writable if a message did not fit, or the engine's clock reaches `wake` nanoseconds.
     fn wait(&self, wake: u64) {
         let nanos = wake.saturating_sub(clock::now()).saturating_sub(SPIN);
         if self.spins || nanos == 0 {
@@ -288,7 +288,7 @@ impl<L: Transport> Round<L> {
     }
 }
 
-/// Sums for an exact standard deviation; the buckets of a histogram could be too wide.
+/// Sums for an exact standard deviation, because the buckets of a histogram could be too wide.
 #[derive(Debug, Clone, Copy, Default)]
 struct Spread {
     count: u128,
@@ -304,7 +304,7 @@ impl Spread {
         self.squares += value * value;
     }
 
-    /// Returns the standard deviation as ping(8) computes it: `sqrt(mean(x^2) - mean(x)^2)`. `None` without values.
+    /// Returns the standard deviation in nanoseconds as ping(8) computes it: `sqrt(mean(x^2) - mean(x)^2)`. `None` without values.
     fn deviation(self) -> Option<u64> {
         // Fits into 128 bits: 2^30 values of at most 2^33 ns give 2^30 * 2^30 * (2^33)^2 = 2^126.
         let squares = (self.count * self.squares).checked_sub(self.sum * self.sum)?;

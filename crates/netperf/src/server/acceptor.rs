@@ -40,11 +40,11 @@ enum Stage {
 pub(super) enum ClientRequest {
     /// The request is not complete yet.
     Incomplete,
-    /// Joins the test with this cookie as a stream.
+    /// Request to join the test with this cookie as a stream.
     Stream(Cookie),
-    /// Starts a test with this cookie and these parameters.
+    /// Request to start a test with this cookie and these parameters.
     Test(Cookie, Box<Parameters>),
-    /// The connection was refused or has ended, for this kind of reason and with these details.
+    /// Refusal or end of the connection, with the kind of reason and the details.
     Rejected(FailureKind, String),
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Counters {
     jitter_ns: AtomicU64,
     first_arrival: AtomicU64,
     last_arrival: AtomicU64,
-    /// Start of the window; gaps before it do not count.
+    /// Start of the window in nanoseconds of the engine's clock; gaps before it do not count.
     begin: AtomicU64,
     /// Three times the expected nanoseconds between arrivals; a gap is at least that long.
     shortest: AtomicU64,
@@ -138,7 +138,7 @@ impl Counters {
         found
     }
 
-    /// Returns the time of the first arrival; `None` before that.
+    /// Returns the time of the first arrival in nanoseconds of the engine's clock; `None` before that.
     pub(crate) fn first_arrival(&self) -> Option<u64> {
         Some(self.first_arrival.load(Ordering::Relaxed)).filter(|first| *first > 0)
     }

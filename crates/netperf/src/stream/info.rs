@@ -56,7 +56,7 @@ pub(crate) fn tcp_info(socket: &TcpStream) -> Option<TcpInfo> {
     (answer == 0).then(|| parse(bytes.get(..length as usize)))?
 }
 
-/// Parses the kernel's structure; newer kernels only append fields.
+/// Parses the kernel's structure; newer kernels only append fields. `None` if it is missing or too short.
 fn parse(bytes: Option<&[u8]>) -> Option<TcpInfo> {
     let bytes = bytes?;
     let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));

@@ -54,7 +54,7 @@ impl Pace {
         gap(bitrate, length) as u64
     }
 
-    /// Sleeps until the next block is due, for at least a tick but at most `most`.
+    /// Sleeps until the next block is due, for at least 250 us unless `most` is shorter, and at most `most`.
     pub(super) fn rest(&self, most: Duration) {
         let wait = self.due - clock::now().saturating_sub(self.begin) as f64;
         #[expect(

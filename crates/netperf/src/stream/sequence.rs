@@ -143,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// A reference model that keeps all numbers.
+    /// Reference model of the code under test, which keeps all sequence numbers.
     #[derive(Debug, Default)]
     struct Model {
         seen: BTreeSet<u64>,

@@ -5,7 +5,7 @@ use iotax_model::Workload;
 use iotax_model::units::human::listed;
 use iotax_model::workload::Kind;
 
-/// A class of workloads: its name, and a predicate that says whether a workload belongs to it.
+/// A class of workloads: its name, and a predicate that returns whether a workload belongs to it.
 type Class = (&'static str, fn(&Workload) -> bool);
 
 const CLASSES: [Class; 8] = [

@@ -127,8 +127,8 @@ fn bench(run: &Run, judgement: &Judgement) -> Page {
     page
 }
 
-/// Formats the results of a single target on a workload: `4k random read, queue depth 1: 14.7k IOPS, 60.2 MB/s, 67.1 us each, 4.10 us of CPU,
-/// scatter 1.2% over 5 rounds`.
+/// Formats the results of a single target on a workload: `4k random read, queue depth 1: 14.7k IOPS, 60.2 MB/s, 67.1 us each, 4.10 us of
+/// CPU, scatter 1.2% over 5 rounds`. `None` if the workload was not measured.
 fn measured(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<String> {
     let summary = judgement.summary(&workload.name, &run.plan.targets.first()?.name)?;
     let bytes = summary.of(Metric::BYTES_PER_S).filter(|bytes| *bytes > 0.0);

@@ -97,7 +97,7 @@ fn answer(findings: &[Finding]) -> String {
     if counts.is_empty() { "nothing found".to_owned() } else { counts.join(", ") }
 }
 
-/// Names what was examined, so that "nothing found" is not read as "nothing examined".
+/// Lists the numbers of examined objects, so that "nothing found" is not read as "nothing examined".
 fn looked_at(survey: &Survey) -> String {
     let numbers = [
         (survey.disks.len(), "block device"),

@@ -92,8 +92,8 @@ fn overview(run: &Run, rows: &[Row<'_>], source: &ImportSource) -> Option<Grid> 
     grid.filled()
 }
 
-/// Builds a table of the figures that iotax does not know as metrics, under the tool's own names: one row per figure and cell, combined over the
-/// rounds.
+/// Builds a table of the figures that iotax does not know as metrics, under the tool's own names: one row per figure and cell, combined
+/// over the rounds. `None` if there are no such figures.
 fn others(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     let names = names(run);
     let mut grid = table(names, &["figure", "value"]);
@@ -130,8 +130,8 @@ fn others(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     grid.filled()
 }
 
-/// Combines a figure's values over rounds, by the last word of its name: `max` and `min` as such, counts such as `lost` as a sum, `loss` as a mean,
-/// all others as the median.
+/// Combines a figure's values over rounds, by the last word of its name: the maximum of `max`, the minimum of `min`, the sum of counts such
+/// as `lost`, the mean of `loss`, the median of all others. `None` without values.
 fn over_rounds(figure: &ImportedMetric, values: &[f64]) -> Option<f64> {
     let sum = || values.iter().sum::<f64>();
     let is_count = figure.unit.is_empty();

@@ -53,7 +53,7 @@ pub struct Page {
     pub(super) parts: Vec<Part>,
 }
 
-/// Puts up to two warnings in front of a page: that the run is unfinished, and which measurements were not verified completely.
+/// Puts warnings in front of a page: one if the run is unfinished, and one for each measurement that was not verified completely.
 fn behind_incomplete(mut page: Page, run: &Run) -> Page {
     let line = |m: &Measurement| {
         let reason = m.outcome.verify.as_ref()?.incomplete()?;

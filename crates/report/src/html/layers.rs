@@ -25,7 +25,7 @@ struct Rung {
     from: f64,
     /// Length of the bar: the added time; negative if the target is faster than the rung below.
     adds: f64,
-    /// Confidence interval of the bar's end.
+    /// Confidence interval of the bar's end; `None` if unknown.
     ends: Option<Interval>,
     /// Index of the rung below, which is earlier in the list; `None` for the lowest rung.
     beneath: Option<usize>,
@@ -165,7 +165,7 @@ fn rungs(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Ve
     rungs
 }
 
-/// For each target, selects the first step of the ladder that leads to it and has a known cost.
+/// Selects for each target the first step of the ladder that leads to it and has a known cost.
 fn steps_to<'a>(judgement: &'a Judgement, workload: &str, metric: Metric) -> Steps<'a> {
     let of_it = judgement.steps.iter().filter(|c| c.workload == workload && c.metric == metric);
     let costs: HashMap<_, Tax> =

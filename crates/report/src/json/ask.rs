@@ -15,24 +15,24 @@ pub(super) struct AnswerEntry<'a> {
     workload: &'a str,
     /// The conditions on latency and errors, such as p99 <= 500us.
     slo: &'a [Slo],
-    /// The highest rate in I/Os per second that meets all conditions.
+    /// The highest rate in I/Os per second that meets all conditions; absent if it lies outside the rates tried, or is unknown.
     rate: Option<f64>,
     #[serde(flatten)]
     interval: Option<Interval>,
-    /// The highest rate tried, in I/Os per second, if all conditions held at every rate.
+    /// The highest rate tried, in I/Os per second, if all conditions held at every rate; absent otherwise.
     at_least: Option<f64>,
-    /// The lowest rate tried, in I/Os per second, if the conditions held at no rate.
+    /// The lowest rate tried, in I/Os per second, if the conditions held at no rate; absent otherwise.
     below: Option<f64>,
-    /// The condition that fails at higher rates, or `capacity` if the target cannot complete more I/Os.
+    /// The condition that fails at higher rates, or `capacity` if the target cannot complete more I/Os; absent if no condition failed.
     limited_by: Option<String>,
     /// Number of windows measured at scheduled rates, without closed-loop windows.
     trials: usize,
-    /// I/Os per second in a closed loop: the most that the target can do.
+    /// Mean I/Os per second in a closed loop: the most that the target can do. Absent without I/O.
     capacity: Option<f64>,
     /// The limiting condition's latency at the lowest rate tried; absent if no condition on latency limits the rate.
     at_lowest_ns: Option<f64>,
     held: Option<HeldEntry>,
-    /// The rate divided by the baseline's.
+    /// The rate divided by the baseline's; absent for the baseline, and if either rate has no interval.
     against_baseline: Option<AgainstBaseline>,
     possible: Option<PossibleEntry>,
 }

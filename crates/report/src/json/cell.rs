@@ -31,7 +31,7 @@ pub(super) struct CellEntry<'a> {
     cpu: Option<CpuEntry>,
     network: Option<NetworkEntry<'a>>,
     inside: Option<LatencyBreakdownEntry<'a>>,
-    /// I/Os of each layer over all rounds, from the program down.
+    /// I/Os of each layer over all rounds, from the program down; absent if only the program counted I/O.
     levels: Option<&'a [Level]>,
     guests: Option<MembersEntry<'a>>,
     jobs: Option<MembersEntry<'a>>,
@@ -39,7 +39,7 @@ pub(super) struct CellEntry<'a> {
     failed: Option<FailureEntry<'a>>,
 }
 
-/// Failed measurements: more than 1% of the I/Os failed, one was ended early, or nothing was completed.
+/// Failed measurements of a cell: more than 1% of the I/Os failed, a measurement ended early, or too many windows completed no I/O.
 #[derive(Serialize, JsonSchema)]
 struct FailureEntry<'a> {
     /// Number of failed measurements of the cell.
@@ -65,9 +65,11 @@ struct CpuEntry {
     #[schemars(extend("propertyNames" = { "enum": Role::ALL.map(Role::word) }))]
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     ns_per_gib: ByRole,
-    /// Steal time as a share of the guest's CPU time, idle time included, 0 to 1; median over the rounds.
+    /// Steal time as a share of the guest's CPU time, idle time included, 0 to 1; median over the rounds. Absent if no
+    /// guest reports its CPU time.
     steal: Option<f64>,
-    /// Time in nested guests as a share of the guest's CPU time, idle time included, 0 to 1; median over the rounds.
+    /// Time in nested guests as a share of the guest's CPU time, idle time included, 0 to 1; median over the rounds. Absent if no
+    /// guest reports its CPU time.
     nested: Option<f64>,
 }
 
@@ -116,7 +118,7 @@ struct NeighbourEntry<'a> {
 pub(super) struct TimingEntry<'a> {
     phases: Vec<PhaseEntry<'a>>,
     duration_s: f64,
-    /// Share of the run's time in which nothing was measured, 0 to 1.
+    /// Share of the run's time outside the phase `measure` (warm-up and window), 0 to 1.
     outside: f64,
 }
 

@@ -19,9 +19,10 @@ pub(super) struct PercentileEntry {
     /// Number of I/Os needed for ten of them to lie beyond the percentile; present only if there were fewer.
     needed_ios: Option<u64>,
     ns: Option<f64>,
-    /// 95% interval by order statistics, as if all I/Os were independent: a lower bound of the uncertainty.
+    /// 95% interval by order statistics, as if all I/Os were independent: a lower bound of the uncertainty. Absent without `ns`.
     of_ios_ns: Option<Interval>,
-    /// 95% interval by Student's t on the logarithms of the rounds' percentiles; it includes the variation between rounds.
+    /// 95% interval by Student's t on the logarithms of the rounds' percentiles; it includes the variation between rounds. Absent for fewer
+    /// than two rounds, or if a round has too few I/Os.
     over_rounds_ns: Option<Interval>,
 }
 
@@ -34,7 +35,7 @@ pub(super) struct EffectsEntry<'a> {
     rounds: u32,
     /// Standard deviation of the rounds' effects, as a natural logarithm.
     round_sd: f64,
-    /// Probability of such differences between rounds by chance alone: F test of the round effects against the residual.
+    /// P-value of the F test of the round effects against the residual; absent if `rest_sd` is absent or 0.
     round_p: Option<f64>,
     /// The round that deviates most from the mean of the rounds.
     furthest: FurthestRound,
@@ -56,9 +57,9 @@ pub(super) struct SeriesEntry {
     intervals: usize,
     /// Correlation of the rates of adjacent intervals.
     autocorrelation: f64,
-    /// Number of independent intervals that would estimate the mean rate as well.
+    /// Number of independent intervals that would estimate the mean rate equally well (Geyer, 1992: initial positive sequence).
     effective: f64,
-    /// Warm-up that the MSER-5 rule would cut off; absent if none is visible.
+    /// Warm-up that the MSER-5 rule (White, Cobb and Spratt, 2000) would cut off; absent if none is visible.
     warm_up: Option<WarmUpEntry>,
 }
 

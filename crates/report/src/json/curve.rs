@@ -14,9 +14,10 @@ pub(super) struct CurveEntry<'a> {
     workload: &'a str,
     /// The measured rates, in ascending order.
     points: Vec<CurvePoint<'a>>,
-    /// I/Os per second in a closed loop.
+    /// I/Os per second in a closed loop; absent if the run has no closed loop of this workload.
     closed_loop: Option<Located>,
-    /// The highest number of I/Os per second: that of the closed loop, or of an offered rate at which more completed.
+    /// The highest number of I/Os per second: that of the closed loop, or of an offered rate at which more completed. Absent without a
+    /// closed loop.
     capacity: Option<Located>,
     /// The load at which latency begins to rise, in I/Os per second; absent if fewer than four rates were sustained.
     knee: Option<&'a Knee>,
@@ -27,7 +28,7 @@ struct CurvePoint<'a> {
     workload: &'a str,
     /// I/Os per second that were due.
     offered: f64,
-    /// I/Os per second that completed: the geometric mean over the rounds.
+    /// I/Os per second that completed: the geometric mean over the rounds; absent if none completed.
     achieved: Option<f64>,
     /// I/Os that were due in the windows of all rounds.
     due: u64,
@@ -36,10 +37,10 @@ struct CurvePoint<'a> {
     /// True if at least 98% of the I/Os due completed in their windows, or all but two per window. If false, the latencies depend on the length of
     /// the queue at the end of the window.
     sustained: bool,
-    /// Mean time from submission to completion.
+    /// Mean time from submission to completion; absent if no I/O completed.
     service_ns: Option<f64>,
     response_ns: ResponseTimes,
-    /// CPU time of the host per I/O in nanoseconds: the geometric mean over the rounds.
+    /// CPU time of the host per I/O in nanoseconds: the geometric mean over the rounds; absent if unknown.
     cpu_per_io: Option<f64>,
 }
 

@@ -16,17 +16,18 @@ pub(super) struct DemandEntry<'a> {
     workload: &'a str,
     /// The figure and its limit, such as sync p99 <= 10ms.
     keep: String,
-    /// The publication that states the limit.
+    /// The publication that states the limit; absent if the plan names none.
     source: Option<&'a str>,
     /// Geometric mean of the rounds' figures; absent if the figure is unknown.
     figure: Option<f64>,
     #[serde(flatten)]
     interval: Interval95,
     limit: f64,
-    /// The limit divided by the figure; for rates, the figure divided by the limit. Below 1, the limit is missed.
+    /// The limit divided by the figure; for rates, the figure divided by the limit. Below 1, the limit is missed. Absent if the figure is
+    /// unknown.
     room: Option<f64>,
     kept: Kept,
-    /// Reason why there is no figure or no interval.
+    /// Reason why there is no figure or no interval; absent if there are both.
     reason: Option<String>,
 }
 

@@ -10,7 +10,7 @@ use super::ratio::RatioEntry;
 /// Methods of making a write durable, compared in a run of the suite `flush`.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct DurableWritesEntry<'a> {
-    /// The method that the other methods on the same target are compared with.
+    /// The method that the other methods on the same target are compared with; absent if no method is durable.
     reference: Option<&'a str>,
     methods: Vec<MethodEntry<'a>>,
 }
@@ -22,15 +22,17 @@ struct MethodEntry<'a> {
     target: &'a str,
     /// False if a power cut may lose data that this method wrote.
     durable: bool,
-    /// Commits per second.
+    /// Commits per second; absent if unknown.
     per_second: Option<f64>,
-    /// Median time from the submission of a commit's first write to the end of the commit.
+    /// Median time from the submission of a commit's first write to the end of the commit; absent for too few commits, or if several I/Os
+    /// were in flight.
     p50_ns: Option<f64>,
-    /// 99th percentile of the time from the submission of a commit's first write to the end of the commit.
+    /// 99th percentile of the time from the submission of a commit's first write to the end of the commit; absent for too few commits, or
+    /// if several I/Os were in flight.
     p99_ns: Option<f64>,
-    /// CPU time of the host per commit.
+    /// CPU time of the host per commit; absent if unknown.
     cpu_ns: Option<f64>,
-    /// The method's rate divided by the reference method's.
+    /// The method's rate divided by the reference method's; absent for the reference, and if measurements of either method are unusable.
     against_reference: Option<RatioEntry<'a>>,
     flushes: Option<FlushAccountEntry<'a>>,
 }
@@ -43,9 +45,10 @@ struct FlushAccountEntry<'a> {
     /// Layers below the program, from the top down.
     levels: Vec<FlushLevelEntry<'a>>,
     fate: FateWord,
-    /// The layer that swallowed the flushes, the two layers between which they were lost, or the device that needs no flushes.
+    /// For `swallowed`, the layer that swallowed the flushes, or the two layers between which they were lost. For `not_needed`, the lowest
+    /// device. Absent otherwise.
     by: Option<&'a str>,
-    /// For `swallowed`, the kind of evidence: `setting` or `count`. For `not_countable`, the reason as text.
+    /// For `swallowed`, the kind of evidence: `setting` or `count`. For `not_countable`, the reason as text. Absent otherwise.
     reason: Option<&'a str>,
 }
 

@@ -68,7 +68,8 @@ struct HostEntry<'a> {
     p99_ns: Option<f64>,
     /// `mean_ns` divided by the median of all hosts.
     ratio: f64,
-    /// Modified z-score (Iglewicz and Hoaglin) of the host among the logarithms of all hosts' `mean_ns`.
+    /// Modified z-score (Iglewicz and Hoaglin, 1993) of the host among the logarithms of all hosts' `mean_ns`; absent if their median
+    /// absolute deviation is 0.
     score: Option<f64>,
     outlier: bool,
 }
@@ -94,7 +95,8 @@ struct SharedGroupEntry<'a> {
     /// Median latency of the I/Os of all members together.
     p50_ns: Option<f64>,
     p99_ns: Option<f64>,
-    /// Jain's fairness index of the members' I/Os per second, up to 1 for equal shares.
+    /// Jain's fairness index (Jain, Chiu and Hawe, 1984) of the members' I/Os per second, up to 1 for equal shares; absent if no round had
+    /// I/O.
     fairness: Option<f64>,
     start_skew: StartSkew,
     shares: Vec<MemberShare<'a>>,

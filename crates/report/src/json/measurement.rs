@@ -55,15 +55,15 @@ pub(super) struct MeasurementEntry<'a> {
     /// CPU time of the participating programs: the load generator, a network's server, the threads of QEMU and storage daemons. The CPU
     /// time per I/O adds kernel threads and interrupts; if `programs_ns` is absent, it counts all time in which the CPUs were busy.
     programs_ns: Option<u64>,
-    /// CPU time that iotax itself used to observe the measurement.
+    /// CPU time that iotax itself used to observe the measurement; absent if not recorded.
     watching_ns: Option<u64>,
-    /// CPU frequency and throttling of this host.
+    /// CPU frequency and throttling of this host; absent if not recorded.
     pace: Option<&'a CpuPace>,
     /// Kinds of the warnings that name this measurement.
     #[schemars(with = "Vec<WarningKind>")]
     warnings: &'a [&'static str],
     metrics: Metrics,
-    /// Metrics that the source of an imported measurement states.
+    /// Metrics that the source of an imported measurement states; absent for a measurement by iotax.
     stated: Option<&'a ImportedMetrics>,
     /// Results of each guest, if several ran concurrently.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -71,23 +71,24 @@ pub(super) struct MeasurementEntry<'a> {
     /// Results of each job over the time in which it ran, if several ran concurrently.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     jobs: Vec<ShareEntry<'a>>,
-    /// Jain's index of the shares' I/Os per second.
+    /// Jain's fairness index (Jain, Chiu and Hawe, 1984) of the guests' I/Os per second (for streams, bytes), up to 1 for equal rates.
+    /// Absent for fewer than two guests.
     fairness: Option<f64>,
     neighbour: Option<ShareEntry<'a>>,
     /// Results that only network measurements have. For streams, `write` is the upload and `read` the download, as counted by the receiver. For round
     /// trips, `read` holds the returned messages.
     carried: Option<&'a Carried>,
-    /// Activity of the network interfaces, by name.
+    /// Activity of the network interfaces, by name; absent if none was observed.
     nics: Option<&'a BTreeMap<String, NicActivity>>,
     qemu: Option<BlockStatsEntry>,
     /// Counts of the target's layers that keep counters, such as a cache's hits.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     counters: &'a [LayerCounters],
-    /// Activity of the agent's machine, as the agent sees it.
+    /// Activity of the agent's machine, as the agent sees it; absent if not recorded.
     inside: Option<&'a HostActivity>,
-    /// CPU time of QEMU's threads by role, and of storage servers by name.
+    /// CPU time of QEMU's threads by role, and of storage servers by name; absent if none was observed.
     guest_threads: Option<&'a BTreeMap<String, CpuTime>>,
-    /// Kernel threads that serve the layers below the target, by name.
+    /// CPU time of the kernel threads that serve the layers below the target, by name; absent if none was observed.
     kernel_threads: Option<&'a BTreeMap<String, CpuTime>>,
 }
 

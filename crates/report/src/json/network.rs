@@ -13,12 +13,12 @@ pub(super) struct NetworkEntry<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ways: Vec<StreamTotalsEntry>,
     probes: Option<&'a Probes>,
-    /// Standard deviation of the round-trip times; median over the rounds.
+    /// Standard deviation of the round-trip times; median over the rounds. Absent if unknown.
     mdev_ns: Option<f64>,
-    /// CPU time of the guest per GiB of streams, by the guest's own accounting.
+    /// CPU time of the guest per GiB of streams, by the guest's own accounting; median over the rounds. Absent if unknown.
     guest_cpu_ns_per_gib: Option<f64>,
     guest_cpu_ns_per_io: Option<f64>,
-    /// CPU time of the server's process per GiB that the streams transferred, in nanoseconds.
+    /// CPU time of the server's process per GiB that the streams transferred, in nanoseconds; median over the rounds. Absent if unknown.
     server_cpu_ns_per_gib: Option<f64>,
     /// Periods longer than 200 ms without a received byte, the longest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -70,7 +70,7 @@ struct GapEntry<'a> {
 #[derive(Serialize, JsonSchema)]
 struct HopEntry<'a> {
     name: &'a str,
-    /// `client`, `host` or `server`.
+    /// Location of the interface: `client`, `host` or `server`; absent if unknown.
     place: Option<&'a str>,
     #[serde(flatten)]
     activity: &'a NicActivity,

@@ -92,7 +92,7 @@ struct BinEntry {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct FlushEntry {
     duration_ns: u64,
-    /// Bytes that the devices at the bottom of the stack wrote during the flush.
+    /// Bytes that the devices at the bottom of the stack wrote during the flush; absent if unknown.
     device_bytes: Option<u64>,
 }
 

@@ -13,7 +13,7 @@ pub(super) struct RatioEntry<'a> {
     ratio: f64,
     #[serde(flatten)]
     interval: Option<Interval>,
-    /// Confidence level of the interval: 0.95, or more for several comparisons (Holm's procedure).
+    /// Confidence level of the interval: 0.95, or more for several comparisons (Holm's procedure). Absent without an interval.
     confidence: Option<f64>,
     #[serde(flatten)]
     interval_95: Interval95,
@@ -21,9 +21,10 @@ pub(super) struct RatioEntry<'a> {
     tax_ns: Option<TaxEntry>,
     /// Verdict on the ratio. For cpu_per_io and cpu_per_gib, `slower` means that it costs more CPU time, `faster` less.
     verdict: Verdict,
-    /// Total number of rounds of each side that would decide the comparison, if the variance stays the same.
+    /// Total number of rounds of each side that would decide the comparison, if the variance stays the same. Absent if decided, unknown, or
+    /// above 1000.
     needed_rounds: Option<u32>,
-    /// Reason why the verdict is withheld: the unusable measurement, and its problem.
+    /// Reason why the verdict is withheld: the unusable measurement, and its problem. Absent if all measurements are usable.
     withheld: Option<&'a str>,
 }
 

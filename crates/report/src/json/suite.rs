@@ -38,9 +38,9 @@ struct SuitePoint<'a> {
     workload: &'a str,
     block_size: u64,
     file_size: Option<u64>,
-    /// I/Os that the workload keeps in flight: iodepth x numjobs.
+    /// I/Os that the workload keeps in flight: iodepth x numjobs; only for tests over queue depths.
     outstanding: Option<u64>,
-    /// Mean number of I/Os in flight by Little's law: rate x latency.
+    /// Mean number of I/Os in flight by Little's law (1961): rate x latency; only for tests over queue depths.
     in_flight: Option<f64>,
     iops: Option<f64>,
     bytes_per_s: Option<f64>,
@@ -86,7 +86,7 @@ struct SizeTransition {
     high: Option<f64>,
     /// Fixed time per I/O in nanoseconds: the part of the time between two completions that does not depend on the block size.
     fixed_ns: f64,
-    /// Bandwidth that large blocks approach, in bytes per second; absent if an I/O takes as long whatever its size.
+    /// Bandwidth that large blocks approach, in bytes per second; absent if the time of an I/O does not depend on its size.
     bytes_per_s: Option<f64>,
     /// Largest deviation, over all sizes, of the measured time from the model (fixed time plus transfer time), as a share.
     misfit: f64,

@@ -38,9 +38,9 @@ struct PastRunEntry<'a> {
     id: i64,
     #[schemars(regex(pattern = UTC))]
     started_at: String,
-    /// Name of the user who started the run.
+    /// Name of the user who started the run; absent if unknown.
     user: Option<&'a str>,
-    /// The machine's host name.
+    /// The machine's host name; absent if unknown.
     machine: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     tags: &'a [String],

@@ -45,7 +45,7 @@ struct TriedEntry<'a> {
     gain: Option<f64>,
     /// True if the setting was tried again in the confirmation.
     chosen: bool,
-    /// The reason why the setting was not measured.
+    /// The reason why the setting was not measured; absent if it was measured.
     lost: Option<&'a str>,
     /// Comparisons of this setting with the present one.
     comparisons: Vec<ComparisonEntry<'a>>,

@@ -21,11 +21,11 @@ pub(super) struct EpisodeEntry<'a> {
     started_at_ms: u64,
     /// Periods without a completed I/O; absent if a worker never returned, or if gaps were not recorded.
     gaps: Option<&'a [CompletionGap]>,
-    /// The longest gap as seen at each block device below the load, from the bottom up.
+    /// The longest gap as seen at each block device below the load, from the bottom up; absent without a gap, or if no device was observed.
     stalled: Option<Vec<SightEntry<'a>>>,
     /// Period of the longest gap in which the load's machine or agent did not run; absent if it ran throughout.
     stood_still: Option<StoodStill>,
-    /// I/Os that took longer than the watch's `late`, counted from when they were due, and I/Os that never completed.
+    /// I/Os that took longer than the watch's `late`, measured from their due times, and I/Os that never completed.
     late: u64,
     failed: u64,
     /// Blocks that do not hold the acknowledged data; absent if nothing was verified.
@@ -75,14 +75,14 @@ struct EventEntry<'a> {
     /// I/Os that failed from this event to the next event or mark, or to the end of this event's command if that is later; counted in whole
     /// intervals.
     failed: u64,
-    /// The longest gap that ended after the event began. The gap itself began before the next event or mark, or before the end of this event's
-    /// command if that is later.
+    /// The longest gap that ended after the event began. The gap itself began before the next event or mark, or before the end of this
+    /// event's command if that is later. Absent without a gap.
     gap: Option<CompletionGap>,
     /// Time until rate and response time were back to normal; 0 if they stayed normal. Absent if unknown, or if the load did not recover.
     recovery_ns: Option<u64>,
-    /// Time to the next event or mark, or to the end, within which rate and response time did not recover.
+    /// Time to the next event or mark, or to the end, within which rate and response time did not recover; absent otherwise.
     not_recovered_within_ns: Option<u64>,
-    /// The reason why the time to recovery is unknown.
+    /// The reason why the time to recovery is unknown; absent otherwise.
     recovery_unknown: Option<&'static str>,
 }
 
@@ -154,7 +154,7 @@ pub(super) struct PriceEntry<'a> {
     workload: &'a str,
     event: &'a str,
     rounds: usize,
-    /// Duration of the event's command or operation; median over the rounds.
+    /// Duration of the event's command or operation; median over the rounds in which it succeeded. Absent if there was no such round.
     took_ns: Option<f64>,
     /// Time to recovery, median over the rounds; absent if in any round it is unknown or the load did not recover.
     recovery_ns: Option<f64>,

@@ -1,4 +1,4 @@
-//! Suggests the command that would decide the open comparisons of a run, and names the time it takes.
+//! Suggests the command that would decide the open comparisons of a run, with its expected duration.
 
 use iotax_analysis::compare::More;
 use iotax_analysis::stats::verdict::rounds_for_most;

@@ -40,6 +40,7 @@ fn tag(run: &Run, versus: &Versus<'_>) -> &'static str {
 }
 
 /// Compares speeds: `slower on a and b (10% to 20% fewer IOPS), nothing measurable (within 2%) on c`; `absolute` includes the added time.
+/// `None` if no comparison is decided.
 fn speed(run: &Run, versus: &Versus<'_>, absolute: bool) -> Option<String> {
     let with = |verdict| -> Vec<(&Versus<'_>, &Comparison)> {
         let latencies = versus.by(Metric::LATENCY_MEAN);

@@ -56,7 +56,7 @@ fn of_layers(own: &[&JudgedTimeout<'_>]) -> Option<String> {
     (!unlimited.is_empty()).then(|| format!("{} waits without a limit", unlimited.join(", ")))
 }
 
-/// Lists default timeouts of guest systems, grouped into exceeded, not reached and unknown.
+/// Lists default timeouts of guest systems, grouped into exceeded, not reached and unknown; `None` if there are none.
 fn of_guests(defaults: &[&JudgedTimeout<'_>]) -> Option<String> {
     let of = |word: &str, is: fn(TimeoutVerdict) -> bool| {
         let of_it = defaults.iter().filter(|one| is(one.verdict));

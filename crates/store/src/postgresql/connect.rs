@@ -26,7 +26,8 @@ impl std::fmt::Debug for Connector {
 }
 
 impl Connector {
-    /// Parses a URL. Parts that it lacks come from PGUSER, PGPASSWORD and the password file.
+    /// Parses a URL. Parts that the URL lacks come from PGUSER, PGPASSWORD and the password file. An `Err` holds the reason why the URL is
+    /// rejected.
     pub(super) fn new(url: &str) -> Result<Self, String> {
         let (base, parameters) = url.split_once('?').unwrap_or((url, ""));
         let (mut mode, mut roots, mut rest) = (None, None, Vec::new());

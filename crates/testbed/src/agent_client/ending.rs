@@ -9,11 +9,11 @@ use iotax_model::wire::{self, Event, Job, Request};
 pub(super) enum Ending {
     /// An interrupt abandons the load; its outcome is lost.
     Never,
-    /// Like `Never` while the warm-up runs; becomes `Possible` when the measurement window begins.
+    /// An interrupt during the warm-up abandons the load, as with `Never`. Becomes `Possible` when the measurement window begins.
     OnceMeasuring,
     /// An interrupt ends the load early; the client waits for the outcome so far.
     Possible,
-    /// The client told the agent to end the load and waits for the outcome.
+    /// The client has sent the request to end the load, and waits for the outcome.
     Told,
 }
 
@@ -30,8 +30,7 @@ impl Ending {
         }
     }
 
-    /// Handles an interrupt: tells the agent to end its load, if the load may end early. Returns true if the client must wait for the
-    /// outcome.
+    /// Handles an interrupt: requests the end of the load, if the load may end early. Returns true if the client must wait for the outcome.
     pub(super) fn tell(&mut self, writer: Option<&mut Box<dyn Write + Send>>) -> bool {
         if *self == Self::Possible {
             let told = writer.map(|writer| wire::send(writer, &Request::End));

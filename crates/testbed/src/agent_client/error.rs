@@ -13,7 +13,7 @@ pub enum AgentError {
     /// A local agent could not be started.
     #[error("{}: the agent could not be started: {source}", exe.display())]
     Spawn {
-        /// Path of the agent's program.
+        /// Path of the program that should run as the agent.
         exe: PathBuf,
         /// Error of the system call.
         source: std::io::Error,
@@ -35,7 +35,7 @@ pub enum AgentError {
         peer: String,
         /// Name of the request that was pending.
         request: &'static str,
-        /// The deadline of the request.
+        /// The request's deadline, counted from its start.
         waited: Duration,
         /// Exit status and last output of the agent's process, as far as known.
         detail: String,
@@ -88,7 +88,7 @@ pub enum AgentError {
         /// The reason, as reported by the agent.
         message: String,
     },
-    /// The user pressed Ctrl-C.
+    /// The interrupt flag was set, for example by Ctrl-C.
     #[error("interrupted")]
     Interrupted,
     /// The request was not sent, because an earlier error made the connection unusable.

@@ -8,7 +8,7 @@ use std::thread;
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(200);
 
-/// Returns a client of an agent that `behave` plays on the socket until it returns.
+/// Returns a client that is connected to a fake agent: `behave` runs on the other end of the socket until it returns.
 fn agent(behave: impl FnOnce(&mut UnixStream) + Send + 'static) -> (AgentClient, Interrupt) {
     let (ours, mut theirs) = UnixStream::pair().expect("a pair");
     thread::spawn(move || behave(&mut theirs));

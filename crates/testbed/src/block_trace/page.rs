@@ -100,7 +100,7 @@ mod tests {
             99,
         ];
         let data: Vec<u32> = data.to_vec();
-        // The padding above is 4 bytes of length and what it says.
+        // The padding's length of 4 bytes covers only the length word itself, so no further word of padding follows.
         let data = [&data[..7], &[head(PADDING, 1), 4], &data[10..]].concat();
         let seven = 7_u32.to_ne_bytes().to_vec();
         let extended = 1010 + 5 + (1 << 27) + 1;

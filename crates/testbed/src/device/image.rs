@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 #[derive(Debug, Clone, Copy)]
 enum MagicOffset {
     Start(u64),
-    /// Counted in bytes back from the end of the device.
+    /// Byte offset of the magic number, counted back from the end of the device.
     End(u64),
 }
 

@@ -109,14 +109,14 @@ pub struct DeviceArea {
     pub path: PathBuf,
     /// Byte offset of the range on the device.
     pub offset: Bytes,
-    /// Length of the range.
+    /// Length of the range in bytes.
     pub size: Bytes,
 }
 
 /// A handle that keeps a device open, so that no other disk gets its device number.
 #[derive(Debug, Clone)]
 pub struct DevicePin {
-    /// Identity of the device.
+    /// Device number and disk sequence number of the device.
     pub disk: DiskId,
     _open: Arc<File>,
 }

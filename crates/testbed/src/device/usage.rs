@@ -45,7 +45,7 @@ pub fn check(root: &Path, number: &str) -> Result<(), String> {
     check_with(root, number, &loops::attached(root)?)
 }
 
-/// Like [`check`], with a list of the attached loop devices.
+/// Checks a device as [`check`] does, with a list of the attached loop devices.
 fn check_with(root: &Path, number: &str, loops: &[Loop]) -> Result<(), String> {
     let directory = find(root, number)?;
     let family = family(&directory);
@@ -83,7 +83,8 @@ fn in_use(root: &Path, family: &[Relative]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the backing devices of loop devices in the stack: the kernel does not claim a backing device for its loop device.
+/// Checks that nothing else uses the backing devices of loop devices in the stack, because the kernel does not claim a loop device's
+/// backing device.
 fn check_below(root: &Path, below: &[Loop], others: &[Loop]) -> Result<(), String> {
     for device in below {
         if let Some(other) = others.iter().find(|other| device.shares(other)) {

@@ -45,7 +45,7 @@ struct Asked(Child);
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        // It holds no resources, and may have exited already.
+        // The process holds no resources, and may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -46,7 +46,7 @@ pub enum ImageError {
 pub struct ChainImage {
     /// Path of the image's file or device.
     pub path: PathBuf,
-    /// Format of the image.
+    /// Format of the image, such as raw or qcow2.
     pub format: Format,
     /// The byte range of a block device or file that holds a raw image; `None` if the image is a whole file.
     pub part: Option<DevicePart>,

@@ -8,7 +8,7 @@ use super::modules;
 /// A kernel image for guests and the directory of its modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
-    /// Path of the bzImage.
+    /// Path of the kernel image, a bzImage.
     pub image: PathBuf,
     /// Directory of the kernel's modules, which contains `modules.dep`.
     pub modules: PathBuf,
@@ -46,7 +46,7 @@ pub enum KernelError {
         path.display()
     )]
     NoModules {
-        /// The module directory.
+        /// Path of the module directory.
         path: PathBuf,
     },
 }
@@ -63,7 +63,7 @@ impl Kernel {
         Self::find_with(root, release, kernel, modules, &[])
     }
 
-    /// Like [`Self::find`], but prefers a kernel that has the modules `needed`, unless a kernel is given.
+    /// Finds a kernel as [`Self::find`] does, but prefers one that has the modules `needed`, unless a kernel is given.
     pub fn find_with(
         root: &Path,
         release: &str,

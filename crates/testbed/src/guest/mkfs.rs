@@ -12,9 +12,9 @@ const LDD: Program = Program { name: "ldd", package: "libc-bin" };
 /// A file to copy from the host into the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
-    /// Path on the host.
+    /// Path of the file on the host.
     pub from: PathBuf,
-    /// Absolute path in the guest.
+    /// Absolute path of the copy in the guest.
     pub to: PathBuf,
 }
 

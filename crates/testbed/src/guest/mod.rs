@@ -116,7 +116,7 @@ impl GuestDevice {
 pub struct GuestStorage {
     /// Path of the disk's topmost image.
     pub image: PathBuf,
-    /// Format of the image.
+    /// Format of the topmost image.
     pub format: Format,
     /// The byte range of a block device that holds the image; `None` for a file.
     pub part: Option<DevicePart>,
@@ -182,7 +182,7 @@ pub enum GuestError {
     /// A command to QEMU's monitor failed.
     #[error("{error}{}", if exit_diagnostics.is_empty() { String::new() } else { format!(" ({exit_diagnostics})") })]
     Qmp {
-        /// The failure of the command.
+        /// The monitor's error, or QEMU's error message.
         error: QmpError,
         /// QEMU's exit status and output, and the console's last lines; empty if QEMU only rejected the command.
         exit_diagnostics: String,
@@ -196,7 +196,7 @@ pub enum GuestError {
     /// The guest is configured in a way that this machine does not support.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The user pressed Ctrl-C.
+    /// The interrupt flag was set, for example by Ctrl-C.
     #[error("interrupted")]
     Interrupted,
 }
@@ -476,8 +476,8 @@ impl Guest {
         self.process.console_tail()
     }
 
-    /// Powers the guest off through its agent; if that fails, tells QEMU to quit; if that fails, kills QEMU. Each step has a time limit, even after
-    /// an interrupt. On return, QEMU has exited and all data that the guest flushed is in its image.
+    /// Powers the guest off through its agent; if that fails, ends QEMU through its monitor; if that fails, kills QEMU. Each step has a
+    /// time limit, even after an interrupt. On return, QEMU has exited and all data that the guest flushed is in its image.
     pub fn shutdown(mut self) {
         // A paused guest cannot hear the request.
         if !self.paused && self.agent.shutdown(HEARD).is_ok() && self.process.wait(CLOSED).is_some() {

@@ -95,7 +95,7 @@ pub(super) fn device(spec: &GuestSpec, nic: Nic, queues: u32) -> Value {
     let mut device = json!({ "driver": driver, "netdev": BACKEND });
     let pci = machine != MachineType::Microvm;
     if pci {
-        // Nothing boots from it, and its boot ROM is in a separate package.
+        // No guest boots from the card, and its boot ROM is in a separate package.
         device["romfile"] = json!("");
     }
     if queues > 1 {

@@ -57,7 +57,7 @@ pub enum OperationError {
     /// The file for the copy could not be opened or resized.
     #[error("{}: {source}", path.display())]
     File {
-        /// Path of the file.
+        /// Path of the file for the copy.
         path: PathBuf,
         /// Error of the system call.
         source: io::Error,
@@ -75,7 +75,7 @@ pub struct OperationFiles {
     pub encrypted: bool,
     /// An empty file for each operation that copies the disk.
     pub copies: Vec<(Operation, PathBuf)>,
-    /// Highest number of I/Os per second of each of these copies; `None` for no limit.
+    /// Maximum I/Os per second of each copy in `copies`; `None` for no limit.
     pub copy_iops: Option<u32>,
     /// An empty file for data that is overwritten while a backup reads the disk; `None` if no fleecing is planned.
     pub fleecing: Option<PathBuf>,

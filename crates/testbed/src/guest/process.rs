@@ -26,8 +26,8 @@ const ELSEWHERE: &str = "/usr/libexec/qemu-kvm";
 const SOCKETS: Duration = SILENCE;
 /// CPU time that counts as a sign of life: 1% of the 15 s after which a silent guest is given up.
 const LIVELY: Duration = Duration::from_millis(150);
-/// CPU time per virtual CPU without console output after which a booting guest is considered stuck in a loop. An emulated boot takes a fifth
-/// of it.
+/// CPU time per virtual CPU without console output after which a booting guest is considered stuck in a loop. An emulated boot needs a
+/// fifth of this time.
 const CIRCLES: Duration = Duration::from_secs(20);
 /// Interval at which a booting guest is checked for signs of life.
 const LOOK: Duration = Duration::from_millis(500);
@@ -116,7 +116,7 @@ impl QemuProcess {
         opened.filter(holds_data).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Connects to one of QEMU's sockets. Waits up to 15 s until it exists.
+    /// Connects to one of QEMU's sockets. Waits up to 15 s until the socket exists.
     pub(super) fn connect(&self, socket: &str, interrupt: &AtomicBool) -> Result<UnixStream, GuestError> {
         let path = self.run_dir.join(socket);
         let end = Instant::now() + SOCKETS;

@@ -49,7 +49,7 @@ pub enum QmpError {
         /// The earlier command without an answer.
         earlier: String,
     },
-    /// The user pressed Ctrl-C.
+    /// The interrupt flag was set, for example by Ctrl-C.
     #[error("interrupted")]
     Interrupted,
     /// QEMU answered the command with an error.
@@ -185,7 +185,7 @@ impl Qmp {
         Ok(std::mem::take(&mut self.events))
     }
 
-    /// Tells QEMU to exit, even after an interrupt.
+    /// Sends `quit` to QEMU, even after an interrupt.
     pub fn quit(&mut self) -> Result<(), QmpError> {
         self.stop = Interrupt::default();
         self.execute("quit", &json!({})).map(drop)

@@ -45,7 +45,7 @@ const NOT_DONE: [&str; 8] = [
 /// The settings of a domain and of one of its disks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domain {
-    /// Name of the domain.
+    /// Name of the domain; `domain` if the XML has none.
     pub name: String,
     /// The target name of the disk, such as `vda`.
     pub disk: String,

@@ -99,8 +99,8 @@ impl DiskCounters {
         })
     }
 
-    /// Returns the activity of the device from this reading to `later`, `duration_ns` apart. `cache` is the flush policy, `None` for a device whose
-    /// flushes the kernel does not count. Returns `None` if a counter ran backwards.
+    /// Returns the activity of the device from this reading to `later`, `duration_ns` apart. `cache` is the flush policy, `None` for a
+    /// device whose flushes the kernel does not count. Returns `None` if a counter ran backwards or `duration_ns` is 0.
     pub(super) fn until(
         &self,
         later: &Self,

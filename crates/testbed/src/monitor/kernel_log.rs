@@ -22,7 +22,7 @@ pub struct KernelLog {
 pub struct KernelLine {
     /// Severity, from 0 (emergency) to 7 (debug).
     pub level: u8,
-    /// The message without its prefix.
+    /// Text of the message, without the record's prefix.
     pub text: String,
 }
 

@@ -45,9 +45,9 @@ pub struct NetworkEnd {
 /// A network path between client and server, ready to be measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuiltNetwork {
-    /// The end at which the client runs.
+    /// The end of the path at which the client runs.
     pub client: NetworkEnd,
-    /// The end at which the server runs.
+    /// The end of the path at which the server runs.
     pub server: NetworkEnd,
     /// The address that the server listens on. It differs from the server's address if a user-mode network stack translates addresses.
     pub listen: IpAddr,

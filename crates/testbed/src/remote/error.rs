@@ -54,7 +54,7 @@ pub enum RemoteError {
         /// The time limit of the step that was exceeded.
         waited: Duration,
     },
-    /// The user pressed Ctrl-C.
+    /// The interrupt flag was set, for example by Ctrl-C.
     #[error("interrupted")]
     Interrupted,
 }

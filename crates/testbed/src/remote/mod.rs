@@ -164,7 +164,7 @@ pub struct AgentLaunch<'a> {
     pub host: &'a RemoteHost,
     /// A unique, secret string that marks the script's output.
     pub tag: &'a str,
-    /// Path to measure on that machine.
+    /// Path of the file or device to measure on that machine.
     pub target: &'a str,
     /// The program to copy and run there.
     pub program: &'a AgentProgram,
@@ -211,7 +211,8 @@ pub fn enter(
     Ok(AgentClient::through(process, format!("the agent on {}", visit.host), interrupt))
 }
 
-/// Like [`enter`], for a program in any role. Returns the connected process, positioned at the program's first message.
+/// Starts the program in any role, as [`enter`] does for an agent. Returns the connected process, positioned at the program's first
+/// message.
 pub fn start(
     visit: &AgentLaunch<'_>,
     interrupt: &Interrupt,

@@ -252,7 +252,7 @@ fn only_in_the_very_place_that_was_made_is_anything_executed() {
             refused("not the directory");
             std::os::unix::fs::chown(path, Some(0), None).expect("taken back");
         }
-        // It was renamed, and a link or another directory has its name.
+        // The directory was renamed, and a link or another directory has its name.
         fs::rename(path, &aside).expect("renamed");
         refused("it is called aside there now");
         symlink(&aside, path).expect("linked");
@@ -264,12 +264,12 @@ fn only_in_the_very_place_that_was_made_is_anything_executed() {
         refused("not the directory");
         fs::remove_dir_all(path).expect("removed");
         fs::rename(&aside, path).expect("renamed");
-        // Its program was replaced.
+        // The agent's program was replaced.
         let program = fs::read(path.join("iotax")).expect("there");
         fs::write(path.join("iotax"), "#!/bin/sh\ntouch ../cleaned\n").expect("written");
         refused("not the one that was sent");
         fs::write(path.join("iotax"), program).expect("written");
-        // Its parent directory is gone.
+        // The parent directory is gone.
         let cache = machine.temp.path().join("cache");
         fs::rename(&cache, machine.temp.path().join("moved")).expect("renamed");
         fs::create_dir(&cache).expect("made");
@@ -280,7 +280,7 @@ fn only_in_the_very_place_that_was_made_is_anything_executed() {
         assert_eq!(machine.leave(Some(&place)), (true, String::new()), "{:?}", machine.shell);
         assert_eq!(machine.cache(), ["cleaned"], "{:?}", machine.shell);
         assert_eq!(machine.leave(Some(&place)), (true, String::new()), "nothing is left");
-        // Nothing on the machine knows any more what the agent created.
+        // No record of what the agent created remains on the machine.
         let (fine, said) = machine.leave(Some(&RemoteDirectory { boot: "an-earlier-one".into(), ..place }));
         assert!(!fine && said.contains("what the agent made may be left"), "{said}");
     }

@@ -102,7 +102,7 @@ fn counts(kind: CacheType, status: &str) -> Option<BTreeMap<String, u64>> {
     (counts.len() == names.len()).then(|| all.collect())
 }
 
-/// The directory for the cache's files: as given, else that of the target's files.
+/// Returns the directory for the cache's files: the one that the plan names, else that of the target's files.
 fn directory<'a>(spec: &'a CacheSpec, stack: &'a Stack) -> Result<&'a Path, Refusal> {
     match (&spec.dir, stack.location()) {
         (Some(dir), _) => Ok(dir),

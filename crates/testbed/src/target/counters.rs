@@ -8,10 +8,10 @@ use iotax_model::record::LayerCounters;
 
 /// The counters of a built layer.
 pub trait Counters: fmt::Debug + Send + Sync {
-    /// The layer's name in a stack, such as `dm-cache`.
+    /// Returns the layer's name in a stack, such as `dm-cache`.
     fn layer(&self) -> &'static str;
 
-    /// Counts by name since the layer was built.
+    /// Reads the counts since the layer was built, by name.
     fn read(&self) -> io::Result<BTreeMap<String, u64>>;
 }
 

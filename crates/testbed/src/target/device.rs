@@ -47,7 +47,7 @@ impl Build for DeviceSpec {
     fn build(&self, _: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
         let Self(path) = self;
         if at.target.lvm().is_some() {
-            // The volume's group is made on it.
+            // The volume group is created on the device later.
             return Ok(Ground::Machine);
         }
         let is_bare =

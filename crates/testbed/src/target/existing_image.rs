@@ -217,7 +217,7 @@ pub fn others(path: &Path) -> Vec<String> {
     image::look(path, true).map(|found| found.others).unwrap_or_default()
 }
 
-/// Inspects a file; `None` if it is no image but raw data. The error says why an image cannot be measured.
+/// Inspects a file; `None` if it is no image but raw data. An `Err` holds the reason why an image cannot be measured.
 pub fn found(path: &Path) -> Result<Option<FoundImage>, String> {
     if !path.is_file() {
         return Ok(None);

@@ -215,8 +215,8 @@ impl Export {
     }
 }
 
-/// Starts a daemon that exports `point`, and waits up to 3 minutes until `is_there` says that the export is ready. `program` is the daemon's
-/// name.
+/// Starts a daemon that exports `point`, and waits up to 3 minutes until `is_there` returns true because the export is ready. `program` is
+/// the daemon's name.
 pub(super) fn launch(
     mut command: Command,
     program: &'static str,

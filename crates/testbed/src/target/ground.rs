@@ -20,7 +20,7 @@ use crate::refusal::Refusal;
 /// The interface that the topmost layer provides to the next one.
 #[derive(Debug)]
 pub(super) enum Ground {
-    /// No layer is built yet.
+    /// Nothing: no layer is built yet.
     Machine,
     /// A block device: the user's, or one that a layer created.
     Block(BlockGround),

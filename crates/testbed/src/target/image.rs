@@ -11,7 +11,7 @@ use crate::build_error::BuildError;
 use crate::guest::image;
 use crate::undo::{Effect, UndoEntry, UndoLog};
 
-/// Creates an image at `path`, or uses the image that exists there after a power cut.
+/// Creates an image at `path` if `is_new` is true; otherwise uses the image there, which survived a power cut.
 pub fn build(
     path: &Path,
     size: Bytes,

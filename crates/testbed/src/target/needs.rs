@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 /// The space that a plan's new files need in each directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Needed bytes by directory.
+    /// Bytes that new files need, by directory.
     pub space: BTreeMap<PathBuf, u64>,
     /// Notes for the user on files beyond those that the plan names, a sentence each.
     pub notes: Vec<String>,

@@ -121,7 +121,7 @@ fn serve(
     Err(Refusal::environment(format!("volatile: {}", reason.trim())).into())
 }
 impl Volatile {
-    /// Cuts the power: some unflushed writes are lost, as the settings say, and every later request fails.
+    /// Cuts the power: some unflushed writes are lost, chosen according to the settings, and every later request fails.
     pub fn cut(&mut self) -> Result<VolatileCut, BuildError> {
         ask(&self.control, CUT).map_err(BuildError::file(&self.point))
     }

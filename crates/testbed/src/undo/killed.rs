@@ -103,7 +103,8 @@ fn killed_at_any_line_nothing_is_left() {
             assert_nothing_left(place.path(), &format!("{kind}@{lines}, then {of_clean}"));
         }
         assert_nothing_left(place.path(), "the end");
-        // A setting was changed; five were made, each by way of another name; and each of these eleven was undone.
+        // The log has 22 lines: one record for the setting, two for each of the five files and directories (temporary and final name), and
+        // one line for the undoing of each of these 11.
         assert_eq!(lines, 22, "{kind}");
     }
 }

@@ -86,7 +86,7 @@ struct PendingEffect {
     directory: Option<File>,
     /// The file or directory itself, kept open if this process created it through the undo log; `None` otherwise.
     own: Option<File>,
-    /// True if the log shows that the removal had begun.
+    /// True if the log shows that the removal of the file or directory had begun.
     removing: bool,
 }
 
@@ -139,7 +139,7 @@ fn is_lost_share(effect: &Effect, all: &BTreeMap<u64, PendingEffect>) -> bool {
 /// An effect that could not be undone.
 #[derive(Debug)]
 pub struct NotUndone {
-    /// The effect that remains.
+    /// The effect that remains on the machine.
     pub effect: Effect,
     /// Reason why it could not be undone, for the user.
     pub reason: String,
@@ -300,7 +300,7 @@ impl UndoLog {
         Ok(())
     }
 
-    /// Undoes an effect. Fails if the object may still exist afterwards.
+    /// Undoes an effect. Fails if the object may still exist afterwards, unless the object will be removed together with its filesystem.
     fn carry_back(&mut self, id: u64, standing: &PendingEffect) -> io::Result<()> {
         let Some((made, within)) = standing.made() else {
             return effect::undo(&standing.effect, &self.lock.without_interrupt());
@@ -487,7 +487,7 @@ fn is_scratch(name: &OsStr) -> bool {
 /// The way in which a file or directory got its name.
 enum Named {
     Renamed,
-    /// The former name is still there.
+    /// The file now has both names, because it was hard linked instead of renamed.
     Linked,
 }
 
@@ -539,7 +539,7 @@ fn own_directory(dir: &Path) -> Result<PathBuf, UndoLogError> {
     own_file::directory(dir).map_err(failed(NOT_BELIEVED, dir))
 }
 
-/// Creates and locks an undo log under a temporary name, which tells `clean` that the log records no effects yet.
+/// Creates and locks an undo log under a temporary name. A log with such a name records no effects yet, so `clean` removes it.
 fn begin(new: &Path) -> io::Result<File> {
     loop {
         let file = own_file::open(OpenOptions::new().create(true).append(true).mode(0o600), new)?;

@@ -1,4 +1,4 @@
-//! Lets other runs know which disks a run measures, in a file next to the run's undo log.
+//! Publishes the disks that a run measures to other runs, in a file next to the run's undo log.
 
 use std::fs::{OpenOptions, TryLockError};
 use std::io::{self, Read, Write};

@@ -310,7 +310,7 @@ fn killed_at_work(state: &Path, work: &Path, script: &str) -> std::process::Chil
         .stdout(std::process::Stdio::piped())
         .spawn()
         .expect("sh starts");
-    // Until it is a shell it has the undo log open, as this process has.
+    // Until the child has executed the shell, it has the undo log open, as this process has.
     let mut started = [0];
     tool.stdout.as_mut().expect("a pipe").read_exact(&mut started).expect("a line");
     tool

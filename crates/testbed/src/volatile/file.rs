@@ -47,7 +47,7 @@ impl Power {
         if self.is_off.load(Ordering::SeqCst) { Err(rustix::io::Errno::IO.into()) } else { Ok(()) }
     }
 
-    /// Counts a flush that will be acknowledged. Returns true if it must be dropped, as the setting `drop_flush` says.
+    /// Counts a flush that will be acknowledged. Returns true if the flush must be dropped, according to the setting `drop_flush`.
     fn drops_flush(&self) -> bool {
         let number = self.flushes.fetch_add(1, Ordering::Relaxed) + 1;
         let drops = self.faults.drop_flush.is_some_and(|each| number.is_multiple_of(each.into()));
@@ -55,7 +55,7 @@ impl Power {
         drops
     }
 
-    /// Numbers of acknowledged flushes, and of those that were dropped, since the mount.
+    /// Returns the numbers of acknowledged flushes, and of those that were dropped, since the mount.
     pub(super) fn flushes(&self) -> (u64, u64) {
         let count = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
         (count(&self.flushes), count(&self.dropped_flushes))
@@ -77,7 +77,7 @@ impl Power {
             cut.torn += fates.torn;
             cut.lost += fates.lost;
         }
-        // By now the flushes that it interrupted have failed.
+        // By now, the flushes that the cut interrupted have failed.
         (cut.flushes, cut.dropped_flushes) = self.flushes();
         Ok(cut)
     }
@@ -94,8 +94,8 @@ struct Contents {
     /// The file in the directory on disk, opened for reading and writing.
     below: File,
     pending: Pending,
-    /// Number of O_DSYNC writes since the last other write, each of which was counted as a flush. The kernel also sends a flush request after
-    /// each of them that was synchronous; that request is not counted again.
+    /// Number of flush requests to expect and not to count: O_DSYNC writes were counted as flushes already, and the kernel also sends a
+    /// flush request after each synchronous one. A write without O_DSYNC resets the number to 0.
     settled: u64,
 }
 
@@ -167,7 +167,7 @@ impl VolatileFile {
         contents.acknowledge(power)
     }
 
-    /// Handles a flush that a program requested. It may be dropped, as the setting `drop_flush` says.
+    /// Handles a flush that a program requested. The flush may be dropped, according to the setting `drop_flush`.
     pub(super) fn flush(&self, power: &Power) -> io::Result<()> {
         let mut contents = self.lock_with(power)?;
         if contents.settled > 0 {

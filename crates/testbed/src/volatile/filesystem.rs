@@ -39,7 +39,7 @@ impl VolatileFs {
         Self { inodes: Arc::new(Inodes::new(root)), power: Arc::new(power) }
     }
 
-    /// Numbers of flushes since the mount, by the names of their counters.
+    /// Returns the numbers of flushes since the mount, by the names of their counters.
     pub(super) fn flushes(&self) -> [(&'static str, u64); 2] {
         let (done, dropped) = self.power.flushes();
         [(LayerCounters::FLUSHES, done), (LayerCounters::DROPPED_FLUSHES, dropped)]

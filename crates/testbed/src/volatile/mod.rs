@@ -51,7 +51,7 @@ pub struct Faults {
 pub struct Places {
     /// The directory on disk, which holds the flushed data.
     pub below: PathBuf,
-    /// Path of the mount point.
+    /// Path at which the volatile directory is mounted.
     pub point: PathBuf,
 }
 

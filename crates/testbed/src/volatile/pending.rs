@@ -206,7 +206,7 @@ mod tests {
                 match kind {
                     0 => { pending.evict(&mut down(&mut below)).expect("written"); }
                     1 => {
-                        // A hole, which passes at once.
+                        // Punching a hole takes effect on disk at once.
                         pending.forget(offset, offset + length as u64);
                         for file in [&mut below, &mut expected] { file[at(offset)..][..length].fill(0); }
                     }

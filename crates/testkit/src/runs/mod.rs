@@ -327,7 +327,7 @@ pub fn planned(
     }
 }
 
-/// Facts about a fictional host: kernel, CPU, memory, QEMU version.
+/// Returns the environment of a fictional host: kernel, CPU, memory, QEMU version.
 pub fn environment() -> Environment {
     Environment {
         kernel: Some("6.18.5".into()),

@@ -30,7 +30,7 @@ pub struct TestPath {
     pub rate: f64,
     /// Host CPU time in nanoseconds per byte.
     pub cpu_ns: f64,
-    /// Mean round-trip time in nanoseconds.
+    /// Mean round-trip time of the path in nanoseconds.
     pub rtt_ns: f64,
 }
 

@@ -76,7 +76,8 @@ fn is_within(path: &str, group: &str) -> bool {
     path.strip_prefix(group).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Parses a line of `io.stat`, such as `8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0`.
+/// Parses a line of `io.stat`, such as `8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0`; `None` if a counter of reads or writes is
+/// missing.
 fn parse(path: &str, line: &str) -> Option<CgroupIo> {
     let (device, rest) = line.split_once(' ')?;
     let value = |key: &str| {

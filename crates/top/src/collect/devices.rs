@@ -16,7 +16,8 @@ pub(super) struct Devices {
     diskstats: ProcFile,
     /// Devices in the order of display; their counters are placeholders of zero.
     order: Vec<Device>,
-    /// Counters of devices that had size 0 at the last scan, and so are not in `order`; if one changes, the devices are scanned again.
+    /// Last counters of the devices whose size was 0 at the last scan and which are therefore not in `order`. A changed counter triggers a
+    /// new scan.
     left_out: BTreeMap<String, DeviceCounters>,
 }
 
@@ -53,10 +54,10 @@ impl Devices {
         self.order = in_stack_order(found);
     }
 
-    /// Reads the counters of all devices; scans again first if a device is new.
+    /// Reads the counters of all devices. Scans again first if a device is new or a counter in `left_out` has changed.
     pub(super) fn read(&mut self) -> Vec<Device> {
         let mut counters = self.counters();
-        // A loop device that got a file meanwhile does I/O now.
+        // A loop device that was attached to a file since the last scan does I/O now.
         let is_known = |(name, counters): (&String, &DeviceCounters)| {
             self.left_out.get(name) == Some(counters) || self.order.iter().any(|device| device.name == *name)
         };

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::raw::{Process, QemuGuest, QemuGuestDisk};
 
-/// Guests of a machine that were found at earlier readings.
+/// The guests of a machine, kept between readings so that command lines are not parsed each time.
 #[derive(Debug)]
 pub(super) struct Guests {
     root: PathBuf,
@@ -77,7 +77,7 @@ struct Command {
     name: Option<String>,
     /// Files and devices of disks, each once.
     disks: Vec<String>,
-    /// File descriptors passed with `-add-fd`, by the number of their set.
+    /// File descriptors passed with `-add-fd`, keyed by the number of their fd set.
     descriptors: HashMap<String, String>,
 }
 
@@ -124,7 +124,7 @@ fn file_of(value: &str) -> Option<String> {
     let keys = ["file", "filename", "file.filename"];
     keys.iter().find_map(|wanted| {
         let (_, file) = parts.iter().find(|(key, _)| key == wanted)?;
-        // Names of block nodes have no slash; files of disks have one, unless they are relative.
+        // Beside `driver` or `node-name`, `file` names another block node instead of a file.
         let is_node = *wanted == "file" && parts.iter().any(|(key, _)| key == "driver" || key == "node-name");
         (!is_node).then(|| file.clone())
     })

@@ -28,7 +28,7 @@ const REFRESH: Duration = Duration::from_secs(10);
 /// Number of devices that may appear after the start and still get a latency histogram in the kernel.
 const LATER_DEVICES: usize = 32;
 
-/// Sources that a collector reads.
+/// The sources that a collector reads, and their location.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Directory that contains /proc and /sys: `/` on a live system.
@@ -81,7 +81,7 @@ impl Collector {
         }
     }
 
-    /// Reads all sources once.
+    /// Reads all sources once. Sources that cannot be read are named in the snapshot's remarks, or their counters are missing.
     pub fn snapshot(&mut self) -> MachineSnapshot {
         let is_due = self.refreshed.is_none_or(|at| at.elapsed() >= REFRESH);
         if is_due {
@@ -140,7 +140,7 @@ impl Collector {
 /// Raises the limit of open files to its maximum, because the counters of each process are a file that stays open.
 fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
-    // A lower limit costs time, not figures.
+    // If this fails, processes beyond the current limit are left out.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 

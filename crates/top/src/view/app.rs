@@ -55,7 +55,7 @@ pub(super) enum FramePosition {
     Recorded { at: usize, count: usize },
 }
 
-/// Reaction of the main loop to a key.
+/// Reaction of the main loop to a key: continue or quit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     Nothing,
@@ -80,7 +80,7 @@ pub(super) struct App {
     pub(super) skip: usize,
     /// Text that the shown rows must contain.
     pub(super) filter: String,
-    /// True while keys edit the filter.
+    /// True while keys edit the filter instead of having their usual effects.
     pub(super) is_typing: bool,
     pub(super) place: FramePosition,
     pub(super) interval: Duration,
@@ -182,7 +182,7 @@ impl App {
         Change::Nothing
     }
 
-    /// Moves the mark by a cursor key.
+    /// Moves the mark up or down by a cursor key.
     fn mark(&mut self, key: KeyCode) {
         self.selected = match key {
             KeyCode::Up => self.selected.saturating_sub(1),

@@ -27,9 +27,9 @@ pub type ReadFrame<'a> = dyn FnMut(usize) -> Result<Frame, String> + 'a;
 pub enum Feed<'a> {
     /// This machine, read periodically.
     Live {
-        /// Reads the next frame.
+        /// Reads the machine and returns the next frame.
         read: &'a mut Live<'a>,
-        /// The time between readings.
+        /// The initial time between readings.
         interval: Duration,
     },
     /// Frames of a recording.

@@ -66,7 +66,7 @@ fn page(lines: &mut Lines<'_, '_>, app: &mut App, frame: &Frame) {
     mark(app, &first);
     let footer = wrap::lines(&visible::line(&footer(app, frame, &first)), width);
     let most = if is_low { 2 } else { 4 };
-    // The footer has a line of keys.
+    // One more line below the footer lists the keys.
     let kept = most.min(footer.len()) + 1;
     let heights = heights(&tables, lines.left().saturating_sub(kept));
     for (index, (table, height)) in tables.iter().zip(&heights).enumerate() {
@@ -196,7 +196,7 @@ fn help(lines: &mut Lines<'_, '_>, app: &mut App, frame: &Frame, first: usize) -
     if usize::from(lines.area.height) < LOW {
         text.extend(wrap::lines(&visible::line(&origin(frame)), width));
     }
-    // A line at the bottom says how to go on.
+    // A line at the bottom explains how to scroll and how to close the help.
     let fitting = lines.left().saturating_sub(1);
     let first = first.min(text.len().saturating_sub(fitting));
     for line in text.iter().skip(first).take(fitting) {

@@ -41,7 +41,7 @@ thread_local! {
 /// The process's SIGBUS action before the handler was installed.
 static BEFORE: OnceLock<io::Result<libc::sigaction>> = OnceLock::new();
 
-/// Protects this thread from faults in a memory range until dropped. A thread can have only one watch.
+/// Protection of this thread from SIGBUS in a memory range, until dropped. A thread can have only one watch.
 #[derive(Debug)]
 pub(super) struct Watch(PhantomData<*const ()>);
 

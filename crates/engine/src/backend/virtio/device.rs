@@ -142,7 +142,7 @@ impl Device {
         held(&self.free).push((number, queue));
     }
 
-    /// Returns the notifier that tells the device about new requests in a queue.
+    /// Returns the notifier that signals new requests in a queue to the device.
     pub(super) fn notifier(&self, number: usize) -> Box<dyn QueueNotifier> {
         held(&self.transport).get_submission_notifier(number)
     }

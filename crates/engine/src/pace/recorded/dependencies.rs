@@ -7,16 +7,16 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 /// Maximum number of I/Os tracked at a time; later I/Os do not wait for untracked ones.
 const MOST: usize = 1 << 16;
 
-/// The I/Os that the next I/O waits for, and the pause that it keeps after the last of them has completed.
+/// Dependencies of the next I/O: the I/Os to wait for, and the pause to keep after the last of these has completed.
 #[derive(Debug)]
 pub(super) struct Dependencies {
     /// Started I/Os that no later I/O depends on yet: completion time in the trace and number, the earliest completion first.
     ahead: BinaryHeap<Reverse<(u64, u64)>>,
-    /// Completion time in the replay of each I/O in `ahead`; `u64::MAX` while the I/O is in flight.
+    /// Completion time in the replay of each I/O in `ahead`, in nanoseconds of the engine's clock; `u64::MAX` while the I/O is in flight.
     done: HashMap<u64, u64>,
     /// Numbers of the I/Os in flight that the next I/O waits for.
     waited_for: HashSet<u64>,
-    /// Latest completion, in the trace's time, among all I/Os that the next I/O depends on. `replayed` is the latest in the replay.
+    /// Latest completion among all I/Os that the next I/O depends on, in nanoseconds of trace time. `replayed` is the latest in the replay.
     recorded: u64,
     replayed: u64,
 }

@@ -16,7 +16,7 @@ use self::zoned::Zoned;
 use super::permutation::{Bijection, Permutation};
 use crate::random::{Purpose, SplitMix64};
 
-/// Draws block numbers below a count, by the workload's `random_distribution`.
+/// Generator of block numbers below a count, by the workload's `random_distribution`.
 #[derive(Debug, Clone)]
 pub(super) enum Draw {
     /// Every block exactly once per pass, in random order.

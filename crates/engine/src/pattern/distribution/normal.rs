@@ -4,7 +4,7 @@ use rand_distr::{Distribution as _, StandardNormal};
 
 use crate::random::SplitMix64;
 
-/// Draws blocks by a normal distribution around the middle of the area; a draw outside of the area is repeated.
+/// Normal distribution of blocks around the middle of the area; a draw outside of the area is repeated.
 #[derive(Debug, Clone)]
 pub(in crate::pattern) struct Normal {
     count: f64,

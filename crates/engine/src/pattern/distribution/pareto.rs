@@ -2,8 +2,8 @@
 
 use crate::random::SplitMix64;
 
-/// Draws ranks from 0 with fio's self-similar distribution: the first share h of ranks gets the share 1-h of the draws, and so on
-/// recursively. The first share x of the ranks then gets x^(ln(1-h) / ln(h)) of the draws.
+/// fio's self-similar distribution of ranks from 0: the first share h of ranks gets the share 1-h of the draws, and so on recursively. The
+/// first share x of the ranks then gets x^(ln(1-h) / ln(h)) of the draws.
 #[derive(Debug, Clone)]
 pub(in crate::pattern) struct Pareto {
     count: u64,

@@ -2,7 +2,7 @@
 
 use iotax_model::workload::BlockSequence;
 
-/// Repeats a listed sequence of block numbers.
+/// Endless repetition of a listed sequence of block numbers.
 #[derive(Debug, Clone)]
 pub(in crate::pattern) struct Sequence {
     blocks: Vec<u32>,
@@ -12,7 +12,7 @@ pub(in crate::pattern) struct Sequence {
     base: u64,
     /// Increase of `base` after each repetition; 0 to repeat the same blocks.
     step: u64,
-    /// When `base` reaches this number, it starts at 0 again.
+    /// Bound of `base`: once `base` reaches this number, it starts at 0 again.
     end: u64,
 }
 

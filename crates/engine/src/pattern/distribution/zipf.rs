@@ -2,12 +2,12 @@
 
 use crate::random::SplitMix64;
 
-/// Draws ranks from 0. The n-th rank, from 1, has a probability proportional to n^-theta.
+/// Zipf distribution of ranks from 0: the n-th rank, from 1, has a probability proportional to n^-theta.
 ///
-/// Uses rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions", ACM
-/// TOMACS 6(3), 1996), which needs no table and hardly ever a second attempt. An integral of x^-theta approximates the sum. The integral is
-/// inverted at a random point and the result rounded. The point is rejected if it lies in the part of the rank's strip that belongs to the
-/// integral but not to the sum.
+/// Ranks are drawn by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete
+/// distributions", ACM TOMACS 6(3), 1996), which needs no table and hardly ever a second attempt. An integral of x^-theta approximates the
+/// sum. The integral is inverted at a random point and the result rounded. The point is rejected if it lies in the part of the rank's strip
+/// that belongs to the integral but not to the sum.
 #[derive(Debug, Clone)]
 pub(in crate::pattern) struct Zipf {
     count: f64,

@@ -8,7 +8,7 @@ use crate::random::SplitMix64;
 /// First block of a zone, and its number of blocks.
 type Extent = (u64, u64);
 
-/// Draws a zone by its percentage of the accesses, then a block of the zone uniformly.
+/// Random choice of a zone by its percentage of the accesses, then of a block in the zone, uniformly.
 #[derive(Debug, Clone)]
 pub(in crate::pattern) struct Zoned(Hundred<Extent>);
 

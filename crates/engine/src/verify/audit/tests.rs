@@ -27,7 +27,7 @@ impl AuditedDisk {
         Self { dir, target, journal }
     }
 
-    /// Writes some blocks, acknowledged later or not.
+    /// Writes `blocks` blocks from number `block` on, without a record in the journal. Returns the I/O.
     fn write(&self, block: u64, blocks: u64, generation: u64) -> Io {
         let length = u32::try_from(blocks * BLOCK).expect("short");
         let io = Io { direction: IoKind::Write, offset: block * BLOCK, length };
@@ -166,7 +166,7 @@ fn a_target_that_lost_its_end_is_unreadable_there() {
     assert_eq!(recovery.findings.faults, [fault(FaultKind::Unreadable, &[63])]);
 }
 
-/// Later writes must not count as durable if records before them are lost.
+/// Checks that later writes do not count as durable if records before them are lost.
 #[test]
 fn a_lost_record_makes_no_write_durable() {
     let disk = AuditedDisk::new();

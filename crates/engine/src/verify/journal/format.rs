@@ -40,7 +40,8 @@ pub(crate) enum Record {
         length: u32,
         generation: u64,
     },
-    /// At time `after` since the journal began, the target acknowledged a flush. It covers all writes with a record number below `records`.
+    /// A flush that the target acknowledged at time `after` since the journal began. The flush covers all writes with a record number below
+    /// `records`.
     Flush {
         records: u64,
         after: Nanos,
@@ -92,7 +93,7 @@ impl Frame {
     }
 
     /// Decodes a frame of the journal of measurement `run`. `None` if the checksum does not match or a field has an invalid value. Headers
-    /// of any measurement are accepted, because their checksum does not depend on it.
+    /// of any measurement are accepted, because the checksum of a header is not seeded with the measurement.
     pub(super) fn decode(bytes: &Bytes, run: u64) -> Option<Self> {
         let word = |at: usize| bytes[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
         let length = bytes[4..].first_chunk().map(|word| u32::from_le_bytes(*word))?;

@@ -49,9 +49,9 @@ struct Shared {
     /// Number of queued bytes from which on workers wait for the writer.
     most_pending: usize,
     state: Mutex<State>,
-    /// Signals that records are queued, or that the journal is being closed.
+    /// Condition variable that is notified when records are queued, or when the journal is being closed.
     filled: Condvar,
-    /// Signals that the queue has room again.
+    /// Condition variable that is notified when the queue has room again.
     drained: Condvar,
 }
 
@@ -119,7 +119,7 @@ impl Journal {
         self.shared.add(Record::Write { offset: io.offset, length: io.length, generation });
     }
 
-    /// Returns the number of records so far. A flush that begins now makes their writes durable.
+    /// Returns the number of records so far. A flush that begins now makes the writes of these records durable.
     pub(super) fn records(&self) -> u64 {
         self.shared.lock().records
     }

@@ -119,7 +119,7 @@ enum Piece {
     Bad(usize),
 }
 
-/// Splits a journal into frames and runs of bad bytes. Reading resumes at the next marker.
+/// Reader that splits a journal into frames and runs of bad bytes. Reading resumes at the next marker.
 struct Frames<'a, R> {
     source: &'a mut R,
     run: u64,

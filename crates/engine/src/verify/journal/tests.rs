@@ -129,7 +129,7 @@ fn what_a_crash_does_not_explain_is_damage() {
     assert_eq!(parsed(&near).expect("near").1, torn(1 << 20));
 }
 
-/// The last record of an unclosed journal looks like an incomplete record: only that is reported.
+/// Checks that every flipped bit is reported. In the last record of an unclosed journal it is reported as an incomplete record.
 #[test]
 fn every_flipped_bit_is_told_and_costs_no_more_than_its_record() {
     for is_closed in [true, false] {
@@ -182,7 +182,7 @@ proptest! {
     }
 }
 
-/// The worst case is data that looks like the beginning of a frame everywhere.
+/// Checks the worst case: data that looks like the beginning of a frame everywhere.
 #[test]
 fn bytes_that_are_all_markers_are_read_in_linear_time() {
     let bytes: Vec<u8> = MARKER.repeat(2_000_000);

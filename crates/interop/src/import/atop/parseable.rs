@@ -105,7 +105,7 @@ fn is_stamp(word: &str) -> bool {
 }
 
 /// Parses a sample into its device and figures: seconds since 1970, interval in seconds, milliseconds busy, reads, sectors read, writes,
-/// sectors written.
+/// sectors written. `None` if a figure cannot be read, or if the interval is 0.
 fn sample<'a>(words: &[&'a str]) -> Option<(&'a str, [u64; 7])> {
     let number = |at: usize| words.get(at)?.parse::<u64>().ok();
     let numbers = [number(2)?, number(5)?, number(7)?, number(8)?, number(9)?, number(10)?, number(11)?];

@@ -28,8 +28,8 @@ pub(super) struct Job {
     pub(super) document: usize,
     /// Host on which the job ran, in client/server mode.
     pub(super) host: Option<String>,
-    /// Options by fio's names; `None` if the text does not list them. A missing option has fio's default; an option with an empty value has an
-    /// unknown one.
+    /// Options by fio's names; `None` if the text does not list them. A missing option has fio's default. The value of an option is empty
+    /// if it is unknown.
     pub(super) options: Option<Options>,
     /// Results by the index in [`DIRECTIONS`]; `None` for a direction without I/O.
     pub(super) directions: [Option<Box<Direction>>; 4],
@@ -88,9 +88,9 @@ pub(super) struct Direction {
     pub(super) iops: Option<f64>,
     pub(super) bytes_per_s: Option<f64>,
     pub(super) runtime_ms: Option<f64>,
-    /// Mean latency in nanoseconds: from issue to completion if printed, else from submission.
+    /// Mean latency in nanoseconds: fio's total latency (`lat`) if printed, else its completion latency (`clat`).
     pub(super) mean_ns: Option<f64>,
-    /// True if the latencies start at submission instead of issue.
+    /// True if the latencies are completion latencies (`clat`), which start at submission, and not total latencies (`lat`).
     pub(super) is_from_submission: bool,
     pub(super) max_ns: Option<f64>,
     /// Percentiles: percentage as printed, and latency in nanoseconds.
@@ -247,7 +247,8 @@ fn state(entry: &mut Entry, all: &[&Direction]) {
     }
 }
 
-/// Returns the mean latency over directions, weighted by their I/Os, or by their rates if only those are known.
+/// Returns the mean latency in nanoseconds over directions, weighted by their I/Os, or by their rates if only those are known. `None` if a
+/// direction's latency is unknown or measured differently.
 fn mean(all: &[&Direction]) -> Option<f64> {
     if let [one] = all {
         return one.mean_ns;
@@ -292,7 +293,7 @@ impl Direction {
     }
 }
 
-/// Returns complete histograms; `None` unless every direction of every clone has bins.
+/// Returns complete histograms; `None` unless every direction of every clone has bins whose sum is its number of I/Os.
 fn tallies(together: &[(usize, Vec<&Direction>)]) -> Option<Box<Tallies>> {
     let mut tallies = Box::<Tallies>::default();
     let (mut all_ios, mut all_bytes) = (0, 0);
@@ -332,7 +333,7 @@ impl Job {
     }
 }
 
-/// Returns the target of the job: host, and file or directory, as far as known.
+/// Returns the target of the job: host, and file or directory, as far as known; `None` if none of them is known.
 fn target(job: &Job) -> Option<String> {
     let place = job.option("filename").or_else(|| job.option("directory"));
     match (&job.host, place) {
@@ -354,7 +355,7 @@ const NOT_FIOS: [&str; 9] = [
     "nrdirs",
 ];
 
-/// fio's defaults, which apply if a job lists its options and these are missing.
+/// fio's defaults, for options that a job's list of options lacks.
 const DEFAULTS: [(&str, &str); 5] =
     [("rw", "read"), ("bs", "4k"), ("iodepth", "1"), ("numjobs", "1"), ("direct", "0")];
 
@@ -372,7 +373,8 @@ fn key_of(option: &str) -> &str {
     }
 }
 
-/// Sets an entry's keys from fio's options. Returns a note on the options that iotax cannot express.
+/// Sets an entry's keys from fio's options. Returns a note on the options that iotax cannot express; `None` if there are none, or no
+/// options are known.
 fn keys(entry: &mut Entry, job: &Job, clones: u32) -> Option<String> {
     let options = job.options.as_ref()?;
     for (key, value) in DEFAULTS {

@@ -52,7 +52,7 @@ fn number_unread(text: &str, read: &mut Read) {
     }
 }
 
-/// Reads the figures of a job, and collects the unreadable ones.
+/// Reader of a job's figures, with the lines of the unreadable ones.
 #[derive(Default)]
 struct Figures(Vec<Line>);
 
@@ -156,7 +156,7 @@ struct Document<'t> {
     of_clients: bool,
 }
 
-/// Returns the start time of a job, else the time at which its document was printed.
+/// Returns the start time of a job, else the time at which its document was printed; `None` if neither is known.
 fn time(job: Value<'_>, document: &Document<'_>, figures: &mut Figures) -> Option<Stamp> {
     let [printed_ms, printed_s] = ["timestamp_ms", "timestamp"].map(|key| document.value.get(key));
     [(job.get("job_start"), 1), (printed_ms, 1), (printed_s, 1000)].into_iter().find_map(|(value, unit)| {
@@ -272,7 +272,7 @@ fn percentiles(list: Value<'_>, unit: f64, figures: &mut Figures) -> Vec<(f64, f
     list.entries().filter_map(known).filter(|(q, ns): &(f64, f64)| *q > 0.0 && *ns > 0.0).collect()
 }
 
-/// Reads the bins of JSON+ that are not empty: nanoseconds and count.
+/// Reads the bins of JSON+: nanoseconds and count. `None` if a bin cannot be read.
 fn read_bins(bins: Value<'_>, figures: &mut Figures) -> Option<Vec<(u64, u64)>> {
     let bin = |(ns, times): (Cow<'_, str>, Value<'_>)| {
         let (ns, count): (u64, _) = (ns.parse().ok()?, figures.count(times)?);

@@ -52,7 +52,7 @@ impl Read {
     }
 }
 
-/// Finds fio's results in `text`; `None` if it has no output of the tool.
+/// Finds fio's results in a text; `None` if the text has no output of fio.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "fio", ..Found::default() };
     for read in [json::read(text), terse::read(text), text::read(text)] {

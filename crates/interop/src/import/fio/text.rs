@@ -34,7 +34,7 @@ struct Reader {
     /// For each direction, true if its results were found twice.
     twice: [bool; 4],
     issued: Option<Vec<u64>>,
-    /// Number of lines in this direction with latencies from submission, with latencies from issue, and with headers of percentiles.
+    /// Numbers of `clat` lines, of `lat` lines and of percentile headers in the current direction.
     times: [usize; 3],
 }
 
@@ -188,7 +188,8 @@ impl Reader {
         self.job.as_mut()?.directions[self.direction?].as_deref_mut()
     }
 
-    /// Parses `clat (usec): min=8, max=5484, avg=57.50, stdev=168.47`. A `lat` line replaces `clat`, because it covers issue to completion.
+    /// Parses `clat (usec): min=8, max=5484, avg=57.50, stdev=168.47`. A `lat` line replaces `clat`, because it also covers the time before
+    /// submission.
     fn times(&mut self, word: &str, line: &str, at: usize) {
         let Some(unit) = in_brackets(word).and_then(nanos_in) else { return };
         let is_clat = word.starts_with("clat");

@@ -35,7 +35,7 @@ const MOST_COLUMNS: usize = 64;
 /// Figures of a row by the names of their columns.
 pub(super) type Columns = BTreeMap<Rc<str>, f64>;
 
-/// Names of the columns.
+/// Header of a report: the names of its columns without the device's.
 struct Header {
     columns: Vec<Rc<str>>,
     /// True if the device is the last column, as in human-readable reports.

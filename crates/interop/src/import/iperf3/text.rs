@@ -10,7 +10,7 @@ use super::super::{Entry, Found, Stamp};
 use super::{SENDERS, add_retransmits, unknown};
 use iotax_analysis::Metric;
 
-/// Every relevant line contains at least one of these texts.
+/// Texts of which every relevant line contains at least one.
 const WORDS: [&str; 6] =
     ["bits/sec", "sender", "receiver", "iperf3: error", "Connecting to host", "Accepted connection"];
 
@@ -169,8 +169,8 @@ impl Test {
         }
     }
 
-    /// Returns the total of a role: the sum row, or the row of the only stream. Rows of streams are not added up, because some may be
-    /// missing.
+    /// Returns the total of a role: the sum row, or the row of the only stream; else `None`. Rows of streams are not added up, because some
+    /// may be missing.
     fn total<'t>(&self, all: &'t [Total], role: Option<&String>) -> Option<&'t Total> {
         let mut mine = all.iter().filter(|total| total.role.as_ref() == role);
         let of_role = |(known, _): &&(String, String)| role.is_none_or(|role| known == role);

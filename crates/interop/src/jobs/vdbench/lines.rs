@@ -64,7 +64,7 @@ impl VdbenchKey {
 }
 
 impl Definition {
-    /// Returns the last key of this name, which is the one in effect.
+    /// Returns the last key of this name, which is the one in effect; `None` if there is none.
     pub(super) fn key(&self, name: &str) -> Option<&VdbenchKey> {
         self.keys.iter().rev().find(|key| key.name == name)
     }
@@ -240,7 +240,8 @@ fn definition(place: &FileLine, keys: &[VdbenchKey], trouble: &mut LineErrors) -
     Some(Definition { kind, name: name.clone(), place: place.clone(), keys })
 }
 
-/// Splits a statement into keys at commas outside of parentheses. A part without `=` is another value of the preceding key.
+/// Splits a statement into keys at commas outside of parentheses. A part without `=` is another value of the preceding key. `None` on an
+/// error, which is added to `trouble`.
 fn keys(place: &FileLine, statement: &str, trouble: &mut LineErrors) -> Option<Vec<VdbenchKey>> {
     let mut keys: Vec<VdbenchKey> = Vec::new();
     let (mut depth, mut start) = (0_u32, 0);

@@ -149,7 +149,7 @@ impl RunContext<'_> {
         self.work.iter().filter(|work| wanted.contains(&work.name.as_str())).collect()
     }
 
-    /// Combines the workload definitions of a run into one workload with a job for each definition and storage.
+    /// Combines the workload definitions of a run into one workload with a job for each definition and storage; `None` without any.
     fn at_once(
         &self,
         work: &[Work],
@@ -205,7 +205,7 @@ impl RunContext<'_> {
     }
 }
 
-/// Combines concurrent jobs into one workload; with `iorate=curve` into a single job over all their areas.
+/// Combines concurrent jobs into one workload; with `iorate=curve` into a single job over all their areas. `None` without jobs.
 fn together(
     mut all: Vec<WorkloadKeys>,
     pass: &Pass,
@@ -240,7 +240,7 @@ fn together(
     Ok(Some(workload))
 }
 
-/// Rounds job rates to whole I/Os per second, and carries each rounding error over to the next job.
+/// Rounding of job rates to whole I/Os per second. Each rounding error is carried over to the next job.
 #[derive(Debug, Default)]
 struct WholeRates {
     /// Sum of the exact rates so far, in I/Os per second times `Share::WHOLE`.

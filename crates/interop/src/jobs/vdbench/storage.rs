@@ -216,7 +216,7 @@ fn counted(
     numbered.unwrap_or_else(|| vec![storage])
 }
 
-/// Inserts a number into a name in place of `%d`, `%04d` or `*`; appends it to a name without these.
+/// Inserts a number into a name in place of `%d`, `%04d` or `*`; appends it if the name has none of them.
 fn with_number(name: &str, number: u64) -> Result<String, String> {
     let Some((before, rest)) = name.split_once('%') else {
         return Ok(match name.split_once('*') {

@@ -1,4 +1,4 @@
-//! Parameter files and the resulting workloads.
+//! Tests of the conversion from vdbench's parameter files to workloads.
 
 use super::*;
 use iotax_model::target::{PathSpec, TargetSpec};

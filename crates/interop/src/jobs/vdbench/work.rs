@@ -45,7 +45,7 @@ pub(super) enum SeekPattern {
 #[derive(Debug, Clone)]
 pub(super) struct Work {
     pub(super) name: String,
-    /// Indices of the storage definitions that get its I/O.
+    /// Indices of the storage definitions that get the workload's I/O.
     pub(super) storages: Vec<usize>,
     pub(super) lengths: TransferSizes,
     /// Percentage of reads.

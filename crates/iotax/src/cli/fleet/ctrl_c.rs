@@ -1,4 +1,4 @@
-//! Ctrl-C at a fleet's coordinator: a second Ctrl-C ends the process only after the members have been told to stop.
+//! Ctrl-C at a fleet's coordinator: a second Ctrl-C ends the process only after the members have been asked to stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use iotax_model::threads;
 /// Time after which a second Ctrl-C ends the process in any case, because the coordinator may be blocked forever.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// True while members are at work and have not been told to stop.
+/// True while members are at work and have not been asked to stop.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MembersAtWork(Arc<AtomicBool>);
 

@@ -87,7 +87,7 @@ pub(super) fn is_nats(address: &str) -> bool {
     address.starts_with("nats://") || address.starts_with("tls://")
 }
 
-/// Parses a member's address, as stored with its run.
+/// Parses a member's address, as stored with its run; `None` if it names no host.
 pub(super) fn link(given: &str) -> Result<Option<Link>, Failure> {
     if is_nats(given) {
         return Ok(Some(Link::Nats(given.to_owned())));

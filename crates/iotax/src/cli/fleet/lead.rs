@@ -203,9 +203,9 @@ struct AtWork<'a> {
     signals: Signals<'a>,
     line: LiveLine,
     ios: RecentIos,
-    /// True once all members have said whether they can carry out the plan.
+    /// True once all members have reported whether they can carry out the plan.
     is_answered: bool,
-    /// True once the members were told to stop.
+    /// True once the members were asked to stop.
     is_stopping: bool,
     /// True once a signal here has cancelled all members.
     is_cancelled: bool,
@@ -313,7 +313,7 @@ impl AtWork<'_> {
         self.act(actions)
     }
 
-    /// Waits until every member has said whether it can carry out the plan. Gives up members that send no message within a minute.
+    /// Waits until every member has reported whether it can carry out the plan. Gives up members that send no message within a minute.
     fn gather(&mut self) -> Result<(), Failure> {
         let end = monotonic_ns() + u64::try_from(JOINED.as_nanos()).unwrap_or(u64::MAX);
         while !self.is_answered {

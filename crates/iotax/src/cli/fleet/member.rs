@@ -232,7 +232,7 @@ fn cell(plan: &Plan, seed: u64, step: u64) -> Option<(String, String, u32)> {
     Some((plan.targets[cell.target].name.clone(), plan.workloads[cell.workload].name.clone(), round))
 }
 
-/// Shows the member's progress, and sends it to the coordinator.
+/// Display of the member's progress, which is also sent to the coordinator.
 struct ProgressReport<'a, L: MemberLink> {
     active: &'a ActiveMember<'a, L>,
     watcher: Watcher<'a>,

@@ -56,7 +56,7 @@ pub(super) fn runs(store: &Store, fleet: &str) -> Result<Vec<Run>, Failure> {
     ids.into_iter().map(|run| load(store, run)).collect()
 }
 
-/// Shows the fleet's result, and writes its JSON document if it was asked for.
+/// Shows the fleet's result, and writes its JSON document if `--json` is given.
 pub(super) fn show(runs: &[Run], outputs: &Destinations, page: PageArgs) -> Result<(), Failure> {
     let fleet = fleet(runs).context("these runs are no fleet's").or_exit(Exit::Environment)?;
     page.show(&document::fleet(&fleet), outputs.stdout_is_taken());

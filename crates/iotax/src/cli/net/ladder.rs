@@ -133,7 +133,7 @@ impl Args {
         self.rungs.iter().map(find).collect()
     }
 
-    /// Leaves out rungs that this machine cannot build. Fails instead for a rung that was asked for by name.
+    /// Leaves out rungs that this machine cannot build. Fails instead for a rung that `--rungs` names.
     fn possible(&self, rungs: Vec<Rung>) -> Result<Vec<Rung>, Failure> {
         let mut possible = Vec::new();
         for rung @ (name, via, nic) in rungs {

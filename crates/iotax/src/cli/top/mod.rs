@@ -130,7 +130,7 @@ fn go_on(
     }
 }
 
-/// Takes readings of this machine, and passes them to the recording and to Prometheus.
+/// Source of this machine's readings, which are also passed to the recording and to Prometheus.
 struct Reader {
     collector: Collector,
     before: Option<MachineSnapshot>,

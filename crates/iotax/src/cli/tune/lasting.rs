@@ -72,8 +72,8 @@ fn matching(root: &Path, device: &str) -> String {
 }
 
 impl LastingFile {
-    /// Returns the file's new text: these lines, after earlier lines by iotax for other settings. Drops the text of other authors, which is
-    /// backed up.
+    /// Returns the file's new text: the lines to write, after the lines that iotax wrote earlier for other settings. Drops the text of
+    /// other authors, which [`Self::write`] backs up.
     fn text(&self, origin: &str, old: Option<&str>) -> String {
         let is_kept = |line: &&str| {
             !line.trim().is_empty()
@@ -89,7 +89,7 @@ impl LastingFile {
         all.join("\n") + "\n"
     }
 
-    /// Writes the file after backing up the existing one. Returns the backup's path.
+    /// Writes the file after backing up the existing one, whose text is `old`. Returns the backup's path; `None` without an existing file.
     fn write(&self, text: &str, old: Option<&str>) -> io::Result<Option<PathBuf>> {
         let dir = self.path.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(dir)?;

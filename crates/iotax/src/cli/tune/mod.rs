@@ -243,7 +243,7 @@ impl Tuner<'_> {
         Ok(TargetSpec { name: CHOSEN.into(), ..self.with(tuning.candidates())? })
     }
 
-    /// Returns the target with the present settings, changed by these candidates.
+    /// Returns the target with the present settings, changed by `candidates`.
     fn with<'c>(&self, mut candidates: impl Iterator<Item = &'c Candidate>) -> Result<TargetSpec, Failure> {
         let one = |target: TargetSpec, candidate: &Candidate| {
             candidates::with(&target, &candidate.key, &candidate.value)

@@ -37,7 +37,7 @@ pub(super) struct Target {
     pub(super) stamped: Option<StampedFill>,
 }
 
-/// The place where a target is measured, with its own state.
+/// The place where a target is measured, with the agent, storage or connection there.
 pub(super) enum Site {
     Host(HostSite),
     Guest(Box<GuestSite>),

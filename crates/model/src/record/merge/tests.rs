@@ -20,7 +20,7 @@ const NO_SUMS: &str = "at_ns duration_ns before_ns after_ns longest_delay_ns bac
     first_offsets first_io_ns flush_ns mean_wait_ns busy min_ns max_ns jitter_ns rtt_ns cwnd oldest_ns mdev_ns mss \
     context_switches major_faults minor_faults late_p50_ns late_p99_ns late_max_ns recorded_ns took_ns phase_ns";
 
-/// The sum of each figure over a document, by its name.
+/// Returns the sum of each figure over a document, by the figure's name.
 fn figures(value: &Value) -> BTreeMap<String, f64> {
     fn walk(name: &str, value: &Value, all: &mut BTreeMap<String, f64>) {
         match value {

@@ -60,7 +60,7 @@ impl CacheSpec {
         CacheType::DmCache
     }
 
-    /// Size of the blocks in which data is cached: the plan's, else 64 KiB for dm-cache and 4 KiB for dm-writecache.
+    /// Returns the size of the blocks in which data is cached: the plan's, else 64 KiB for dm-cache and 4 KiB for dm-writecache.
     #[must_use]
     pub fn block(&self) -> Bytes {
         self.block_size.unwrap_or(match self.kind {
@@ -69,10 +69,10 @@ impl CacheSpec {
         })
     }
 
-    /// Size of dm-cache's metadata file; `None` for dm-writecache, which keeps its metadata on the cache device.
+    /// Returns the size of dm-cache's metadata file; `None` for dm-writecache, which keeps its metadata on the cache device.
     #[must_use]
     pub fn metadata(&self) -> Option<Bytes> {
-        // The kernel's documentation: 4 MiB and 16 bytes a block.
+        // By the kernel's documentation of dm-cache: 4 MiB plus 16 bytes per block.
         let blocks = self.size.0 / self.block().0.max(1);
         (self.kind == CacheType::DmCache)
             .then(|| Bytes(((4 << 20) + blocks.saturating_mul(16)).next_multiple_of(1 << 20)))

@@ -13,24 +13,24 @@ use crate::units::Bytes;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CgroupSpec {
-    /// Maximum reads per second.
+    /// Maximum read I/Os per second [default: no limit]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(range(min = 1))]
     pub riops: Option<u32>,
-    /// Maximum writes per second.
+    /// Maximum write I/Os per second [default: no limit]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(range(min = 1))]
     pub wiops: Option<u32>,
-    /// Maximum bytes read per second.
+    /// Maximum bytes read per second [default: no limit]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rbps: Option<Bytes>,
-    /// Maximum bytes written per second.
+    /// Maximum bytes written per second [default: no limit]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub wbps: Option<Bytes>,
 }
 
 impl CgroupSpec {
-    /// The limits per second with their keys; `None` for a key without a limit.
+    /// Returns the limits per second with their keys; `None` for a key without a limit.
     #[must_use]
     pub fn limits(&self) -> [(&'static str, Option<u64>); 4] {
         [

@@ -13,7 +13,7 @@ const MILLISECOND: u64 = 1_000_000;
 /// Maximum delay: the kernel reports tasks that wait for longer as hung.
 const MOST: Nanos = Nanos::from_secs(60);
 
-/// A dm-delay device: I/O waits for whole milliseconds before it is passed on. It stands for a slow disk or a distant one.
+/// A dm-delay device, which simulates a slow or distant disk: I/O waits for whole milliseconds before it is passed on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DelaySpec {
@@ -29,7 +29,7 @@ pub struct DelaySpec {
 }
 
 impl DelaySpec {
-    /// The delays of reads, writes and flushes in milliseconds.
+    /// Returns the delays of reads, writes and flushes in milliseconds.
     #[must_use]
     pub fn milliseconds(&self) -> [u64; 3] {
         [self.read, self.write, self.flush].map(|delay| delay.unwrap_or_default().0 / MILLISECOND)

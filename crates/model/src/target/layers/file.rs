@@ -63,7 +63,7 @@ words! {
 const SNAPSHOT_KEYS: &[&str] = &["snapshot", "backing_depth", "internal_snapshots"];
 
 impl Snapshot {
-    /// Key for the number of overlays or snapshots.
+    /// Returns the key for the number of overlays or snapshots.
     const fn count_key(self) -> &'static str {
         match self {
             Self::External => "backing_depth",
@@ -137,7 +137,7 @@ pub struct FileSpec {
     /// qcow2: update reference counts lazily, and check them after a crash.
     #[serde(skip_serializing_if = "is_false")]
     pub lazy_refcounts: bool,
-    /// qcow2: encrypt the guest's data, also in overlays on the image.
+    /// qcow2: encrypt the guest's data, also in overlays on the image [default: no encryption]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encrypt: Option<Encryption>,
     /// qcow2: keep the guest's data in a separate raw file next to the image, which then holds only the metadata tables.
@@ -149,10 +149,10 @@ pub struct FileSpec {
     /// qcow2: size of the cache for L2 tables [default: QEMU's]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub l2_cache_size: Option<Bytes>,
-    /// A snapshot of the filled image; needs qcow2, and virtio, fuse or a guest.
+    /// A snapshot of the filled image; needs qcow2, and virtio, fuse or a guest [default: none]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Snapshot>,
-    /// Number of overlays of an external snapshot, at least 1; writes go to the topmost.
+    /// Number of overlays of an external snapshot, at least 1; writes go to the topmost [default: 1]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backing_depth: Option<u32>,
     /// Number of internal snapshots that the image contains, all with the same content [default: 1]
@@ -387,13 +387,13 @@ impl FromLine for FileSpec {
 }
 
 impl FileSpec {
-    /// A raw file in an existing directory, with default settings.
+    /// Creates a raw file in an existing directory, with default settings.
     #[must_use]
     pub fn in_dir(dir: impl Into<PathBuf>) -> Self {
         Self { dir: Some(dir.into()), ..Self::default() }
     }
 
-    /// Number of overlays of an external snapshot, or of snapshots in the image; `None` if the plan does not set it.
+    /// Returns the number of overlays of an external snapshot, or of snapshots in the image; `None` if the plan does not set it.
     #[must_use]
     pub fn snapshot_count(&self) -> Option<u32> {
         self.backing_depth.or(self.internal_snapshots)

@@ -26,7 +26,7 @@ pub struct FilesystemSpec {
     /// Filesystem type.
     #[serde(rename = "type")]
     pub kind: FsType,
-    /// Mount options as for mount(8) after `-o`.
+    /// Mount options as for mount(8) after `-o` [default: none]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mount_options: Option<String>,
     /// btrfs: overwrite files in place (chattr +C).
@@ -91,7 +91,7 @@ impl FromLine for FilesystemSpec {
 }
 
 impl FilesystemSpec {
-    /// A filesystem created and mounted with default options.
+    /// Creates a filesystem created and mounted with default options.
     #[must_use]
     pub const fn new(kind: FsType) -> Self {
         Self { kind, mount_options: None, nodatacow: false }
@@ -99,7 +99,7 @@ impl FilesystemSpec {
 }
 
 impl FsType {
-    /// Size that a device needs, so that a file of size `file` fits on a new filesystem of this type.
+    /// Returns the size that a device needs, so that a file of size `file` fits on a new filesystem of this type.
     #[must_use]
     pub fn room(self, file: Bytes) -> Bytes {
         const MIB: u64 = 1 << 20;

@@ -34,11 +34,11 @@ pub struct FilterSpec {
     /// The kind of filter.
     #[serde(rename = "type")]
     pub kind: FilterType,
-    /// throttle: highest number of I/Os per second.
+    /// throttle: highest number of I/Os per second [default: no limit]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(range(min = 1))]
     pub iops: Option<u32>,
-    /// throttle: highest number of I/Os per second in a burst; more than iops.
+    /// throttle: highest number of I/Os per second in a burst; more than iops [default: no bursts]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(range(min = 1))]
     pub iops_max: Option<u32>,
@@ -46,10 +46,10 @@ pub struct FilterSpec {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(range(min = 1))]
     pub iops_max_length: Option<u32>,
-    /// throttle: highest number of bytes per second.
+    /// throttle: highest number of bytes per second [default: no limit]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rate: Option<Bytes>,
-    /// blkdebug: number of reads that fail with EIO.
+    /// blkdebug: number of reads that fail with EIO; required for blkdebug.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(range(min = 1, max = 1000))]
     pub errors: Option<u32>,

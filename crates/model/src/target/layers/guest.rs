@@ -28,9 +28,9 @@ words! {
 words! {
     /// QEMU's machine type.
     MachineType, "machine" {
-        /// The modern PC, with PCI Express.
+        /// A PC with Intel's Q35 chipset of 2009 and PCI Express.
         Q35 = "q35",
-        /// The old PC, with PCI.
+        /// A PC with Intel's i440FX chipset of 1996 and PCI.
         Pc = "pc",
         /// The minimal machine: no PCI, virtio over MMIO.
         Microvm = "microvm",
@@ -233,13 +233,13 @@ const FILESYSTEM_JOURNAL: u64 = 128 << 20;
 const SMALLEST_XFS: u64 = 320 << 20;
 
 impl GuestSpec {
-    /// Number of I/O threads that serve the disk: the plan's, else 1 for a virtio disk and 0 for others.
+    /// Returns the number of I/O threads that serve the disk: the plan's, else 1 for a virtio disk and 0 for others.
     #[must_use]
     pub fn iothreads(&self) -> u32 {
         self.iothread.unwrap_or_else(|| u32::from(self.bus.is_virtio()))
     }
 
-    /// QEMU machine type of the guest: the plan's, else `pc` for an IDE disk and `q35` for others.
+    /// Returns the QEMU machine type of the guest: the plan's, else `pc` for an IDE disk and `q35` for others.
     #[must_use]
     pub fn machine_type(&self) -> MachineType {
         self.machine.unwrap_or(match self.bus {
@@ -248,8 +248,8 @@ impl GuestSpec {
         })
     }
 
-    /// Size that the guest's disk needs for an area of `size`. A filesystem takes a sixteenth and 128 MiB in addition, and XFS at least 320 MiB in
-    /// total.
+    /// Returns the size that the guest's disk needs for an area of `size`. A filesystem needs a sixteenth and 128 MiB more, and XFS at
+    /// least 320 MiB in total.
     #[must_use]
     pub fn disk_size(&self, size: Bytes) -> Bytes {
         let with_tables = size.0.saturating_add(size.0 / 16).saturating_add(FILESYSTEM_JOURNAL);

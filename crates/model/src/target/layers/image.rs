@@ -18,7 +18,7 @@ pub struct ImageSpec {
     pub path: PathBuf,
     /// Format in which QEMU reads the image; `None` for the one that it detects.
     pub format: Option<Format>,
-    /// Existing directory for a qcow2 overlay that takes all writes; `None` if workloads only read.
+    /// Existing directory for a qcow2 overlay that receives all writes; `None` if workloads only read.
     pub overlay: Option<PathBuf>,
 }
 
@@ -32,7 +32,7 @@ pub struct ImageSpec {
 enum ImageEntry {
     /// The image, which is only read
     Path(PathBuf),
-    /// The image, and an overlay that takes writes
+    /// The image, and an overlay that receives all writes
     Table(ImageTable),
 }
 

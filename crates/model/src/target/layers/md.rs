@@ -57,13 +57,13 @@ pub struct MdSpec {
     pub bitmap: RaidBitmap,
 }
 
-/// The default, no bitmap, which is also mdadm's default for arrays of this size.
+/// Returns the default, no bitmap, which is also mdadm's default for arrays of this size.
 const fn no_bitmap() -> RaidBitmap {
     RaidBitmap::Off
 }
 
 impl RaidLevel {
-    /// Minimum number of members of an array of this level.
+    /// Returns the minimum number of members of an array of this level.
     const fn least(self) -> u32 {
         match self {
             Self::Raid0 | Self::Raid1 | Self::Raid10 => 2,
@@ -80,7 +80,7 @@ impl MdSpec {
     /// mdadm's default chunk size.
     const CHUNK: Bytes = Bytes(512 << 10);
 
-    /// Size that each member needs for an array of `size` bytes, including [`Self::DATA_OFFSET`] and one spare chunk.
+    /// Returns the size that each member needs for an array of `size` bytes, including [`Self::DATA_OFFSET`] and one spare chunk.
     #[must_use]
     pub fn member(&self, size: Bytes) -> Bytes {
         let members = u64::from(self.raid_devices);

@@ -119,7 +119,7 @@ impl LayerInterface {
         }
     }
 
-    /// Text for the interface in error messages: `a block device`, `a raw file`.
+    /// Returns the text for the interface in error messages: `a block device`, `a raw file`.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -163,19 +163,19 @@ pub enum BottomLocation<'a> {
 
 /// The properties that each kind of layer defines: its key, the interfaces below and above, its checks.
 pub trait LayerType {
-    /// Key of the layer in a target's table of a plan file.
+    /// Returns the key of the layer in a target's table of a plan file.
     fn key(&self) -> &'static str;
 
-    /// Interfaces that this layer can be built on; the layer below must offer one of them.
+    /// Returns the interfaces that this layer can be built on; the layer below must offer one of them.
     fn stands_on(&self) -> &'static [LayerInterface];
 
-    /// Interface that this layer offers to the layer above or to workloads.
+    /// Returns the interface that this layer offers to the layer above or to workloads.
     fn offers(&self) -> LayerInterface;
 
-    /// Cache mode in which this layer accesses the layer below; `None` if the layer has no cache setting and passes I/O on.
+    /// Returns the cache mode in which this layer accesses the layer below; `None` if the layer has no cache setting and passes I/O on.
     fn cache(&self) -> Option<CacheMode>;
 
-    /// I/O backend with which QEMU opens the layer below; `None` if QEMU does not open the layer below.
+    /// Returns the I/O backend with which QEMU opens the layer below; `None` if QEMU does not open the layer below.
     fn aio(&self) -> Option<Aio> {
         None
     }
@@ -190,7 +190,7 @@ pub trait LayerType {
         false
     }
 
-    /// The setting by which the layer lets reads fail with EIO, as `error_rate = 1%`; `None` if it lets none fail.
+    /// Returns the setting by which the layer makes reads fail with EIO, as `error_rate = 1%`; `None` if it makes none fail.
     fn failing_reads(&self) -> Option<String> {
         None
     }
@@ -205,12 +205,12 @@ pub trait LayerType {
         Ok(())
     }
 
-    /// Location of this layer on this machine if it is the bottom layer; `None` for other layers.
+    /// Returns the location of this layer on this machine if it is the bottom layer; `None` for other layers.
     fn location(&self) -> Option<BottomLocation<'_>> {
         None
     }
 
-    /// All paths on this machine in the layer's settings, as mutable references, so that a caller can make them absolute.
+    /// Returns all paths on this machine in the layer's settings, as mutable references, so that a caller can make them absolute.
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         Vec::new()
     }
@@ -229,7 +229,8 @@ pub trait LayerType {
         above
     }
 
-    /// Text of the layer in the line of a stack, if it is built on `below`: one or more segments, without the arrows between them.
+    /// Returns the text of the layer in the line of a stack, if it is built on `below`: one or more segments, without the arrows between
+    /// them.
     fn segments(&self, below: Option<&PlannedLayer>) -> Vec<String>;
 }
 
@@ -255,7 +256,7 @@ pub(in crate::target) struct Below<'a> {
 pub trait LayerSpec: LayerType + Sized {
     /// Returns the layer's settings if the layer is of this kind, else `None`.
     fn of(layer: &PlannedLayer) -> Option<&Self>;
-    /// Like [`Self::of`], but returns a mutable reference.
+    /// Returns the layer's settings as [`Self::of`] does, but as a mutable reference.
     fn of_mut(layer: &mut PlannedLayer) -> Option<&mut Self>;
 }
 
@@ -266,25 +267,25 @@ macro_rules! layers {
         pub enum PlannedLayer { $($(#[$doc])* $variant($spec)),+ }
 
         impl PlannedLayer {
-            /// The layer as a [`LayerType`], for its key, interfaces and checks.
+            /// Returns the layer as a [`LayerType`], for its key, interfaces and checks.
             #[must_use]
             pub fn kind(&self) -> &dyn LayerType {
                 match self { $(Self::$variant(spec) => spec),+ }
             }
 
-            /// Like [`Self::kind`], but returns a mutable reference.
+            /// Returns the layer as [`Self::kind`] does, but as a mutable reference.
             pub fn kind_mut(&mut self) -> &mut dyn LayerType {
                 match self { $(Self::$variant(spec) => spec),+ }
             }
 
-            /// The forms of all layers in a stack's line, without settings.
+            /// Returns the forms of all layers in a stack's line, without settings.
             pub(in crate::target) fn forms() -> Vec<&'static str> {
                 [$(<$spec>::FORMS),+].concat()
             }
 
             /// Parses the next layer of a stack's line; `None` if the next segment is no layer.
             pub(in crate::target) fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
-                // The first to match wins; a path takes anything, so it comes last.
+                // The first form that matches is used. A path matches any text, so it is tried last.
                 let read = [$(|segments: &mut Segments, below: &Below<'_>| {
                     Some(<$spec>::read(segments, below)?.map(Self::$variant))
                 }),+];
@@ -311,7 +312,7 @@ macro_rules! layers {
             /// Run the agent on the path's machine under sudo(8).
             #[serde(skip_serializing_if = "std::ops::Not::not", default)]
             pub(in crate::target) sudo: bool,
-            /// Name of a `[[neighbour]]` that produces load while this target is measured.
+            /// Name of a `[[neighbour]]` that generates load while this target is measured [default: none]
             #[serde(skip_serializing_if = "Option::is_none", default)]
             pub(in crate::target) neighbour: Option<String>,
             /// Settings of the kernel that hold while the target is measured: applied right before each measurement, restored right after
@@ -423,7 +424,7 @@ layers! {
     cgroup: Cgroup(CgroupSpec),
 }
 
-/// Layers that error messages suggest when one is missing: plan key, text in the line of a stack, and settings.
+/// Returns the layers that error messages suggest when one is missing: plan key, text in the line of a stack, and settings.
 pub(super) fn proposals() -> [(&'static str, &'static str, PlannedLayer); 6] {
     [
         ("filesystem = { type = \"ext4\" }", "ext4", FilesystemSpec::new(FsType::Ext4).into()),

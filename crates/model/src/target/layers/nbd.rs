@@ -28,7 +28,7 @@ words! {
 
 /// Nanoseconds per millisecond.
 const MILLISECOND: u64 = 1_000_000;
-/// Maximum rate in bytes per second: nbdkit takes bits, as a signed number of 64 bits.
+/// Maximum rate in bytes per second: nbdkit stores the rate in bits per second, as a signed 64-bit number.
 const MOST_BYTES: u64 = 1 << 59;
 /// An error rate at which every read fails, in millionths.
 const ALL: u32 = 1_000_000;
@@ -38,7 +38,7 @@ const ALL: u32 = 1_000_000;
 pub struct ErrorRate(u32);
 
 impl ErrorRate {
-    /// The rate as a fraction, from 0.000001 to 1.
+    /// Returns the rate as a fraction, from 0.000001 to 1.
     #[must_use]
     pub fn fraction(self) -> f64 {
         f64::from(self.0) / f64::from(ALL)
@@ -130,14 +130,14 @@ pub struct NbdSpec {
     pub cache: CacheMode,
     /// QEMU's servers: I/O backend of the drive.
     pub aio: Aio,
-    /// nbdkit: a pause of whole milliseconds before each request, like a network's round trip (its delay filter).
+    /// nbdkit: delay of whole milliseconds before each request, like a network's round trip (nbdkit's delay filter) [default: none]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Nanos>,
-    /// nbdkit: highest number of bytes per second, of reads and of writes each (its rate filter). After a pause, two seconds' worth passes at
-    /// once.
+    /// nbdkit: highest number of bytes per second, of reads and of writes each (nbdkit's rate filter) [default: no limit]. After a pause,
+    /// two seconds' worth passes at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Bytes>,
-    /// nbdkit: share of reads that fail with EIO, at random (its error filter).
+    /// nbdkit: share of reads that fail with EIO, at random (nbdkit's error filter) [default: none]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_rate: Option<ErrorRate>,
 }

@@ -79,20 +79,21 @@ pub struct NetworkSpec {
     /// True if the host's kernel moves the guest's packets instead of QEMU [default: true if available]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub vhost: Option<bool>,
-    /// Largest packet in bytes, on a veth pair or a bridge [default: the kernel's own]
+    /// Largest packet in bytes, on a veth pair or a bridge [default: the kernel's default]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mtu: Option<u32>,
     /// The other end: with via = "remote" `ssh://[user@]host[:port]`, where iotax starts an agent over ssh; with via = "server"
     /// `host[:port]`, or several separated by commas, which are measured at the same time
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub peer: Option<String>,
-    /// Local address that the client binds to
+    /// Local address that the client binds to [default: the kernel's choice]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bind: Option<String>,
-    /// First local port that the client uses
+    /// First local port that the client uses [default: the kernel's choice]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cport: Option<u16>,
-    /// File whose first line is the token that the server requires, or `$IOTAX_TOKEN` to take the token from the environment
+    /// File whose first line is the token that the server requires, or `$IOTAX_TOKEN` to take the token from the environment [default: no
+    /// token]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub auth: Option<String>,
 }
@@ -133,7 +134,7 @@ pub enum LocalPath<'a> {
 }
 
 impl<'a> NetworkEnds<'a> {
-    /// The guest in which the client runs; `None` if the client runs on the host.
+    /// Returns the guest in which the client runs; `None` if the client runs on the host.
     #[must_use]
     pub const fn guest(&self) -> Option<&'a GuestSpec> {
         match self {
@@ -150,7 +151,7 @@ const fn virtio_net() -> Nic {
 }
 
 impl NetworkSpec {
-    /// Settings of a network path of this kind, with defaults for the other keys.
+    /// Creates the settings of a network path of this kind, with defaults for the other keys.
     #[must_use]
     pub const fn new(via: NetPath) -> Self {
         Self {
@@ -206,19 +207,25 @@ impl NetworkSpec {
         }
     }
 
-    /// The machine given by `peer`, on which iotax starts the server over ssh.
+    /// Returns the machine given by `peer`, on which iotax starts the server over ssh.
+    ///
+    /// # Errors
+    /// `peer` is missing or not the URL of a machine reached by ssh.
     fn server_machine(&self) -> Result<Remote, String> {
         let Some(peer) = &self.peer else {
             return Err("network.via = \"remote\" needs peer = \"ssh://[user@]host[:port]\"".into());
         };
         match peer.parse() {
-            // No file there is measured.
+            // The path is a placeholder: no file on that machine is measured.
             Ok(machine @ Machine::Ssh { .. }) => Ok(Remote { machine, path: "/".into() }),
             _ => Err(format!("network.peer = {peer:?}: accepted: ssh://[user@]host[:port]")),
         }
     }
 
-    /// Addresses of servers that are already running, as given by `peer`.
+    /// Returns the addresses of servers that are already running, as given by `peer`.
+    ///
+    /// # Errors
+    /// `peer` is missing, or one of its addresses is not valid.
     fn servers(&self) -> Result<Vec<Peer>, String> {
         let Some(peers) = &self.peer else {
             return Err("network.via = \"server\" needs peer = \"host[:port]\"".into());

@@ -54,22 +54,23 @@ impl Segments {
         Ok(Self(segments))
     }
 
-    /// Words of the next segment, which stays in the queue; `None` at the end of the line.
+    /// Returns the words of the next segment, which stays in the queue; `None` at the end of the line.
     pub(super) fn next_words(&self) -> Option<&[String]> {
         Some(&self.0.front()?.words)
     }
 
-    /// Words of the next segment without its keys, for an error message; empty at the end of the line.
+    /// Returns the words of the next segment without its keys, for an error message; empty at the end of the line.
     pub(in crate::target) fn shown(&self) -> String {
         self.0.front().map(|segment| segment.words.join(" ")).unwrap_or_default()
     }
 
-    /// Number of segments that have not been parsed yet.
+    /// Returns the number of segments that have not been parsed yet.
     pub(in crate::target) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Takes the next segment if it can be a directory or volume group: a single word without keys, with another segment after it.
+    /// Takes the next segment if it can be a directory or volume group: a single word without keys, with another segment after it. `None`
+    /// otherwise.
     pub(in crate::target) fn take_place(&mut self) -> Option<String> {
         let is_place = self.0.len() > 1
             && self.0.front().is_some_and(|segment| segment.words.len() == 1 && segment.keys.is_empty());

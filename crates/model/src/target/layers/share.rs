@@ -21,7 +21,7 @@ words! {
 }
 
 impl ShareProtocol {
-    /// The protocol's name in reports.
+    /// Returns the protocol's name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -7,7 +7,7 @@ use super::{
     Area, Below, CacheMode, FileSpec, FromLine, LayerInterface, LayerType, Part, Segments, Settings, keys,
 };
 
-/// Storage in a bottle.
+/// A fictional layer kind, for this test.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BottleSpec {

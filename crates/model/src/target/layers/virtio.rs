@@ -24,7 +24,7 @@ pub struct VirtioSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2))]
     pub queues: Option<u16>,
-    /// Entries of each queue, a power of two; an I/O takes three [default: 1024]
+    /// Entries of each queue, a power of two; an I/O uses three [default: 1024]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 4, max = 1024))]
     pub queue_size: Option<u16>,
@@ -43,13 +43,14 @@ impl VirtioSpec {
     /// Number of entries of a queue if the plan does not set it; also the maximum of QEMU's devices.
     pub const ENTRIES: u16 = 1024;
 
-    /// Maximum number of I/Os in flight in a queue of this many entries: an I/O takes an entry each for its header, data and status.
+    /// Returns the maximum number of I/Os in flight in a queue of this many entries: an I/O uses an entry each for its header, data and
+    /// status.
     #[must_use]
     pub const fn depth_of(entries: u16) -> u32 {
         entries as u32 / 3
     }
 
-    /// Maximum number of I/Os in flight in a queue of this device.
+    /// Returns the maximum number of I/Os in flight in a queue of this device.
     #[must_use]
     pub fn depth(&self) -> u32 {
         Self::depth_of(self.queue_size.unwrap_or(Self::ENTRIES))
@@ -62,8 +63,8 @@ impl VirtioSpec {
         self.iothread.unwrap_or(!with_operations)
     }
 
-    /// Reason why a workload cannot run on this virtio device without a guest, with a remedy; `None` if it can, and for file workloads, which
-    /// [`crate::target::Stack::wants_filesystem`] rejects.
+    /// Returns the reason why a workload cannot run on this virtio device without a guest, with a remedy; `None` if it can, and for file
+    /// workloads, which [`crate::target::Stack::wants_filesystem`] rejects.
     #[must_use]
     pub fn refusal(&self, workload: &Workload) -> Option<String> {
         // File workloads are rejected elsewhere, as on every raw disk.

@@ -21,9 +21,9 @@ pub struct VolatileSpec {
     pub seed: u64,
     /// Let any unflushed writes survive a power cut; if false, only the oldest, as with a cache that does not reorder.
     pub reorder: bool,
-    /// Tear writes between sectors of 512 bytes.
+    /// Let a power cut tear writes at sector boundaries of 512 bytes.
     pub tear: bool,
-    /// Acknowledge every Nth flush without performing it, as a faulty disk does.
+    /// Acknowledge every Nth flush without performing it, as a faulty disk does [default: perform every flush]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub drop_flush: Option<u32>,

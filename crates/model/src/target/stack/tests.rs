@@ -385,7 +385,7 @@ fn bottom() -> impl Strategy<Value = Stack> {
     ]
 }
 
-/// Random stacks in which every layer fits on the one below.
+/// Generates random stacks in which every layer fits on the one below.
 fn stacks() -> impl Strategy<Value = Stack> {
     let mapped = (prop::option::of(cache()), prop::option::of(luks()), any::<bool>());
     let upper = (filesystem(), file(), any::<bool>(), mapped, prop::option::of(array()));

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
-    /// The property that the fuzz target of the same name tests.
+    /// Tests the property of the fuzz target with the same name.
     #[test]
     fn values(
         key in prop::sample::select(KEYS),

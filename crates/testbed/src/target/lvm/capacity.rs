@@ -21,7 +21,7 @@ pub(super) const EXTENT: u64 = 4 << 20;
 /// Bytes before the first extent of a new physical volume: label, metadata and alignment.
 const HEADER: u64 = 4 << 20;
 
-/// The space of one logical volume.
+/// The space that one logical volume needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct VolumeAllocation {
     /// Length of the volume in bytes, a multiple of the extent size.

@@ -32,7 +32,7 @@ pub use place::VolumeLocation;
 /// The storage of a target: a logical volume, or the byte range of the device below the shared volume.
 #[derive(Debug, Clone)]
 pub struct Volume {
-    /// Path of the volume or of the device.
+    /// Path of the logical volume or of the device.
     pub path: PathBuf,
     /// Byte offset of the storage on the volume or device.
     pub offset: Bytes,

@@ -107,7 +107,8 @@ impl Server<'_> {
         mounted.map_err(BuildError::file(&self.point))
     }
 
-    /// Tells the kernel which client may mount which directory, by filling its export caches. Usually rpc.mountd(8) does that when the kernel asks.
+    /// Fills the kernel's export caches, which define the exported directory and the client that may mount it. Usually rpc.mountd(8) fills
+    /// them at the kernel's request.
     fn export(&self, flags: u32) -> Result<(), BuildError> {
         // A path in hexadecimal needs no quotes.
         let mut path = "\\x".to_owned();
