@@ -155,7 +155,8 @@ impl Parameters {
         self.iotax.as_ref()?.test
     }
 
-    /// Refuses parameters that contradict each other or exceed a limit. The error quotes the value and names the accepted range.
+    /// Refuses parameters that contradict each other or are outside their limits. For a limit, the error names the parameter, its value and the accepted
+    /// range.
     pub(super) fn check(&self) -> Result<(), String> {
         let within = |key: &str, value: u64, least: u64, most: u64| {
             let fine = (least..=most).contains(&value);

@@ -1,4 +1,5 @@
-//! Titles and sentences for sweeps over block sizes or queue depths.
+//! Titles of suite tests, sentences about sweeps over block sizes or queue depths, UnixBench's index of file copies, and bandwidth by file and
+//! record size.
 
 use iotax_model::Bytes;
 use iotax_model::suite::SuiteShape;

@@ -72,7 +72,8 @@ pub(crate) async fn guard(
     answer
 }
 
-/// Receives the whole body of a request. Until it is complete, the connection may be closed to make room for another.
+/// Receives the whole body of a request. Fails if that takes longer than [`BODY`], or if the body exceeds [`LONGEST_BODY`]. Meanwhile, the connection may
+/// be closed to make room for another.
 pub(crate) async fn whole(request: Request) -> Result<Request, Problem> {
     let (parts, body) = request.into_parts();
     let read = tokio::time::timeout(BODY, axum::body::to_bytes(body, LONGEST_BODY)).await;

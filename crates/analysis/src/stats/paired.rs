@@ -15,7 +15,7 @@ const FLIP_EXACT: usize = 16;
 /// Number of random sign patterns drawn if there are too many to enumerate; the smallest possible p-value is then 1e-4.
 const FLIP_DRAWS: u32 = 10_000;
 
-/// An interval around an estimate, in the estimate's unit.
+/// A confidence interval of an estimate, in the estimate's unit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 #[schemars(extend("dependentRequired" = { "low": ["high"], "high": ["low"] }))]
 pub struct Interval {

@@ -109,9 +109,9 @@ enum Command {
     ///
     /// Without options: --iodepth 64, --runtime 250ms, --ramp-time 50ms for each window.
     Curve(Box<curve::Args>),
-    /// Find the highest I/O rate that keeps conditions on latency, with its interval
+    /// Find the highest I/O rate that meets conditions on latency or errors, with its confidence interval
     ///
-    /// Without options: --iodepth 64, --ramp-time 200ms and a --runtime of 1s to 5s, 50 times the longest limit, for each window.
+    /// Without options: --iodepth 64, --ramp-time 200ms, and a --runtime of 50 times the longest latency limit, from 1s to 5s, for each window.
     Ask(Box<ask::Args>),
     /// Measure what an event costs while storage is in use: gaps, late, failed and lost I/Os, and the time to recovery
     ///

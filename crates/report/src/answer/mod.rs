@@ -35,7 +35,7 @@ pub(crate) fn emulated(run: &Run) -> Option<&'static str> {
 }
 
 impl Answer {
-    /// Builds the answer of a run with several targets.
+    /// Builds the answer from a run and its judgement, for any number of targets.
     pub(crate) fn of(run: &Run, judgement: &Judgement) -> Self {
         let ranking = Ranking::of(run, judgement);
         Self {

@@ -126,7 +126,8 @@ fn is_open(one: &PriceComparison<'_>) -> bool {
     one.ratio.verdict == Verdict::Undecided && one.ratio.withheld.is_none()
 }
 
-/// Names the command that would decide the undecided comparisons; `None` if all are decided.
+/// Returns a line with the number of undecided comparisons and the command that adds the rounds to decide them, if 1000 rounds suffice. `None` if no
+/// comparison is undecided; withheld ones do not count.
 fn advice(run: &Run, all: &[PriceComparison<'_>]) -> Option<String> {
     let open: Vec<&PriceComparison<'_>> = all.iter().filter(|one| is_open(one)).collect();
     let least = open.iter().map(|one| one.rounds).min()?;

@@ -24,9 +24,9 @@ words! {
 words! {
     /// The handling of writes by dm-cache.
     DmCacheMode, "mode" {
-        /// A write goes to both devices before it completes.
+        /// A write to a cached block goes to both devices before it completes.
         Writethrough = "writethrough",
-        /// A write goes to the fast device, and later to the slow one.
+        /// A write to a cached block goes to the fast device, and later to the slow one.
         Writeback = "writeback",
     }
 }
