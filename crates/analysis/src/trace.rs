@@ -28,6 +28,8 @@ const LENGTHS: usize = 4096;
 const MOST_IN_FLIGHT: usize = 1 << 16;
 /// Window over which the peak rate is computed, in nanoseconds.
 const PEAK_NS: u64 = 100_000_000;
+/// Minimum share of I/Os with a completion for which the depth is known: a recording ends while some are in flight.
+const COMPLETE: f64 = 0.99;
 /// Maximum number of I/O lengths listed in the profile.
 const TOLD: usize = 6;
 /// Maximum number of blocks per I/O that count toward the working set and the reuse.
@@ -83,11 +85,11 @@ pub struct TraceProfile {
     pub reuse: Reuse,
     /// Concentration of the I/Os on the busiest regions.
     pub hot: HotAreas,
-    /// Mean number of I/Os in flight; absent if the trace has no completions or its duration is 0.
+    /// Mean number of I/Os in flight; absent if more than 1% of the I/Os have no completion, or if the duration is 0.
     pub mean_depth: Option<f64>,
-    /// Highest number of I/Os in flight, counted up to 65,536; absent if the trace has no completions.
+    /// Highest number of I/Os in flight, counted up to 65,536; absent if more than 1% of the I/Os have no completion.
     pub max_depth: Option<u64>,
-    /// Mean time from issue to completion in the trace, in seconds; absent if the trace has no completions.
+    /// Mean time in seconds from issue to completion of the I/Os with a completion; absent if there are none.
     pub mean_latency_s: Option<f64>,
     /// Number of queues or volumes that the trace distinguishes, counted up to 4,096.
     pub queues: usize,
@@ -221,8 +223,11 @@ impl Profiler {
             self.lengths.iter().map(|(bytes, count)| (*bytes, *count)).collect();
         lengths.sort_by_key(|(bytes, count)| (Reverse(*count), *bytes));
         let lasts = duration_ns > 0;
-        // By Little's law, the mean depth is the sum of the latencies divided by the duration.
-        let all_complete = self.completed > 0;
+        let ios = self.summary.ios();
+        let mean_latency_ns = (self.completed > 0).then(|| self.latency_ns as f64 / self.completed as f64);
+        let knows_depth = self.completed > 0 && self.completed as f64 >= COMPLETE * ios as f64;
+        // By Little's law, the mean depth is the mean latency times the rate.
+        let depth = |latency_ns: f64| latency_ns * ios as f64 / duration_ns as f64;
         TraceProfile {
             reads,
             writes,
@@ -232,7 +237,7 @@ impl Profiler {
             duration_s,
             read_bytes: self.read_bytes,
             written_bytes: self.written_bytes,
-            ios_per_s: lasts.then(|| (self.summary.ios() - 1) as f64 / duration_s),
+            ios_per_s: lasts.then(|| (ios - 1) as f64 / duration_s),
             peak_ios_per_s: (duration_ns >= PEAK_NS).then(|| self.busiest as f64 * 1e9 / PEAK_NS as f64),
             gap_variation: self.gaps.variation(),
             lengths: lengths
@@ -246,9 +251,9 @@ impl Profiler {
             reach,
             reuse: self.reuse.reuse(),
             hot: self.hot.areas(),
-            mean_depth: (all_complete && lasts).then(|| self.latency_ns as f64 / duration_ns as f64),
-            max_depth: all_complete.then_some(self.max_depth),
-            mean_latency_s: all_complete.then(|| self.latency_ns as f64 / self.completed as f64 / 1e9),
+            mean_depth: mean_latency_ns.filter(|_| knows_depth && lasts).map(depth),
+            max_depth: knows_depth.then_some(self.max_depth),
+            mean_latency_s: mean_latency_ns.map(|ns| ns / 1e9),
             queues: self.queues.len(),
         }
     }

@@ -42,6 +42,19 @@ fn counts_rates_depth_and_order_are_those_of_the_events() {
 }
 
 #[test]
+fn a_depth_of_ios_whose_completions_are_missing_is_unknown() {
+    let events = |unknown: u64| -> Vec<TracedIo> {
+        let latency = |n| (n >= unknown).then_some(200_000_000);
+        (0..1001).map(|n| event(n * 100_000_000, TracedOperation::Read, 0, 4096, latency(n))).collect()
+    };
+    let cut = profile(&events(10));
+    assert!((cut.mean_depth.expect("known") - 2.002).abs() < 1e-9, "{:?}", cut.mean_depth);
+    assert_eq!((cut.max_depth, cut.mean_latency_s), (Some(2), Some(0.2)));
+    let partly = profile(&events(11));
+    assert_eq!((partly.mean_depth, partly.max_depth, partly.mean_latency_s), (None, None, Some(0.2)));
+}
+
+#[test]
 fn nothing_and_one_io_have_no_rate() {
     let none = profile(&[]);
     assert_eq!((none.ios_per_s, none.mean_depth), (None, None));
