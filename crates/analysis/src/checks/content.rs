@@ -1,7 +1,7 @@
 //! Checks of the data in a target's area: holes, zeros, and data that a layer can compress.
 
 use iotax_model::record::TargetRecord;
-use iotax_model::target::{Discard, Layer, LayerInterface, LayerKind, TargetSpec};
+use iotax_model::target::{Discard, Layer, LayerInterface, LayerKind};
 use iotax_model::units::human;
 use iotax_model::{Warning, WarningKind, Workload};
 
@@ -92,9 +92,8 @@ pub(super) fn discarded(case: &Case<'_>) -> Option<Finding> {
 pub(super) fn compressible(run: &Run) -> Vec<Warning> {
     let mut found = Vec::new();
     for record in &run.targets {
-        let spec = run.plan.targets.iter().find(|spec| spec.name == record.name);
-        found.extend(area(record, spec));
-        let Some(layer) = squeezer(record, spec) else { continue };
+        found.extend(area(record));
+        let Some(layer) = squeezer(record) else { continue };
         for workload in run.plan.workloads.iter().filter(|workload| workload.writes()) {
             found.extend(written(workload).map(|what| Warning {
                 kind: WarningKind::Compressible,
@@ -112,7 +111,7 @@ pub(super) fn compressible(run: &Run) -> Vec<Warning> {
 }
 
 /// Describes suspicious content of an area that iotax did not fill; `None` if nothing is suspicious, or if the content was not sampled.
-fn area(record: &TargetRecord, spec: Option<&TargetSpec>) -> Option<Warning> {
+fn area(record: &TargetRecord) -> Option<Warning> {
     let found = record.found.filter(|found| found.bytes > 0)?;
     let share = |bytes: u64| bytes as f64 / found.bytes as f64;
     let looked_at = human::bytes(found.bytes);
@@ -122,7 +121,7 @@ fn area(record: &TargetRecord, spec: Option<&TargetSpec>) -> Option<Warning> {
             share(found.zeros) * 100.0
         )
     } else {
-        let layer = squeezer(record, spec).filter(|_| share(found.compressed) < COMPRESSED)?;
+        let layer = squeezer(record).filter(|_| share(found.compressed) < COMPRESSED)?;
         format!(
             "what is there compresses to {:.0}% in the {looked_at} looked at, and {layer} can make use of it",
             share(found.compressed) * 100.0
@@ -146,7 +145,7 @@ fn written(workload: &Workload) -> Option<String> {
 }
 
 /// Names a layer of a target that compresses or deduplicates data; `None` if no layer does.
-fn squeezer(record: &TargetRecord, _spec: Option<&TargetSpec>) -> Option<String> {
+fn squeezer(record: &TargetRecord) -> Option<String> {
     if let Some(allocation) = record.allocation.filter(|allocation| allocation.compressed > 0) {
         return Some(format!(
             "its image or file, of which {} are compressed,",

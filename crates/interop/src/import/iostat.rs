@@ -73,7 +73,7 @@ fn device_interval(device: &str, row: &Columns) -> DeviceInterval {
     }
 }
 
-/// A value of a column and its weight.
+/// A value, and its weight in a mean.
 type Weighted = (f64, f64);
 
 /// Adds an entry for each device from the reports of one iostat command, from index `first` on.
@@ -87,7 +87,7 @@ fn entries(reports: &[Report], first: usize, found: &mut Found) {
                 let weight = weight(name, row).map(|ios| ios * length);
                 columns.entry(name).or_default().push((*value, weight.unwrap_or(*length)));
             }
-            if let Some((ios, wait)) = waits(row) {
+            if let Some((wait, ios)) = waits(row) {
                 columns.entry(WAIT).or_default().push((wait, ios * length));
             }
         }
@@ -148,15 +148,15 @@ fn weight(column: &str, row: &Columns) -> Option<f64> {
     }
 }
 
-/// Returns the I/Os per second and the mean wait in milliseconds of reads and writes together; `None` without the columns for them.
+/// Returns the mean wait in milliseconds of reads and writes together, weighted by the I/Os per second; `None` without the columns for them.
 fn waits(row: &Columns) -> Option<Weighted> {
     let of = |name: &str| row.get(name).copied();
     let both = || {
         let (reads, writes) = (of("r/s")?, of("w/s")?);
         let sum = reads * of("r_await")? + writes * of("w_await")?;
-        (reads + writes > 0.0).then(|| (reads + writes, sum / (reads + writes)))
+        (reads + writes > 0.0).then(|| (sum / (reads + writes), reads + writes))
     };
-    let one = || Some((of("tps").or_else(|| Some(of("r/s")? + of("w/s")?))?, of("await")?));
+    let one = || Some((of("await")?, of("tps").or_else(|| Some(of("r/s")? + of("w/s")?))?));
     one().or_else(both)
 }
 
