@@ -32,8 +32,10 @@ pub fn alternatives(like: &TargetSpec) -> Vec<TargetSpec> {
         });
     }
     let dir = like.file().and_then(|file| file.dir.clone());
-    let raw = FileSpec { dir, format: Format::Raw, preallocation: Preallocation::Off, ..FileSpec::default() };
-    let mut other = TargetSpec { name: "format-raw".into(), ..like.clone() };
+    let is_encrypted = like.file().is_some_and(|file| file.encrypt.is_some());
+    let format = if is_encrypted { Format::Luks } else { Format::Raw };
+    let raw = FileSpec { dir, format, preallocation: Preallocation::Off, ..FileSpec::default() };
+    let mut other = TargetSpec { name: format!("format-{format}"), ..like.clone() };
     other.stack.find_mut().into_iter().for_each(|file| *file = raw.clone());
     others.push(other);
     others.retain(|other| {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use iotax_model::target::{Aio, Bus, CacheMode, Discard, FileSpec, Format, GuestSpec};
+use iotax_model::target::{Aio, Bus, CacheMode, Discard, Encryption, FileSpec, Format, GuestSpec};
 use roxmltree::Node;
 
 use super::{DomainError, child, image, text};
@@ -207,7 +207,33 @@ fn file(disk: Node<'_, '_>, format: Format, notes: &mut Vec<String>) -> FileSpec
     }
     let stored = std::iter::successors(child(disk, "backingStore"), |store| child(*store, "backingStore"));
     let backing = stored.filter(|store| child(*store, "source").is_some()).count();
-    image::like(source.as_deref(), format, u32::try_from(backing).unwrap_or(u32::MAX), notes)
+    let file = image::like(source.as_deref(), format, u32::try_from(backing).unwrap_or(u32::MAX), notes);
+    encrypted(disk, file, notes)
+}
+
+/// Returns the `<encryption>` element of a disk that QEMU encrypts with LUKS; `None` for any other disk. libvirt accepts it in the disk or in its source.
+fn luks<'a, 'i>(disk: Node<'a, 'i>) -> Option<Node<'a, 'i>> {
+    let of_source = child(disk, "source").and_then(|source| child(source, "encryption"));
+    of_source.or_else(|| child(disk, "encryption")).filter(|node| node.attribute("format") == Some("luks"))
+}
+
+/// Encrypts the image as the disk is.
+fn encrypted(disk: Node<'_, '_>, file: FileSpec, notes: &mut Vec<String>) -> FileSpec {
+    let Some(luks) = luks(disk) else { return file };
+    let encrypted = match file.format {
+        Format::Raw => FileSpec { format: Format::Luks, ..file },
+        Format::Qcow2 => FileSpec { encrypt: Some(Encryption::Luks), ..file },
+        _ => {
+            notes.push(format!("<encryption> is not reproduced in an image of format {}", file.format));
+            return file;
+        }
+    };
+    if let Some(cipher) = child(luks, "cipher") {
+        let size = cipher.attribute("size").unwrap_or("?");
+        let words = ["name", "mode"].map(|key| cipher.attribute(key).unwrap_or("?")).join("-");
+        notes.push(format!("the cipher {words} of {size} bits is AES-256 in XTS mode here"));
+    }
+    encrypted
 }
 
 /// Adds a note for each attribute and element of the disk that iotax does not reproduce.
@@ -234,7 +260,8 @@ fn not_done(
     let of_disk = disk.children().filter(|part| !PARTS.contains(&part.tag_name().name()));
     let of_source = child(disk, "source").into_iter().flat_map(|source| source.children());
     let of_source = of_source.filter(|part| !SOURCE.contains(&part.tag_name().name()));
-    for part in of_disk.chain(of_source).filter(Node::is_element) {
+    let is_luks = |part: &Node<'_, '_>| luks(disk).is_some_and(|luks| luks.id() == part.id());
+    for part in of_disk.chain(of_source).filter(|part| part.is_element() && !is_luks(part)) {
         notes.push(format!("<{}>{} is not reproduced", part.tag_name().name(), settings(part)));
     }
     if let Some(rate) = child(disk, "target").and_then(|target| target.attribute("rotation_rate")) {

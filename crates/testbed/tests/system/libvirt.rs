@@ -2,7 +2,7 @@ use std::process::Command;
 
 use iotax_model::TargetSpec;
 use iotax_model::target::{
-    Aio, Bus, CacheMode, Discard, FileSpec, Format, GuestSpec, MachineType, Snapshot, Stack,
+    Aio, Bus, CacheMode, Discard, Encryption, FileSpec, Format, GuestSpec, MachineType, Snapshot, Stack,
 };
 use iotax_model::units::Bytes;
 use iotax_testbed::libvirt::{Domain, alternatives, read};
@@ -70,13 +70,30 @@ fn what_is_left_out_or_not_done_likewise_is_said() {
         (first(CLOUD), "--accel tcg"),
         (first(WINDOWS), "<driver copy_on_read=\"on\"> is not reproduced"),
         (first(WINDOWS), "<metadata_cache> of <driver> is not reproduced"),
-        (first(WINDOWS), "<encryption> is not reproduced"),
+        (first(WINDOWS), "the cipher aes-cbc of 128 bits is AES-256 in XTS mode here"),
         (first(WINDOWS), "<commandline> is not reproduced"),
     ] {
         assert!(domain.notes.iter().any(|note| note.contains(said)), "{said}: {:#?}", domain.notes);
     }
     let notes = first(PROXMOX).notes.join("\n");
     assert!(!notes.contains("error_policy") && !notes.contains("serial"), "{notes}");
+}
+
+#[test]
+fn an_encrypted_disk_is_encrypted_here_too() {
+    assert_eq!(first(WINDOWS).file.encrypt, Some(Encryption::Luks));
+    let raw = WINDOWS.replace("type='qcow2'", "type='raw'");
+    assert_eq!(first(&raw).file.format, Format::Luks);
+    let vdi = first(&WINDOWS.replace("type='qcow2'", "type='vdi'"));
+    assert_eq!((vdi.file.format, vdi.file.encrypt), (Format::Vdi, None));
+    let old = first(&WINDOWS.replace("format='luks'", "format='qcow'"));
+    assert_eq!((old.file.format, old.file.encrypt), (Format::Qcow2, None));
+    for (domain, said) in [
+        (vdi, "<encryption> is not reproduced in an image of format vdi"),
+        (old, "<encryption> is not reproduced"),
+    ] {
+        assert!(domain.notes.iter().any(|note| note.contains(said)), "{said}: {:#?}", domain.notes);
+    }
 }
 
 #[test]
@@ -177,7 +194,7 @@ fn alternatives_differ_in_one_setting_and_can_be_built() {
     assert_eq!(names(MANAGER), "cache-none aio-io_uring cache-none-aio-native iothread format-raw");
     assert_eq!(names(INSTALL), "aio-io_uring no-iothread");
     assert_eq!(names(PROXMOX), "aio-native bus-virtio-blk no-iothread");
-    assert_eq!(names(WINDOWS), "cache-none aio-io_uring cache-none-aio-native bus-virtio-blk format-raw");
+    assert_eq!(names(WINDOWS), "cache-none aio-io_uring cache-none-aio-native bus-virtio-blk format-luks");
     for other in &alternatives(&like(WINDOWS)) {
         let guest = |target: &TargetSpec| target.guest().cloned().expect("a guest");
         let (own, other_guest) = (guest(&like(WINDOWS)), guest(other));
@@ -185,7 +202,7 @@ fn alternatives_differ_in_one_setting_and_can_be_built() {
             "cache-none" => assert_eq!(other_guest, GuestSpec { cache: CacheMode::None, ..own }),
             "aio-io_uring" => assert_eq!(other_guest, GuestSpec { aio: Aio::IoUring, ..own }),
             "bus-virtio-blk" => assert_eq!(other_guest, GuestSpec { bus: Bus::VirtioBlk, ..own }),
-            "format-raw" => assert_eq!(other.file().map(|file| file.format), Some(Format::Raw)),
+            "format-luks" => assert_eq!(other.file().map(|file| file.format), Some(Format::Luks)),
             _ => assert_eq!((other_guest.cache, other_guest.aio), (CacheMode::None, Aio::Native)),
         }
     }
