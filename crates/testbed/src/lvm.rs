@@ -156,7 +156,7 @@ impl Physical {
         match found(Scope::Everything)? {
             None if !self.disk.as_ref().is_some_and(|disk| disk.is_at(&self.device)) => {
                 Err(io::Error::other(format!(
-                    "no device here holds the physical volume {}, and {} is not known to be the one that it was made on;                      plug that in again",
+                    "no device here holds the physical volume {}, and {} is not known to be the one that it was made on; plug that in again",
                     self.uuid,
                     self.device.display()
                 )))

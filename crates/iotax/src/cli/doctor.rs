@@ -38,7 +38,7 @@ pub(super) struct Args {
     /// Write findings and facts as JSON; - (or no value) is stdout, with nothing else on it
     #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
-    /// List the rules instead
+    /// List the rules instead of checking a machine
     #[arg(long, conflicts_with_all = ["target", "fail_if", "json"])]
     rules: bool,
     /// Run the agent under sudo on another machine

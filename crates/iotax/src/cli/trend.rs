@@ -45,7 +45,7 @@ pub(super) struct Args {
     /// cpu_per_gib [default: latency_mean, latency_p99]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = known_words(str::parse::<Metric>, Metric::compared().map(Metric::word)))]
     metric: Vec<Metric>,
-    /// Target whose changes are the machine's own, so that they are taken out of the others' [default: the plan's control]
+    /// Target that changes only as the machine does; its changes are subtracted from the other targets' [default: the plan's control]
     #[arg(long, value_name = "NAME")]
     control: Option<String>,
     /// Only the newest N runs

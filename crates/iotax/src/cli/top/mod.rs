@@ -58,7 +58,7 @@ pub(super) struct Args {
     /// Serve the last interval to Prometheus at this address, such as 127.0.0.1:9200
     #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with = "once")]
     prometheus: Option<SocketAddr>,
-    /// A guest's QMP socket, for what QEMU counts for its disks; may be given several times
+    /// A guest's QMP socket, to show QEMU's counters of its disks; may be given several times
     #[arg(long, value_name = "SOCKET")]
     qmp: Vec<PathBuf>,
 }
