@@ -30,8 +30,8 @@ pub use layers::{
     Discard, DmCacheMode, Encryption, ErrorRate, FileSpec, FilesystemSpec, FilterSpec, FilterType, Format,
     FsType, FuseSpec, GuestFs, GuestSpec, ImageSpec, IntegrityMode, IntegritySpec, IscsiSpec, LayerInterface,
     LayerSpec, LayerType, LocalPath, LoopSpec, LuksSpec, LvKind, LvmSpec, MachineType, MdSpec, NbdAddress,
-    NbdExportSpec, NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, NfsSpec, Nic,
-    NvmeTcpSpec, OsdMedia, OverlaySpec, PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel,
+    NbdClient, NbdExportSpec, NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, NfsSpec,
+    Nic, NvmeTcpSpec, OsdMedia, OverlaySpec, PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel,
     RbdSpec, ShareProtocol, ShareSpec, Snapshot, Subformat, TmpfsSpec, VirtioSpec, VolatileSpec,
 };
 pub use machine::{ContainerEngine, Machine};
@@ -139,7 +139,8 @@ impl TargetSpec {
         self.network().is_some_and(|network| !network.via.is_given())
     }
 
-    /// Returns the guest in which workloads run; `None` if workloads run on the host.
+    /// Returns the guest in which workloads run. `None` without a guest: workloads then run on the host, or on the machine or in the container of
+    /// [`Self::remote`].
     #[must_use]
     pub fn guest(&self) -> Option<&GuestSpec> {
         self.stack.find()

@@ -274,6 +274,12 @@ impl ExportedImage {
         if names.is_empty() { String::new() } else { format!(" (threads for {})", listed(names)) }
     }
 
+    /// Adds the process of a client that shows the topmost export as a block device, which has a page cache.
+    pub(super) fn add_client(&mut self, client: StorageDaemon) {
+        self.daemons.push(client);
+        self.is_file = true;
+    }
+
     /// Returns whether filters can be put on the image while it is in use.
     pub(super) fn takes_filters(&self) -> bool {
         self.export.as_ref().is_some_and(|export| export.form.takes_filters())

@@ -27,6 +27,7 @@ mod luks;
 pub mod lvm;
 mod md;
 mod nbd;
+mod nbd_client;
 mod nbd_export;
 mod needs;
 mod nfs;

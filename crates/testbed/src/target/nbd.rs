@@ -3,15 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use iotax_model::target::{Discard, Format, Layer, LayerKind, NbdAddress, NbdServer, NbdSpec};
+use iotax_model::target::{Discard, Format, Layer, LayerKind, NbdAddress, NbdClient, NbdServer, NbdSpec};
 use iotax_model::units::{Bytes, Nanos};
 use serde_json::json;
 
 use super::export::{self, Export, ExportedImage, Shows};
 use super::ground::{Ground, NodeGround};
 use super::layer::{Build, Check, LayerSite};
+use super::nbd_client;
 use super::needs::Needs;
 use super::node::{self, BlockNode, ClientNode, NodeBase};
+use super::preflight::check_created;
 use crate::build_error::BuildError;
 use crate::export::DAEMON;
 use crate::guest::disk::{self, Drive};
@@ -104,6 +106,10 @@ impl Build for NbdSpec {
     fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
         let server = program(self.server);
         server.find().map_err(|error| Refusal::environment(error.to_string()))?;
+        if self.client == NbdClient::Kernel {
+            nbd_client::check()?;
+            check_created(at.plan, &at.plan.work_on(at.target))?;
+        }
         if self.server == NbdServer::QemuNbd
             && at.target.file().is_some_and(|file| file.format == Format::Luks || file.encrypt.is_some())
         {
@@ -134,6 +140,9 @@ impl Build for NbdSpec {
         // Recorded last, so that it is undone first: a daemon that is starting may still create the files above.
         at.undo_log.record(Effect::Daemon { marker: marker.clone() })?;
         export.start_for(at)?;
+        if self.client == NbdClient::Kernel {
+            return nbd_client::connect(&socket, &marker, at);
+        }
         // A socket address holds at most 107 bytes.
         let name = socket.file_name().map(PathBuf::from).unwrap_or_default();
         let client = ClientNode {
@@ -149,7 +158,8 @@ impl Build for NbdSpec {
 
     fn recorded(&self, exported: Option<&ExportedImage>) -> Vec<Layer> {
         let threads = exported.map(ExportedImage::with_threads).unwrap_or_default();
-        let detail = format!("{}, cache={} aio={}{threads}", self.server, self.cache, self.aio);
+        let client = if self.client == NbdClient::Kernel { ", the kernel's client" } else { "" };
+        let detail = format!("{}, cache={} aio={}{threads}{client}", self.server, self.cache, self.aio);
         vec![Layer::new(LayerKind::Export, "NBD export", detail)]
     }
 }

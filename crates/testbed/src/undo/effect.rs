@@ -295,8 +295,16 @@ fn guests_marked(proc: &Path, marker: &str) -> io::Result<Vec<u32>> {
                 && ["qemu", "/ganesha.nfsd", "/smbd", "/ceph-"].iter().any(|name| line.contains(name));
             // ceph(1) is a script; it and rbd(8) wait for daemons that may be gone.
             let asks = program.ends_with("/rbd") || program.ends_with("/python3") && line.contains("/ceph\0");
-            let servers =
-                ["/nbdkit", "/tgtd", "/ganesha.nfsd", "/smbd", "/postgres", "/ceph-mon", "/ceph-osd"];
+            let servers = [
+                "/nbdkit",
+                "/tgtd",
+                "/ganesha.nfsd",
+                "/smbd",
+                "/postgres",
+                "/ceph-mon",
+                "/ceph-osd",
+                "/nbd-client",
+            ];
             let serves = program.contains("qemu")
                 || program == crate::volatile::PROGRAM
                 || servers.iter().any(|end| program.ends_with(end));
@@ -332,6 +340,7 @@ mod tests {
             (22, "/usr/bin/ceph-osd\0--cluster\0iotax-abc-vm\0"),
             (23, "/bin/sh\0-c\0set -e\0sh\0/usr/sbin/smbd\0iotax-abc-vm\0"),
             (24, "/usr/sbin/smbd\0-F\0-s\0/run/iotax-abc-vm.conf\0"),
+            (26, "/usr/sbin/nbd-client\0-unix\0disk.nbd\0/dev/nbd0\0-name\0iotax-abc-vm\0"),
             (25, "/usr/sbin/smbd\0--foreground\0--no-process-group\0"),
             (13, ""),
         ] {
@@ -341,6 +350,6 @@ mod tests {
         }
         let mut marked = guests_marked(temp.path(), "iotax-abc-vm").expect("there");
         marked.sort_unstable();
-        assert_eq!(marked, [10, 14, 16, 17, 18, 20, 22, 23, 24]);
+        assert_eq!(marked, [10, 14, 16, 17, 18, 20, 22, 23, 24, 26]);
     }
 }

@@ -45,7 +45,7 @@ pub(super) struct Args {
     design: DesignArgs,
     /// Rungs to build, the first is the baseline: host-file, virtio-raw, virtio-qcow2, virtio-qcow2-snapshot, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also
     /// host-device, host-lvm, host-lvm-file, vm-device, vm-lvm; host-overlay as in a container, host-nfs, host-smb, host-loop, host-luks, host-integrity, host-dm-cache,
-    /// host-dm-writecache, host-raid1, host-nvme-tcp, fuse-raw, nbd-raw, iscsi-raw, nfs-raw, rbd-raw; virtio-vmdk, vm-vhdx and so on for other formats; or the layers of one, such as "raw file > loop direct_io=true" [default: the first seven, and those of --device]
+    /// host-dm-writecache, host-raid1, host-nvme-tcp, fuse-raw, nbd-raw, nbd-kernel, iscsi-raw, nfs-raw, rbd-raw; virtio-vmdk, vm-vhdx and so on for other formats; or the layers of one, such as "raw file > loop direct_io=true" [default: the first seven, and those of --device]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(rungs::names()))]
     rungs: Vec<String>,
     /// Measure new images set up like the disk of this libvirt domain, and alternatives to it: a file with its XML, or its
@@ -67,10 +67,10 @@ pub(super) struct Args {
     /// Every image format that iotax makes, through QEMU's block layer
     #[arg(long, conflicts_with_all = ["rungs", "device", "like", "emulated", "guests"])]
     formats: bool,
-    /// Every rung that this machine can build; a note names the others, with the reason
+    /// Build every rung that this machine can build; a note names the others, with the reason
     #[arg(long, conflicts_with_all = ["rungs", "formats", "like", "guests"])]
     everything: bool,
-    /// Build the rungs with guests also where they would be emulated; their figures say nothing of a real machine
+    /// Build the rungs with guests also where they would be emulated; their figures do not apply to a real machine
     #[arg(long, conflicts_with = "rungs")]
     emulated: bool,
     /// Print the ladder as a plan file, to edit and run with iotax run

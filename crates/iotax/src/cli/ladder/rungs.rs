@@ -43,7 +43,7 @@ use Ladder::{Default, Everything};
 
 /// The named rungs in the order of a ladder: name, ladder, base, and the layers on top as a stack line. There are further rungs for other image
 /// formats, such as `virtio-vmdk` and `vm-vmdk`.
-const RUNGS: [(&str, Ladder, Base, &str); 27] = [
+const RUNGS: [(&str, Ladder, Base, &str); 28] = [
     ("host-device", Default, Device, ""),
     ("host-lvm", Default, Device, "thick LVM volume"),
     ("host-lvm-file", Default, Device, "thick LVM volume > ext4 > raw file"),
@@ -60,6 +60,7 @@ const RUNGS: [(&str, Ladder, Base, &str); 27] = [
     ("host-nvme-tcp", Everything, Directory, "raw file > nvme-tcp"),
     ("fuse-raw", Everything, Directory, "raw file > fuse"),
     ("nbd-raw", Everything, Directory, "raw file > nbd > virtio"),
+    ("nbd-kernel", Everything, Directory, "raw file > nbd client=kernel"),
     ("iscsi-raw", Everything, Directory, "raw file > iscsi > virtio"),
     ("nfs-raw", Everything, Directory, "raw file > nfs > virtio"),
     ("rbd-raw", Everything, Directory, "raw file > rbd > virtio"),

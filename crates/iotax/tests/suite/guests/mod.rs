@@ -9,6 +9,7 @@ mod lost;
 mod lvm;
 mod many;
 mod mapped;
+mod nbd_client;
 mod net_truth;
 mod nvme_tcp;
 mod on_disks;

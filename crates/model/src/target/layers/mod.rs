@@ -59,7 +59,7 @@ pub use loop_device::LoopSpec;
 pub use luks::LuksSpec;
 pub use lvm::{LvKind, LvmSpec};
 pub use md::{MdSpec, RaidBitmap, RaidLevel};
-pub use nbd::{ErrorRate, NbdServer, NbdSpec};
+pub use nbd::{ErrorRate, NbdClient, NbdServer, NbdSpec};
 pub use nbd_export::{NbdAddress, NbdExportSpec};
 pub use network::{LocalPath, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic};
 pub use nfs::NfsSpec;
@@ -402,7 +402,7 @@ layers! {
     file: File(FileSpec),
     /// A QEMU block filter over the file: throttle, compress, copy-on-read or blkdebug.
     filter: Filter(FilterSpec),
-    /// The file, served by NBD and read by QEMU's client.
+    /// The file, served by NBD and read by QEMU's client or the kernel's.
     nbd: Nbd(NbdSpec),
     /// The raw file, served by iSCSI and read by QEMU's initiator.
     iscsi: Iscsi(IscsiSpec),

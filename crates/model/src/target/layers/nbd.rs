@@ -1,4 +1,4 @@
-//! A network block device: an image that an NBD server on this machine serves, accessed by QEMU's client.
+//! A network block device: an image that an NBD server on this machine serves, accessed by QEMU's client or the kernel's.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,6 +23,16 @@ words! {
         QemuNbd = "qemu-nbd",
         /// nbdkit, with its file plugin.
         Nbdkit = "nbdkit",
+    }
+}
+
+words! {
+    /// The client of an NBD server.
+    NbdClient, "client" {
+        /// QEMU's, which a storage daemon or a guest's QEMU runs.
+        Qemu = "qemu",
+        /// The kernel's, which provides a block device (`/dev/nbd0`).
+        Kernel = "kernel",
     }
 }
 
@@ -126,6 +136,8 @@ impl JsonSchema for ErrorRate {
 pub struct NbdSpec {
     /// The server.
     pub server: NbdServer,
+    /// The client.
+    pub client: NbdClient,
     /// QEMU's servers: cache mode of the drive.
     pub cache: CacheMode,
     /// QEMU's servers: I/O backend of the drive.
@@ -146,6 +158,7 @@ impl Default for NbdSpec {
     fn default() -> Self {
         Self {
             server: NbdServer::StorageDaemon,
+            client: NbdClient::Qemu,
             cache: CacheMode::None,
             aio: Aio::IoUring,
             delay: None,
@@ -161,15 +174,21 @@ impl LayerType for NbdSpec {
     }
 
     fn stands_on(&self) -> &'static [LayerInterface] {
-        match self.server {
-            NbdServer::StorageDaemon => super::BENEATH_A_DAEMON,
-            NbdServer::QemuNbd => &[LayerInterface::RawFile, LayerInterface::Image],
-            NbdServer::Nbdkit => &[LayerInterface::RawFile],
+        match (self.server, self.client) {
+            (NbdServer::StorageDaemon, NbdClient::Qemu) => super::BENEATH_A_DAEMON,
+            // A filesystem on the kernel's device must lie in a file that iotax removes, not on a device of the user's.
+            (NbdServer::StorageDaemon, NbdClient::Kernel) | (NbdServer::QemuNbd, _) => {
+                &[LayerInterface::RawFile, LayerInterface::Image]
+            }
+            (NbdServer::Nbdkit, _) => &[LayerInterface::RawFile],
         }
     }
 
     fn offers(&self) -> LayerInterface {
-        LayerInterface::BlockNode
+        match self.client {
+            NbdClient::Qemu => LayerInterface::BlockNode,
+            NbdClient::Kernel => LayerInterface::Block,
+        }
     }
 
     fn cache(&self) -> Option<CacheMode> {
@@ -183,7 +202,7 @@ impl LayerType for NbdSpec {
     }
 
     fn client_flushes(&self) -> bool {
-        true
+        self.client == NbdClient::Qemu
     }
 
     fn failing_reads(&self) -> Option<String> {
@@ -212,8 +231,11 @@ impl LayerType for NbdSpec {
     }
 
     fn confine(&self, _: &dyn Area) -> Result<(), String> {
-        let Self { server: _, cache: _, aio: _, delay: _, rate: _, error_rate: _ } = self;
-        Ok(())
+        let Self { server: _, client, cache: _, aio: _, delay: _, rate: _, error_rate: _ } = self;
+        match client {
+            NbdClient::Qemu => Ok(()),
+            NbdClient::Kernel => Err("nbd with client = \"kernel\" connects a device of the kernel's".into()),
+        }
     }
 
     fn parts(&self) -> Vec<Part> {

@@ -308,9 +308,13 @@ fn server() -> impl Strategy<Value = PlannedLayer> {
     let rate = prop::option::of((1_u64..1 << 40).prop_map(Bytes));
     let errors = (1_u32..=1_000_000).prop_map(|millionths| f64::from(millionths) / 1e6);
     let errors = prop::option::of(errors.prop_map(|share| ErrorRate::try_from(share).expect("a share")));
-    let nbd = (server, delay, rate, errors).prop_map(|(server, delay, rate, error_rate)| match server {
-        NbdServer::Nbdkit => NbdSpec { server, delay, rate, error_rate, ..NbdSpec::default() }.into(),
-        _ => NbdSpec { server, ..NbdSpec::default() }.into(),
+    let client = prop::sample::select(vec![NbdClient::Qemu, NbdClient::Kernel]);
+    let nbd = (server, client, delay, rate, errors).prop_map(|(server, client, delay, rate, error_rate)| {
+        let usual = NbdSpec { server, client, ..NbdSpec::default() };
+        match server {
+            NbdServer::Nbdkit => NbdSpec { delay, rate, error_rate, ..usual }.into(),
+            _ => usual.into(),
+        }
     });
     let media = prop::sample::select(vec![OsdMedia::Ssd, OsdMedia::Hdd]);
     let rbd = (12_u32..26, media, any::<bool>()).prop_map(|(bits, media, buffered_read)| {
