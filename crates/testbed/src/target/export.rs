@@ -56,6 +56,8 @@ pub struct ExportedImage {
     /// True if the topmost export is a file, false if it is a socket, which has no page cache. A query of the file
     /// itself would block if the daemon does not answer.
     pub(super) is_file: bool,
+    /// True if a client of the kernel's shows the topmost export as a block device.
+    pub is_device: bool,
     /// Names of the files that the daemon opens with `aio=threads` instead of the requested I/O backend.
     with_threads: Vec<String>,
     /// The lowest export, which is restarted when its snapshot is renewed; `None` if nothing is restarted.
@@ -154,6 +156,7 @@ impl Export {
                 daemons,
                 in_main_loop,
                 is_file,
+                is_device: false,
                 with_threads,
                 export: Some(self),
                 has_internal: false,
@@ -277,7 +280,7 @@ impl ExportedImage {
     /// Adds the process of a client that shows the topmost export as a block device, which has a page cache.
     pub(super) fn add_client(&mut self, client: StorageDaemon) {
         self.daemons.push(client);
-        self.is_file = true;
+        (self.is_file, self.is_device) = (true, true);
     }
 
     /// Returns whether filters can be put on the image while it is in use.

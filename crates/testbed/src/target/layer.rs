@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use iotax_model::Plan;
-use iotax_model::target::{Layer, LayerSpec, PlannedLayer, TargetSpec};
+use iotax_model::target::{Layer, LayerSpec, NbdSpec, PlannedLayer, TargetSpec};
 use iotax_model::units::{Bytes, human};
 use iotax_model::warning::Warning;
 
@@ -40,10 +40,14 @@ pub(super) trait Build {
     }
 }
 
-/// Returns all layers of a target to list in the run's record that /sys does not show.
+/// Returns all layers of a target to list in the run's record that /sys does not show, up to the topmost export.
 #[must_use]
 pub fn recorded(target: &TargetSpec, built: &Built) -> Vec<Layer> {
-    let layers = target.stack.layers().iter().filter_map(build);
+    let all = target.stack.layers();
+    // /sys shows what stands on a block device.
+    let is_device = built.exported.as_ref().is_some_and(|image| image.is_device);
+    let export = all.iter().rposition(|layer| NbdSpec::of(layer).is_some()).filter(|_| is_device);
+    let layers = all[..export.map_or(all.len(), |place| place + 1)].iter().filter_map(build);
     layers.flat_map(|layer| layer.recorded(built.exported.as_deref())).collect()
 }
 

@@ -40,8 +40,11 @@ pub(super) fn connect(socket: &Path, export: &str, at: &mut LayerSite<'_>) -> Re
     command.arg("-unix").arg(socket.file_name().unwrap_or_default()).arg(&node);
     command.args(["-nofork", "-nonetlink", "-block-size", "512", "-timeout", TIMEOUT, "-name", export]);
     command.stdout(Stdio::null());
-    let pid = Path::new(DEVICES).join(&device).join("pid");
-    let client = launch(command, NBD_CLIENT.name, socket, at.undo_log, || Ok(text(&pid).is_some()))?;
+    let (pid, size) =
+        (Path::new(DEVICES).join(&device).join("pid"), Path::new(DEVICES).join(&device).join("size"));
+    // The kernel sets the length last.
+    let is_there = || Ok(text(&pid).is_some() && text(&size).is_some_and(|sectors| sectors != "0"));
+    let client = launch(command, NBD_CLIENT.name, socket, at.undo_log, is_there)?;
     // Two clients can choose the same device, and the kernel gives it to one of them.
     if text(&pid) != Some(client.pid().to_string()) {
         return Err(Refusal::environment(format!(

@@ -89,6 +89,11 @@ fn storage_stack(spec: &TargetSpec, storage: &LocalStorage) -> anyhow::Result<La
         top.detail = format!("{}, the area begins at byte {}", top.detail, offset.0);
     }
     stack.layers.extend(target::recorded(spec, &storage.built));
+    if storage.built.exported.as_ref().is_some_and(|image| image.is_device) {
+        let above = stack::of_path(Path::new("/"), &storage.built.path)?;
+        stack.layers.extend(above.layers);
+        stack.disks.extend(above.disks);
+    }
     Ok(stack)
 }
 

@@ -1,9 +1,11 @@
 //! The kernel's NBD client in a guest: its device is connected, measured and gone afterwards, and a server that dies or hangs costs its target.
 
 use iotax_model::units::Bytes;
-use iotax_testkit::thorough;
 
-use super::on_disks::{Before, json, layers, put_plan, refused_words, start_until, unload};
+use super::on_disks::{
+    Before, assert_faults_leave_nothing, json, kill_and_clean, layers, put_plan, refused_words, start_until,
+    unload,
+};
 use crate::lab_guest::{Extras, LabGuest};
 
 /// The disk with the user's files.
@@ -47,9 +49,9 @@ fn boot() -> Option<LabGuest> {
     lab.sh(
         "mkdir -p /tmp /etc /srv && mount -t tmpfs tmpfs /tmp && mkdir /tmp/home && export HOME=/tmp/home",
     );
-    lab.sh("mkfs.ext4 -q /dev/vda && mount /dev/vda /srv && echo mine > /srv/note && truncate -s 1m /srv/mine.raw");
+    lab.sh("mkfs.ext4 -q /dev/vda && mount /dev/vda /srv && echo mine > /srv/note && truncate -s 1048576 /srv/mine.raw");
     lab.sh("qemu-nbd --persistent -f raw -k /srv/mine.sock /srv/mine.raw 2> /dev/null & sleep 2");
-    lab.sh("nbd-client -unix /srv/mine.sock /dev/nbd0 -nonetlink > /tmp/said 2>&1; ls /sys/block/nbd0/pid");
+    lab.sh("nbd-client -unix /srv/mine.sock /dev/nbd0 -nonetlink > /tmp/said 2>&1; for i in $(seq 100); do [ -e /sys/block/nbd0/pid ] && break; usleep 50000; done; cat /sys/block/nbd0/pid");
     lab.sh("touch /tmp/said /tmp/out /tmp/cleaned /tmp/killed /tmp/plan.toml");
     Some(lab)
 }
@@ -65,18 +67,33 @@ fn its_device_is_measured_and_gone_afterwards() {
     for measurement in json["measurements"].as_array().expect("measurements") {
         assert_eq!(measurement["errors"].as_u64().unwrap_or(0), 0, "{measurement}");
     }
-    assert_eq!(layers(&json, "raw"), ["device vda", "filesystem ext4", "file raw.raw", "export NBD export"]);
-    assert_eq!(layers(&json, "qcow2"), ["device vda"]);
+    assert_eq!(
+        layers(&json, "raw"),
+        ["device vda", "filesystem ext4", "file raw.raw", "image raw", "export NBD export", "device nbd1"]
+    );
+    assert_eq!(
+        layers(&json, "qcow2"),
+        [
+            "device vda",
+            "filesystem ext4",
+            "file qcow2.qcow2",
+            "image qcow2",
+            "export NBD export",
+            "device nbd2",
+            "filesystem ext4",
+            "file qcow2-2.raw"
+        ]
+    );
 }
 
 #[test]
 fn a_server_that_dies_or_hangs_costs_its_target() {
     let Some(mut lab) = boot() else { return };
     let before = Before::of(&mut lab, STATE);
-    put_plan(&mut lab, &PLAN.replace("400ms", "60s"));
+    put_plan(&mut lab, &PLAN.replace("400ms", "8s"));
     for signal in ["KILL", "STOP"] {
         start_until(&mut lab, RUN, "cell 1/");
-        lab.sh(&format!("pkill -{signal} -f 'qemu.*iotax-' || pkill -{signal} qemu-storage-d"));
+        lab.sh(&format!("kill -{signal} $(pidof qemu-storage-daemon)"));
         lab.sh("for i in $(seq 1200); do kill -0 $run 2> /tmp/killed || break; usleep 200000; done");
         let (status, _) = lab.try_sh("wait $run");
         assert_eq!(status, "3", "{signal}: {}", lab.sh("cat /tmp/said"));
@@ -91,28 +108,11 @@ fn a_killed_run_leaves_no_connection() {
     let before = Before::of(&mut lab, STATE);
     put_plan(&mut lab, PLAN);
     start_until(&mut lab, RUN, "cell 3/");
-    lab.sh("{ kill -KILL $run; wait $run; } 2> /tmp/killed; true");
-    lab.sh("for i in $(seq 100); do iotax clean > /tmp/cleaned && ! grep -q 'left alone' /tmp/cleaned && break; usleep 100000; done");
+    kill_and_clean(&mut lab);
     before.assert_nothing_changed(&mut lab, "a kill");
-    for (kind, expected, few) in
-        [("kill-after", "137", &[6, 9][..]), ("kill", "137", &[7]), ("error", "4", &[6])]
-    {
-        let all = (1..).take_while(|_| thorough());
-        for line in few.iter().copied().filter(|_| !thorough()).chain(all) {
-            let fault = format!("{kind}@{line}");
-            let (status, _) =
-                lab.try_sh(&format!("( IOTAX_FAULT={fault} iotax {RUN} --yes > /tmp/said 2>&1 )"));
-            // An error that is met while a cell is measured costs the measurement alone.
-            let is_right = [expected, "0"].contains(&&*status) || (kind == "error" && status == "3");
-            assert!(is_right, "{fault}: {status}: {}", lab.sh("cat /tmp/said"));
-            lab.sh("iotax clean > /tmp/cleaned 2>&1 || { cat /tmp/cleaned; false; }");
-            before.assert_nothing_changed(&mut lab, &fault);
-            if status == "0" {
-                assert!(line > 12, "{fault}: too few lines for these stacks");
-                break;
-            }
-        }
-    }
+    let faults: [(&str, usize, &[usize]); 3] =
+        [("kill-after", 12, &[6, 9]), ("kill", 12, &[7]), ("error", 6, &[6])];
+    assert_faults_leave_nothing(&mut lab, &before, RUN, faults);
 }
 
 #[test]
