@@ -179,6 +179,9 @@ admin_socket = {mon}.asok
 mon_cluster_log_to_file = false
 mon_data_avail_warn = 0
 mon_data_avail_crit = 0
+paxos_propose_interval = 0.05
+paxos_min_wait = 0.01
+mon_tick_interval = 1
 [osd]
 osd_data = osd
 admin_socket = {osd}.asok
