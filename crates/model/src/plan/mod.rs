@@ -70,8 +70,7 @@ pub struct Plan {
     pub margin: Margin,
     /// Name of the target that the other targets are compared with.
     pub baseline: String,
-    /// Name of the control target: `iotax trend` attributes its changes to the machine, and removes them from the other targets' results.
-    /// `None` without a control.
+    /// Name of the control target, whose changes `iotax trend` removes from the other targets' results; `None` without a control.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub control: Option<String>,
     /// Seed that determines the order of measurements, the offsets and the payload. If absent, the run draws one at its start.
@@ -423,8 +422,7 @@ impl Plan {
         Nanos(times.fold(0, u64::saturating_add))
     }
 
-    /// Returns whether two workloads run in one measured window: in a watch of all targets together, unless exactly one of the two is the
-    /// control workload.
+    /// Returns whether two workloads run in one measured window: in a watch of all targets together, unless exactly one is the control.
     #[must_use]
     pub fn share_a_window(&self, one: &Workload, other: &Workload) -> bool {
         self.watch().is_some_and(|watch| {
@@ -448,8 +446,7 @@ impl Plan {
         }
     }
 
-    /// Returns the index of the first target with the same storage as this target, or its own index. Storage that several targets use is
-    /// built and filled once.
+    /// Returns the index of the first target with the same storage as this target, or its own. Shared storage is built and filled once.
     #[must_use]
     pub fn storage_of(&self, target: usize) -> usize {
         let spec = &self.targets[target];
@@ -491,8 +488,7 @@ impl Plan {
         Err(workload.refusal("write_journal", path, reason).into())
     }
 
-    /// Returns the content that created targets are filled with: the content that all workloads write, or incompressible data if their
-    /// contents differ.
+    /// Returns the content of filled targets: the content that all workloads write, or incompressible data if their contents differ.
     #[must_use]
     pub fn content(&self) -> Content {
         let mut contents = self.workloads.iter().flat_map(Workload::jobs).map(Workload::content);
@@ -506,8 +502,8 @@ impl Plan {
         Suite::named(self.suite.as_ref()?).ok()
     }
 
-    /// Returns the size of a created target: the highest end of any workload's area, else the default size. If workloads only create files
-    /// next to the target, returns 1 MiB, or the largest block size if that is larger.
+    /// Returns the size of a created target: the highest end of any workload's area, else the default size; for workloads that only create
+    /// files next to it, 1 MiB or the largest block size, whichever is larger.
     #[must_use]
     pub fn size(&self) -> Bytes {
         if self.work().any(|workload| !workload.needs_directory()) {
