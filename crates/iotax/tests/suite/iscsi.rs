@@ -1,14 +1,13 @@
 //! Raw files served by iSCSI.
 
 use std::fs;
-use std::process::Command;
-use std::thread;
 
 use iotax_testkit::require;
 use serde_json::Value;
 
 use crate::fuse::{MIXED, layers, plan};
 use crate::lab::{Lab, OtherUser, assert_valid, start_until, text};
+use crate::servers::{assert_signals_cost_one_target, assert_stacks_are_refused};
 
 /// Returns whether this machine has a target, and an initiator in QEMU.
 fn possible() -> bool {
@@ -99,30 +98,12 @@ fn a_target_that_dies_or_stands_still_costs_its_own_measurements_alone() {
     if !possible() {
         return;
     }
-    // They wait for the target most of the time.
-    thread::scope(|scope| {
-        for (signal, name) in [("-9", "dying"), ("-STOP", "stopped")] {
-            scope.spawn(move || a_signal_costs_its_own_measurements_alone(signal, name));
-        }
-    });
-}
-
-fn a_signal_costs_its_own_measurements_alone(signal: &str, name: &str) {
-    let lab = Lab::new();
-    let stacks = [(name, "WORK > raw file > iscsi > virtio"), ("plain", "WORK > raw file")];
-    let path = plan(&lab, &stacks, "[[workload]]\nrw = 'randread'\n");
-    let mut child = start_until(lab.iotax().args(["run", &path, "--yes", "--json", "out.json"]), "cell 1/");
-    // No other test has a target of this name.
-    let found = Command::new("pkill").args([signal, "-f", &format!("tgtd .*-{name}-iscsi")]).status();
-    assert!(found.expect("pkill").success());
-    child.wait().expect("it ends");
-    let json = fs::read(lab.path("out.json")).expect("results");
-    let json: Value = serde_json::from_slice(&json).expect("JSON");
-    let measurements = json["measurements"].as_array().expect("measurements");
-    assert_eq!(measurements.iter().filter(|m| m["target"] == "plain").count(), 2, "{signal}: {json}");
-    let usable = |m: &&Value| m["target"] == name && m["grade"] != "unusable";
-    assert_eq!(measurements.iter().find(usable), None, "{signal}");
-    lab.assert_nothing_left();
+    assert_signals_cost_one_target(
+        ["dying", "stopped"],
+        "WORK > raw file > iscsi > virtio",
+        |name| format!("tgtd .*-{name}-iscsi"),
+        |lab, _| lab.assert_nothing_left(),
+    );
 }
 
 #[test]
@@ -130,16 +111,10 @@ fn what_cannot_be_served_is_refused_with_the_remedy() {
     if !possible() {
         return;
     }
-    let lab = Lab::new();
-    for (line, words) in [
+    let stacks = [
         ("WORK > qcow2 file > iscsi > virtio", "iscsi needs a raw file, and file is a disk image"),
         ("WORK > raw file > iscsi", "add virtio = {} or fuse = {}"),
         ("WORK > raw file > iscsi aio=native > virtio", "aio"),
-    ] {
-        let path = plan(&lab, &[("t", line)], "[[workload]]\nrw = 'randread'\n");
-        let refused = lab.run(&["run", &path, "--yes"]);
-        let said = text(&refused.stderr);
-        assert!(!refused.status.success() && said.contains(words), "{line}: {said}");
-        lab.assert_nothing_left();
-    }
+    ];
+    assert_stacks_are_refused("t", &stacks, |lab, _| lab.assert_nothing_left());
 }

@@ -52,6 +52,7 @@ mod rbd;
 mod readme;
 mod record;
 mod results;
+mod servers;
 mod shared_store;
 mod slowed;
 mod ssh;

@@ -1,14 +1,12 @@
 //! Raw files served by NFS.
 
 use std::fs;
-use std::process::Command;
-use std::thread;
 
 use iotax_testkit::require;
-use serde_json::Value;
 
 use crate::fuse::{MIXED, layers, plan};
 use crate::lab::{Lab, OtherUser, assert_valid, start_until, text};
+use crate::servers::{assert_signals_cost_one_target, assert_stacks_are_refused};
 use crate::ssh::await_end;
 
 /// Returns whether this machine has a server, and a client in QEMU.
@@ -129,30 +127,12 @@ fn a_server_that_dies_or_stands_still_costs_its_own_measurements_alone() {
     if !possible() {
         return;
     }
-    // They wait for the server most of the time.
-    thread::scope(|scope| {
-        for (signal, name) in [("-9", "dying"), ("-STOP", "stopped")] {
-            scope.spawn(move || a_signal_costs_its_own_measurements_alone(signal, name));
-        }
-    });
-}
-
-fn a_signal_costs_its_own_measurements_alone(signal: &str, name: &str) {
-    let lab = Lab::new();
-    let stacks = [(name, "WORK > raw file > nfs > virtio"), ("plain", "WORK > raw file")];
-    let path = plan(&lab, &stacks, "[[workload]]\nrw = 'randread'\n");
-    let mut child = start_until(lab.iotax().args(["run", &path, "--yes", "--json", "out.json"]), "cell 1/");
-    // No other test has a server of this name.
-    let found = Command::new("pkill").args([signal, "-f", &format!("ganesha.nfsd .*-{name}-nfs")]).status();
-    assert!(found.expect("pkill").success());
-    child.wait().expect("it ends");
-    let json = fs::read(lab.path("out.json")).expect("results");
-    let json: Value = serde_json::from_slice(&json).expect("JSON");
-    let measurements = json["measurements"].as_array().expect("measurements");
-    assert_eq!(measurements.iter().filter(|m| m["target"] == "plain").count(), 2, "{signal}: {json}");
-    let usable = |m: &&Value| m["target"] == name && m["grade"] != "unusable";
-    assert_eq!(measurements.iter().find(usable), None, "{signal}");
-    assert_nothing_left(&lab);
+    assert_signals_cost_one_target(
+        ["dying", "stopped"],
+        "WORK > raw file > nfs > virtio",
+        |name| format!("ganesha.nfsd .*-{name}-nfs"),
+        |lab, _| assert_nothing_left(lab),
+    );
 }
 
 #[test]
@@ -160,18 +140,12 @@ fn what_cannot_be_served_is_refused_with_the_remedy() {
     if !possible() {
         return;
     }
-    let lab = Lab::new();
-    for (line, words) in [
+    let stacks = [
         ("WORK > qcow2 file > nfs > virtio", "nfs needs a raw file, and file is a disk image"),
         ("WORK > raw file > nfs", "add virtio = {} or fuse = {}"),
         ("WORK > raw file > nfs vers=4 > virtio", "vers"),
-    ] {
-        let path = plan(&lab, &[("t", line)], "[[workload]]\nrw = 'randread'\n");
-        let refused = lab.run(&["run", &path, "--yes"]);
-        let said = text(&refused.stderr);
-        assert!(!refused.status.success() && said.contains(words), "{line}: {said}");
-        assert_nothing_left(&lab);
-    }
+    ];
+    let lab = assert_stacks_are_refused("t", &stacks, |lab, _| assert_nothing_left(lab));
     let user = OtherUser::beside(&lab);
     let target = format!("{} > raw file > nfs > virtio", user.path("").display());
     let refused =

@@ -1,14 +1,13 @@
 //! Images of a Ceph cluster over raw files.
 
 use std::fs;
-use std::process::Command;
-use std::thread;
 
 use iotax_testkit::require;
 use serde_json::Value;
 
 use crate::fuse::{MIXED, layers, plan};
 use crate::lab::{Lab, OtherUser, assert_valid, processes, start_until, text};
+use crate::servers::{assert_signals_cost_one_target, assert_stacks_are_refused};
 
 /// Returns whether this machine has the daemons of a cluster, and a client in QEMU.
 pub(crate) fn possible() -> bool {
@@ -147,29 +146,12 @@ fn an_osd_that_dies_or_stands_still_costs_its_own_measurements_alone() {
     if !possible() {
         return;
     }
-    // They wait for the OSD most of the time.
-    thread::scope(|scope| {
-        for (signal, name) in [("-9", "rbddies"), ("-STOP", "rbdstill")] {
-            scope.spawn(move || a_signal_costs_its_own_measurements_alone(signal, name));
-        }
-    });
-}
-
-fn a_signal_costs_its_own_measurements_alone(signal: &str, name: &str) {
-    let lab = Lab::new();
-    let stacks = [(name, "WORK > raw file > rbd > virtio"), ("plain", "WORK > raw file")];
-    let path = plan(&lab, &stacks, "[[workload]]\nrw = 'randread'\n");
-    let mut child = start_until(lab.iotax().args(["run", &path, "--yes", "--json", "out.json"]), "cell 1/");
-    // No other test has an OSD of this name.
-    let found = Command::new("pkill").args([signal, "-f", &format!("ceph-osd .*-{name}-rbd ")]).status();
-    assert!(found.expect("pkill").success());
-    child.wait().expect("it ends");
-    let json = fs::read(lab.path("out.json")).expect("results");
-    let json: Value = serde_json::from_slice(&json).expect("JSON");
-    assert_eq!(of(&json, "plain").len(), 2, "{signal}: {json}");
-    let usable: Vec<_> = of(&json, name).into_iter().filter(|it| it["grade"] != "unusable").collect();
-    assert_eq!(usable, Vec::<&Value>::new(), "{signal}");
-    assert_nothing_left(&lab, name);
+    assert_signals_cost_one_target(
+        ["rbddies", "rbdstill"],
+        "WORK > raw file > rbd > virtio",
+        |name| format!("ceph-osd .*-{name}-rbd "),
+        assert_nothing_left,
+    );
 }
 
 #[test]
@@ -177,19 +159,13 @@ fn what_cannot_be_a_cluster_is_refused_with_the_remedy() {
     if !possible() {
         return;
     }
-    let lab = Lab::new();
-    for (line, words) in [
+    let stacks = [
         ("WORK > qcow2 file > rbd > virtio", "rbd needs a raw file, and file is a disk image"),
         ("WORK > raw file > rbd", "add virtio = {} or fuse = {}"),
         ("WORK > raw file > rbd object_size=3m > virtio", "accepted: a power of two from 4k to 32m"),
         ("WORK > raw file > rbd replicas=3 > virtio", "replicas"),
-    ] {
-        let path = plan(&lab, &[("rbdno", line)], "[[workload]]\nrw = 'randread'\n");
-        let refused = lab.run(&["run", &path, "--yes"]);
-        let said = text(&refused.stderr);
-        assert!(!refused.status.success() && said.contains(words), "{line}: {said}");
-        assert_nothing_left(&lab, "rbdno");
-    }
+    ];
+    let lab = assert_stacks_are_refused("rbdno", &stacks, assert_nothing_left);
     let user = OtherUser::beside(&lab);
     let target = format!("{} > raw file > rbd > virtio", user.path("").display());
     let refused =

@@ -5,7 +5,9 @@ use iotax_model::units::Bytes;
 use iotax_testkit::{require, thorough};
 use serde_json::Value;
 
-use super::on_disks::{Before, json, layers, put_plan, refused_words, start_until};
+use super::on_disks::{
+    Before, assert_faults_leave_nothing, json, kill_and_clean, layers, put_plan, refused_words, start_until,
+};
 use crate::disk::Disk;
 use crate::lab::{Lab, assert_valid, text};
 use crate::lab_guest::{Extras, LabGuest};
@@ -143,10 +145,7 @@ fn the_device_is_measured_where_its_volume_lies_and_a_killed_run_can_be_cleaned(
             // Filled, and not a hole.
             assert_ne!(lab.sh(&of("/dev/zero")), volume);
         }
-        lab.sh(
-            "{ kill -KILL $run; wait $run; } 2> /tmp/killed; kill -CONT $(pidof iotax) 2> /tmp/killed; true",
-        );
-        lab.sh("for i in $(seq 100); do iotax clean > /tmp/cleaned && ! grep -q 'left alone' /tmp/cleaned && break; usleep 100000; done");
+        kill_and_clean(&mut lab);
         before.assert_nothing_changed(&mut lab, moment);
         eprintln!("killed at {moment:?}: {}", lab.sh("cat /tmp/cleaned").lines().count());
     }
@@ -174,32 +173,9 @@ fn a_fault_at_any_line_of_the_undo_log_leaves_nothing() {
     let before = before(&mut lab);
     put_plan(&mut lab, STACKS);
     // A line that cannot be written fails what it announces; that something is undone need not be written down to be true.
-    for (kind, expected, least, few) in [
-        ("kill-after", "137", 20, &[3, 10, 17][..]),
-        ("kill", "137", 20, &[7, 14]),
-        ("error", "4", 10, &[5, 9]),
-    ] {
-        let all = (1..).take_while(|_| thorough());
-        let mut spared = None;
-        for line in few.iter().copied().filter(|_| !thorough()).chain(all) {
-            let fault = format!("{kind}@{line}");
-            let run = "iotax run /tmp/plan.toml --overwrite /dev/vda --yes > /tmp/said 2>&1";
-            let (status, _) = lab.try_sh(&format!("( IOTAX_FAULT={fault} {run} )"));
-            if status != "0" {
-                // An error that is met while a cell is measured costs the measurement alone.
-                let right = status == expected || (kind == "error" && status == "3");
-                assert!(right, "{fault}: {status}: {}", lab.sh("cat /tmp/said"));
-            }
-            lab.sh("iotax clean > /tmp/cleaned 2>&1 || { cat /tmp/cleaned; false; }");
-            before.assert_nothing_changed(&mut lab, &fault);
-            if status == "0" {
-                spared = Some(line);
-                break;
-            }
-        }
-        eprintln!("{kind}: the first line that is spared is {spared:?}");
-        assert!(spared.is_none_or(|line| line > least), "{kind}: {spared:?}: too few for these stacks");
-    }
+    let faults: [(&str, usize, &[usize]); 3] =
+        [("kill-after", 20, &[3, 10, 17]), ("kill", 20, &[7, 14]), ("error", 10, &[5, 9])];
+    assert_faults_leave_nothing(&mut lab, &before, "run /tmp/plan.toml --overwrite /dev/vda", faults);
 }
 
 #[test]

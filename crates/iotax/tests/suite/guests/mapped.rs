@@ -4,7 +4,10 @@
 use iotax_model::units::Bytes;
 use iotax_testkit::thorough;
 
-use super::on_disks::{Before, json, layers, put_plan, refused_words, start_until, unload};
+use super::on_disks::{
+    Before, assert_faults_leave_nothing, json, kill_and_clean, layers, put_plan, refused_words, start_until,
+    unload,
+};
 use crate::lab_guest::{Extras, LabGuest};
 
 /// The disk that iotax may overwrite, the one with the user's files, the one with the user's group, and one with a container of the user's.
@@ -243,10 +246,7 @@ fn a_killed_run_with_arrays_and_mappings_can_be_cleaned() {
                 assert!(table.contains(word), "{word}: {table}");
             }
         }
-        lab.sh(
-            "{ kill -KILL $run; wait $run; } 2> /tmp/killed; kill -CONT $(pidof iotax) 2> /tmp/killed; true",
-        );
-        lab.sh("for i in $(seq 100); do iotax clean > /tmp/cleaned && ! grep -q 'left alone' /tmp/cleaned && break; usleep 100000; done");
+        kill_and_clean(&mut lab);
         before.assert_nothing_changed(&mut lab, moment);
         eprintln!("killed at {moment:?}: {}", lab.sh("cat /tmp/cleaned").lines().count());
     }
@@ -277,33 +277,9 @@ fn a_fault_at_any_line_leaves_no_mapping_and_no_array() {
     let before = Before::of(&mut lab, STATE);
     put_plan(&mut lab, STACKS);
     // Of a run without a fault half of the lines record what is done, the others that it is undone.
-    for (kind, expected, least, few) in [
-        ("kill-after", "137", 54, &[3, 14, 26, 28, 44, 54][..]),
-        ("kill", "137", 54, &[26, 52]),
-        ("error", "4", 32, &[8, 27]),
-    ] {
-        let all = (1..).take_while(|_| thorough());
-        let mut spared = None;
-        for line in few.iter().copied().filter(|_| !thorough()).chain(all) {
-            let fault = format!("{kind}@{line}");
-            let run = "iotax run /tmp/plan.toml --overwrite /dev/vda --yes > /tmp/said 2>&1";
-            let (status, _) = lab.try_sh(&format!("( IOTAX_FAULT={fault} {run} )"));
-            if status != "0" {
-                // An error that is met while a cell is measured costs the measurement alone.
-                let right = status == expected || (kind == "error" && status == "3");
-                assert!(right, "{fault}: {status}: {}", lab.sh("cat /tmp/said"));
-            }
-            lab.sh("iotax clean > /tmp/cleaned 2>&1 || { cat /tmp/cleaned; false; }");
-            before.assert_nothing_changed(&mut lab, &fault);
-            // That something is undone need not be written down to be true, and some of it is undone while targets are built.
-            if status == "0" && (kind != "error" || line > least) {
-                spared = Some(line);
-                break;
-            }
-        }
-        eprintln!("{kind}: the first line that is spared is {spared:?}");
-        assert!(spared.is_none_or(|line| line > least), "{kind}: {spared:?}: too few for these stacks");
-    }
+    let faults: [(&str, usize, &[usize]); 3] =
+        [("kill-after", 54, &[3, 14, 26, 28, 44, 54]), ("kill", 54, &[26, 52]), ("error", 32, &[8, 27])];
+    assert_faults_leave_nothing(&mut lab, &before, "run /tmp/plan.toml --overwrite /dev/vda", faults);
 }
 
 #[test]

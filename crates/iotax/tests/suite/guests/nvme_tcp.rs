@@ -1,9 +1,11 @@
 //! NVMe/TCP within a guest: the kernel's target and initiator are set up, measured and gone afterwards, and a lost connection ends.
 
 use iotax_model::units::Bytes;
-use iotax_testkit::thorough;
 
-use super::on_disks::{Before, json, layers, put_plan, refused_words, start_until, unload};
+use super::on_disks::{
+    Before, assert_faults_leave_nothing, json, kill_and_clean, layers, put_plan, refused_words, start_until,
+    unload,
+};
 use crate::lab_guest::{Extras, LabGuest};
 
 /// The disk that iotax may overwrite, and the one with the user's files.
@@ -89,32 +91,13 @@ fn a_killed_run_leaves_no_subsystem_and_no_connection() {
     // Nobody else is let in.
     assert_eq!(lab.sh("cat /sys/kernel/config/nvmet/subsystems/nqn*/attr_allow_any_host | sort -u"), "0");
     assert_eq!(lab.sh("cat /sys/kernel/config/nvmet/ports/6553[0-4]/addr_traddr | sort -u"), "127.0.0.1");
-    lab.sh("{ kill -KILL $run; wait $run; } 2> /tmp/killed; true");
-    lab.sh("for i in $(seq 100); do iotax clean > /tmp/cleaned && ! grep -q 'left alone' /tmp/cleaned && break; usleep 100000; done");
+    kill_and_clean(&mut lab);
     before.assert_nothing_changed(&mut lab, "a kill");
 
     // Of a run without a fault half of the lines record what is done, the others that it is undone.
-    for (kind, expected, least, few) in [
-        ("kill-after", "137", 20, &[3, 4, 5, 8, 12][..]),
-        ("kill", "137", 20, &[4, 14]),
-        ("error", "4", 12, &[4, 5]),
-    ] {
-        let all = (1..).take_while(|_| thorough());
-        for line in few.iter().copied().filter(|_| !thorough()).chain(all) {
-            let fault = format!("{kind}@{line}");
-            let (status, _) =
-                lab.try_sh(&format!("( IOTAX_FAULT={fault} iotax {RUN} --yes > /tmp/said 2>&1 )"));
-            // An error that is met while a cell is measured costs the measurement alone.
-            let is_right = [expected, "0"].contains(&&*status) || (kind == "error" && status == "3");
-            assert!(is_right, "{fault}: {status}: {}", lab.sh("cat /tmp/said"));
-            lab.sh("iotax clean > /tmp/cleaned 2>&1 || { cat /tmp/cleaned; false; }");
-            before.assert_nothing_changed(&mut lab, &fault);
-            if status == "0" {
-                assert!(line > least, "{fault}: too few lines for these stacks");
-                break;
-            }
-        }
-    }
+    let faults: [(&str, usize, &[usize]); 3] =
+        [("kill-after", 20, &[3, 4, 5, 8, 12]), ("kill", 20, &[4, 14]), ("error", 12, &[4, 5])];
+    assert_faults_leave_nothing(&mut lab, &before, RUN, faults);
 }
 
 #[test]

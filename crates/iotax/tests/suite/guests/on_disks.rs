@@ -1,5 +1,6 @@
 //! Runs of iotax in a guest with disks of its own, and what they leave: nothing.
 
+use iotax_testkit::thorough;
 use serde_json::Value;
 
 use crate::lab::assert_valid;
@@ -60,6 +61,44 @@ pub(super) fn layers(json: &Value, target: &str) -> Vec<String> {
 pub(super) fn start_until(lab: &mut LabGuest, arguments: &str, moment: &str) {
     lab.sh(&format!("iotax {arguments} --yes > /tmp/out 2> /tmp/said & run=$!"));
     lab.sh(&format!("for i in $(seq 3000); do grep -q '{moment}' /tmp/said && break; usleep 20000; done; grep -q '{moment}' /tmp/said || {{ cat /tmp/said; false; }}"));
+}
+
+/// Kills the run in the background and what it started, and cleans up until nothing is left to another process.
+pub(super) fn kill_and_clean(lab: &mut LabGuest) {
+    lab.sh("{ kill -KILL $run; wait $run; } 2> /tmp/killed; kill -CONT $(pidof iotax) 2> /tmp/killed; true");
+    lab.sh("for i in $(seq 100); do iotax clean > /tmp/cleaned && ! grep -q 'left alone' /tmp/cleaned && break; usleep 100000; done");
+}
+
+/// Runs iotax with a fault at lines of the undo log, and cleans up after each: nothing is left. For each kind of fault: the number of lines that a run has
+/// at least, and the few lines that stand for all if the tests are not thorough.
+pub(super) fn assert_faults_leave_nothing(
+    lab: &mut LabGuest,
+    before: &Before,
+    run: &str,
+    faults: [(&str, usize, &[usize]); 3],
+) {
+    for (kind, least, few) in faults {
+        let expected = if kind == "error" { "4" } else { "137" };
+        let all = (1..).take_while(|_| thorough());
+        let mut spared = None;
+        for line in few.iter().copied().filter(|_| !thorough()).chain(all) {
+            let fault = format!("{kind}@{line}");
+            let (status, _) =
+                lab.try_sh(&format!("( IOTAX_FAULT={fault} iotax {run} --yes > /tmp/said 2>&1 )"));
+            // An error that is met while a cell is measured costs the measurement alone.
+            let is_right = [expected, "0"].contains(&&*status) || (kind == "error" && status == "3");
+            assert!(is_right, "{fault}: {status}: {}", lab.sh("cat /tmp/said"));
+            lab.sh("iotax clean > /tmp/cleaned 2>&1 || { cat /tmp/cleaned; false; }");
+            before.assert_nothing_changed(lab, &fault);
+            // That something is undone need not be written down to be true, and some of it is undone while targets are built.
+            if status == "0" && (kind != "error" || line > least) {
+                spared = Some(line);
+                break;
+            }
+        }
+        eprintln!("{kind}: the first line that is spared is {spared:?}");
+        assert!(spared.is_none_or(|line| line > least), "{kind}: {spared:?}: too few for these stacks");
+    }
 }
 
 /// Removes kernel modules. What they served ends a moment after it was unmounted, and holds them until then.

@@ -5,7 +5,10 @@ use iotax_model::units::Bytes;
 use iotax_testkit::thorough;
 use serde_json::Value;
 
-use super::on_disks::{Before, json, layers, put_plan, refused_words, start_until, unload};
+use super::on_disks::{
+    Before, assert_faults_leave_nothing, json, kill_and_clean, layers, put_plan, refused_words, start_until,
+    unload,
+};
 use crate::lab_guest::{Extras, LabGuest};
 
 /// The disk with the user's files.
@@ -141,30 +144,13 @@ fn smb_measured(lab: &mut LabGuest, before: &Before) {
 fn killed(lab: &mut LabGuest, before: &Before, stack: &str) {
     put_plan(lab, &plan(&[("one", stack)], false));
     start_until(lab, RUN, "cell 1/");
-    lab.sh("{ kill -KILL $run; wait $run; } 2> /tmp/killed; true");
-    lab.sh("for i in $(seq 100); do iotax clean > /tmp/cleaned && ! grep -q 'left alone' /tmp/cleaned && break; usleep 100000; done");
+    kill_and_clean(lab);
     before.assert_nothing_changed(lab, "a kill");
 
     // Of a run without a fault half of the lines record what is done, the others that it is undone.
-    for (kind, expected, least, few) in
-        [("kill-after", "137", 14, &[11][..]), ("kill", "137", 14, &[]), ("error", "4", 7, &[11])]
-    {
-        let all = (1..).take_while(|_| thorough());
-        for line in few.iter().copied().filter(|_| !thorough()).chain(all) {
-            let fault = format!("{kind}@{line}");
-            let (status, _) =
-                lab.try_sh(&format!("( IOTAX_FAULT={fault} iotax {RUN} --yes > /tmp/said 2>&1 )"));
-            // An error that is met while a cell is measured costs the measurement alone.
-            let is_right = [expected, "0"].contains(&&*status) || (kind == "error" && status == "3");
-            assert!(is_right, "{fault}: {status}: {}", lab.sh("cat /tmp/said"));
-            lab.sh("iotax clean > /tmp/cleaned 2>&1 || { cat /tmp/cleaned; false; }");
-            before.assert_nothing_changed(lab, &fault);
-            if status == "0" {
-                assert!(line > least, "{fault}: too few lines for these stacks");
-                break;
-            }
-        }
-    }
+    let faults: [(&str, usize, &[usize]); 3] =
+        [("kill-after", 14, &[11]), ("kill", 14, &[]), ("error", 7, &[11])];
+    assert_faults_leave_nothing(lab, before, RUN, faults);
 }
 
 fn nfs_server_lost(lab: &mut LabGuest, before: &Before) {
