@@ -183,7 +183,7 @@ fn a_ladder_is_printed_as_the_plan_that_it_is() {
         "aio-io_uring",
         "cache-none-aio-native",
         "bus-virtio-blk",
-        "format-raw",
+        "format-luks",
     ];
     for (flags, rungs, rounds, runtime, size, seed) in [
         (&[][..], all, 4, "250ms", "1GiB", None),

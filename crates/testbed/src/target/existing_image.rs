@@ -281,7 +281,9 @@ mod tests {
         let directory = tempfile::tempdir().expect("directory");
         let path = directory.path().join("i.qcow2");
         let secret = ["create", "-q", "--object", "secret,id=s,data=x", "-f", "qcow2"];
-        let arguments = [&secret[..], &["-o", "encrypt.format=luks,encrypt.key-secret=s,size=1M"]].concat();
+        let arguments =
+            [&secret[..], &["-o", "encrypt.format=luks,encrypt.iter-time=10,encrypt.key-secret=s,size=1M"]]
+                .concat();
         qemu("qemu-img", &arguments, &path);
         let spec = ImageSpec { path: path.clone(), format: None, overlay: None };
         let refused = look(&spec, false).expect_err("no key").to_string();

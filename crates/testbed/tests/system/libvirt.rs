@@ -90,7 +90,7 @@ fn an_encrypted_disk_is_encrypted_here_too() {
     assert_eq!((old.file.format, old.file.encrypt), (Format::Qcow2, None));
     for (domain, said) in [
         (vdi, "<encryption> is not reproduced in an image of format vdi"),
-        (old, "<encryption> is not reproduced"),
+        (old, "<encryption> cipher= is not reproduced"),
     ] {
         assert!(domain.notes.iter().any(|note| note.contains(said)), "{said}: {:#?}", domain.notes);
     }
