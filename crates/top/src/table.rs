@@ -37,11 +37,11 @@ impl TableKind {
     /// All tables, the most important first.
     pub const ALL: [Self; 5] = [Self::Layers, Self::Guests, Self::Processes, Self::Cgroups, Self::Interfaces];
 
-    /// Returns the number of figure columns of the table.
+    /// Returns the number of figure columns of the table if percentiles come from this source.
     #[must_use]
-    pub const fn columns(self) -> usize {
+    pub fn columns(self, percentiles: &PercentileSource) -> usize {
         match self {
-            Self::Layers => figure::LAYERS.len(),
+            Self::Layers => of_layers(percentiles).count(),
             Self::Guests => figure::GUESTS.len(),
             Self::Processes => figure::PROCESSES.len(),
             Self::Cgroups => figure::CGROUPS.len(),
@@ -208,11 +208,15 @@ pub fn table(kind: TableKind, frame: &Frame, look: &Look<'_>) -> Table {
     }
 }
 
+/// Returns the figures of the devices' table, without those that only BPF gives if it gives none.
+fn of_layers(percentiles: &PercentileSource) -> impl Iterator<Item = &'static Figure<LayerRates>> {
+    const BY_BPF: [&str; 3] = ["read_p99_ns", "write_p99_ns", "device_latency_ns"];
+    let has_percentiles = *percentiles == PercentileSource::Bpf;
+    figure::LAYERS.iter().filter(move |figure| has_percentiles || !BY_BPF.contains(&figure.id))
+}
+
 fn layers(frame: &Frame, look: &Look<'_>) -> Table {
-    let has_percentiles = frame.percentiles == PercentileSource::Bpf;
-    let by_bpf = ["read_p99_ns", "write_p99_ns", "device_latency_ns"];
-    let figures: Vec<&Figure<LayerRates>> =
-        figure::LAYERS.iter().filter(|figure| has_percentiles || !by_bpf.contains(&figure.id)).collect();
+    let figures: Vec<&Figure<LayerRates>> = of_layers(&frame.percentiles).collect();
     let rows = frame.layers.iter().map(|layer| {
         let LayerRates { name, title, depth, .. } = layer;
         let depth = if look.is_flat { 0 } else { *depth };
@@ -227,7 +231,7 @@ fn layers(frame: &Frame, look: &Look<'_>) -> Table {
     });
     // Names are shortened before any of the columns up to `queue` is left out: these fit on a terminal of 80 columns.
     let essential = figures.iter().position(|figure| figure.id == "queue").map_or(0, |at| at + 1);
-    let by = look.by.and_then(|by| figure::LAYERS.get(by)).map(|figure| figure.id);
+    let by = look.by.and_then(|by| figures.get(by)).map(|figure| figure.id);
     lay_out("LAYER", &figures, (essential, &["busy"]), rows.collect(), (by, look))
 }
 

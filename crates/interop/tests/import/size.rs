@@ -17,7 +17,7 @@ fn size() -> usize {
     match (cfg!(debug_assertions), iotax_testkit::thorough()) {
         (false, _) => 10 << 20,
         (true, true) => 1 << 20,
-        (true, false) => 1 << 17,
+        (true, false) => 1 << 16,
     }
 }
 

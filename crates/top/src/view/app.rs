@@ -235,10 +235,12 @@ impl App {
         }
     }
 
-    /// Sorts the page's first table by the next or previous figure; sorting by load comes between the last figure and the first.
+    /// Sorts the page's first table by the next or previous figure; sorting by load comes between the last figure and the first. Does nothing
+    /// before the first frame.
     fn sort(&mut self, forwards: bool) {
+        let Some(frame) = &self.frame else { return };
         let kind = self.page.tables()[0];
-        let last = kind.columns() - 1;
+        let last = kind.columns(&frame.percentiles) - 1;
         let next = match (self.by.remove(&kind), forwards) {
             (None, true) => Some(0),
             (None, false) => Some(last),
@@ -264,6 +266,8 @@ impl App {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figure;
+    use crate::raw::PercentileSource;
 
     fn press(app: &mut App, keys: &str) -> Change {
         let mut change = Change::Nothing;
@@ -301,10 +305,13 @@ mod tests {
             assert_eq!(press(&mut app, close), Change::Nothing);
             assert_eq!((app.help, app.page), (None, Page::Guests), "{close}");
         }
+        let frame = Frame { percentiles: PercentileSource::Unknown("no BPF".to_owned()), ..Frame::default() };
+        app.show(Some(frame));
         press(&mut app, "ds");
         assert_eq!(app.by.get(&TableKind::Layers), Some(&0));
         press(&mut app, "SS");
-        assert_eq!(app.by.get(&TableKind::Layers), Some(&(TableKind::Layers.columns() - 1)));
+        // The last column that is shown: without BPF there are three fewer.
+        assert_eq!(app.by.get(&TableKind::Layers), Some(&(figure::LAYERS.len() - 4)));
         press(&mut app, "s+ ");
         assert_eq!((app.by.len(), app.interval, app.is_paused), (0, Duration::from_secs(2), true));
         press(&mut app, "-------");
