@@ -169,7 +169,7 @@ impl Export {
         if let Some(image) = at.exported {
             image.daemons.push(daemon);
             image.in_main_loop |= in_main_loop;
-            image.is_file = is_file;
+            (image.is_file, image.is_device) = (is_file, false);
         }
         Ok(shown)
     }

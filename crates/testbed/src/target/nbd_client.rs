@@ -30,8 +30,8 @@ pub(super) fn check() -> Result<(), Refusal> {
     unused().map(drop)
 }
 
-/// Connects an unused NBD device to the server on a socket, and returns the device. The client process, with the export's name in its command line, is added to the
-/// daemons of the target's exported image.
+/// Connects an unused NBD device to the server on a socket, and returns the device. The client process has the export's name in its command
+/// line, and is added to the daemons of the target's exported image.
 pub(super) fn connect(socket: &Path, export: &str, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
     let device = unused()?;
     let node = Path::new("/dev").join(&device);
@@ -40,13 +40,12 @@ pub(super) fn connect(socket: &Path, export: &str, at: &mut LayerSite<'_>) -> Re
     command.arg("-unix").arg(socket.file_name().unwrap_or_default()).arg(&node);
     command.args(["-nofork", "-nonetlink", "-block-size", "512", "-timeout", TIMEOUT, "-name", export]);
     command.stdout(Stdio::null());
-    let (pid, size) =
-        (Path::new(DEVICES).join(&device).join("pid"), Path::new(DEVICES).join(&device).join("size"));
+    let read = |file: &str| text(&Path::new(DEVICES).join(&device).join(file));
     // The kernel sets the length last.
-    let is_there = || Ok(text(&pid).is_some() && text(&size).is_some_and(|sectors| sectors != "0"));
+    let is_there = || Ok(read("pid").is_some() && read("size").is_some_and(|sectors| sectors != "0"));
     let client = launch(command, NBD_CLIENT.name, socket, at.undo_log, is_there)?;
     // Two clients can choose the same device, and the kernel gives it to one of them.
-    if text(&pid) != Some(client.pid().to_string()) {
+    if read("pid") != Some(client.pid().to_string()) {
         return Err(Refusal::environment(format!(
             "{}: another program has connected it in the meantime; run iotax again",
             node.display()
@@ -61,7 +60,7 @@ pub(super) fn connect(socket: &Path, export: &str, at: &mut LayerSite<'_>) -> Re
     Ok(ground)
 }
 
-/// Returns the kernel name of an NBD device without a connection.
+/// Returns the kernel name of the first NBD device without a connection. Fails if there is none.
 fn unused() -> Result<PathBuf, Refusal> {
     let refuse = |reason: &str| Refusal::environment(format!("nbd: {reason}; or use client = \"qemu\""));
     let names = fs::read_dir(DEVICES).into_iter().flatten().flatten().map(|entry| entry.file_name());
