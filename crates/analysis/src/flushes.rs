@@ -8,7 +8,7 @@
 use iotax_model::TargetSpec;
 use iotax_model::record::{DiskActivity, DiskFlushes, LayerCounters, Measurement, TargetRecord};
 use iotax_model::target::{Layer, LayerKind, PlannedLayer, VolatileSpec};
-use iotax_model::workload::{SyncMode, Workload};
+use iotax_model::workload::{SyncMode, Test, Workload};
 
 use crate::amplification::{levels_of_disks, names_of};
 
@@ -199,6 +199,43 @@ impl SwallowEvidence {
             }
             _ => self,
         }
+    }
+}
+
+/// The flushes of a layer for each transaction of a database, which flushes by itself; over all rounds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlushesPerTransaction {
+    /// Name of the layer: `vda in the guest`, `QEMU`, `loop0`.
+    pub layer: String,
+    /// Number of flushes of the layer for each transaction.
+    pub flushes: f64,
+    /// Mean time of a flush, in nanoseconds.
+    pub wait_ns: f64,
+}
+
+impl FlushesPerTransaction {
+    /// Returns the layers that completed flushes during a database's transactions, from the top down. Empty for other workloads, and with a noisy
+    /// neighbour, because the layers count its flushes too.
+    #[must_use]
+    pub fn of(
+        workload: &Workload,
+        record: Option<&TargetRecord>,
+        measurements: &[&Measurement],
+    ) -> Vec<Self> {
+        let transactions: u64 =
+            measurements.iter().filter_map(|m| Some(m.outcome.tallies.meta.as_ref()?.ios)).sum();
+        let is_shared = measurements.iter().any(|m| m.neighbour.is_some());
+        if workload.test != Some(Test::Sqlite) || transactions == 0 || is_shared {
+            return Vec::new();
+        }
+        let seen = over_all(measurements.iter().map(|m| levels(m, record)));
+        seen.into_iter()
+            .filter_map(|Seen { name: layer, flushes, .. }| {
+                let flushes = flushes.filter(|flushes| flushes.done > 0)?;
+                let wait_ns = flushes.wait_ns as f64 / flushes.done as f64;
+                Some(Self { layer, flushes: flushes.done as f64 / transactions as f64, wait_ns })
+            })
+            .collect()
     }
 }
 

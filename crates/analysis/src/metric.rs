@@ -12,7 +12,7 @@ use iotax_model::net::NetTest;
 use iotax_model::record::Measurement;
 use iotax_model::units::human;
 use iotax_model::words::WordError;
-use iotax_model::workload::Kind;
+use iotax_model::workload::{Kind, Test};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
@@ -53,6 +53,8 @@ pub struct Definition {
 pub struct Names {
     /// Name for I/O on disks and files.
     pub io: &'static str,
+    /// Name for transactions of a database.
+    pub transactions: &'static str,
     /// Name for streams over a network.
     pub streams: &'static str,
     /// Name for round trips over a network.
@@ -63,17 +65,18 @@ impl Names {
     /// Creates names that are the same for all kinds of work.
     #[must_use]
     pub const fn all(name: &'static str) -> Self {
-        Self { io: name, streams: name, trips: name }
+        Self { io: name, transactions: name, streams: name, trips: name }
     }
 
     const fn net(io: &'static str, net: &'static str) -> Self {
-        Self { io, streams: net, trips: net }
+        Self { io, transactions: io, streams: net, trips: net }
     }
 
     /// Returns the name for the workload's kind of work.
     #[must_use]
     pub fn on(&self, workload: &Workload) -> &'static str {
         match workload.kind() {
+            Kind::Files(Test::Sqlite) => self.transactions,
             Kind::Block | Kind::Files(_) | Kind::Foreign => self.io,
             Kind::Streams(_) => self.streams,
             Kind::RoundTrips(_) => self.trips,
@@ -155,14 +158,18 @@ pub(crate) enum Family {
     Further,
 }
 
+/// Names of the rate of operations.
+const RATES: Names =
+    Names { io: "IOPS", transactions: "transactions/s", streams: "packets/s", trips: "round trips/s" };
+
 impl Metric {
     /// I/Os, packets or round trips per second, both directions together.
     pub const IOPS: Self = Self(&Definition {
         id: "iops",
         unit: Unit::PerSecond,
         better: Better::More,
-        name: Names { io: "IOPS", streams: "packets/s", trips: "round trips/s" },
-        column: Names { io: "IOPS", streams: "packets/s", trips: "round trips/s" },
+        name: RATES,
+        column: RATES,
         help: "I/Os, packets or round trips completed per second",
         of: iops,
         over_rounds: OverRounds::GeometricMean,
@@ -184,7 +191,9 @@ impl Metric {
         help: "bytes moved per second",
         of: bytes_per_s,
         over_rounds: OverRounds::GeometricMean,
-        compares: Some(|workload| !matches!(workload.kind(), Kind::RoundTrips(_))),
+        compares: Some(|workload| {
+            !matches!(workload.kind(), Kind::RoundTrips(_) | Kind::Files(Test::Sqlite))
+        }),
     });
     /// Mean service time in nanoseconds, both directions together.
     pub const LATENCY_MEAN: Self = Self(&Definition {
@@ -221,8 +230,18 @@ impl Metric {
         id: "cpu_per_io",
         unit: Unit::Nanoseconds,
         better: Better::Less,
-        name: Names { io: "host CPU/IO", streams: "host CPU/packet", trips: "host CPU/round trip" },
-        column: Names { io: "CPU/IO", streams: "CPU/packet", trips: "CPU/trip" },
+        name: Names {
+            io: "host CPU/IO",
+            transactions: "host CPU/transaction",
+            streams: "host CPU/packet",
+            trips: "host CPU/round trip",
+        },
+        column: Names {
+            io: "CPU/IO",
+            transactions: "CPU/transaction",
+            streams: "CPU/packet",
+            trips: "CPU/trip",
+        },
         help: "CPU time per I/O, packet or round trip of the host's programs that take part, its kernel threads and interrupts; where one of them is not known, all in which its CPUs were busy",
         of: cpu_per_io,
         over_rounds: OverRounds::GeometricMean,

@@ -2,7 +2,7 @@
 
 use iotax_model::histogram::Histogram;
 use iotax_model::record::{Tallies, Tally};
-use iotax_model::workload::{Kind, Workload};
+use iotax_model::workload::{Kind, Test, Workload};
 
 use crate::request::{Io, IoKind};
 
@@ -75,9 +75,11 @@ impl Latencies {
         // Workers count during the measurement, so nothing may be allocated then.
         let room = Histogram::with_all_room;
         let counts = || Counts { bytes: 0, service: room(), response: open_loop.then(room) };
-        let meta = matches!(workload.kind(), Kind::Files(test) if test.is_on_files());
+        let meta = matches!(workload.kind(), Kind::Files(test) if test.counts_operations());
         let by_use = workload.read_iolog.is_some();
-        let (reads, writes) = (workload.reads(), workload.writes());
+        // A transaction's reads and writes are SQLite's own.
+        let is_sqlite = workload.test == Some(Test::Sqlite);
+        let (reads, writes) = (workload.reads() && !is_sqlite, workload.writes() && !is_sqlite);
         let has = [reads, writes, workload.trims() || by_use, workload.flushes() || by_use, meta];
         let has_commits =
             workload.iodepth == 1 && workload.kind() == Kind::Block && workload.flush_call().is_some();

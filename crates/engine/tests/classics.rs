@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use iotax_engine::{EngineError, measure};
+use iotax_model::crash::Synchronous;
 use iotax_model::record::{Outcome, Sample, Tallies};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
@@ -322,4 +323,29 @@ fn a_directory_that_is_not_empty_or_not_there_is_refused_and_left_alone() {
     assert_eq!(std::fs::read_to_string(&kept).expect("kept"), "data");
     job.directory = None;
     assert!(refused(&job, fixture.file.path()).contains("no directory"));
+}
+
+#[test]
+fn transactions_are_committed_until_the_window_ends() {
+    let fixture = Fixture::new();
+    let of = |synchronous| {
+        let keys = WorkloadKeys {
+            runtime: Some(Nanos::from_millis(300)),
+            ramp_time: Some(Nanos::from_millis(50)),
+            numjobs: Some(2),
+            synchronous: Some(synchronous),
+            ..WorkloadKeys::default()
+        };
+        let outcome = fixture.measure(&fixture.job(Test::Sqlite, keys));
+        assert!(outcome.errors.is_empty() && outcome.duration_ns == 300_000_000, "{:?}", outcome.errors);
+        let Tallies { read: None, write: None, sync: None, meta: Some(transactions), .. } = outcome.tallies
+        else {
+            panic!("SQLite's reads and writes are its own: {:?}", outcome.tallies)
+        };
+        transactions
+    };
+    let (durable, loose) = (of(Synchronous::Full), of(Synchronous::Off));
+    assert!(durable.ios >= 2 && loose.ios > 2 * durable.ios, "{} and {}", durable.ios, loose.ios);
+    // At least a page of the log for each.
+    assert!(loose.bytes / loose.ios >= 4096, "{} bytes in {}", loose.bytes, loose.ios);
 }

@@ -1,8 +1,9 @@
 //! Describes what layers did to I/O: how each merged, split, amplified or absorbed it, and what layers counted themselves.
 
-use iotax_analysis::IoAmplification;
 use iotax_analysis::amplification::{Level, Passed};
-use iotax_model::record::LayerCounters;
+use iotax_analysis::flushes::FlushesPerTransaction;
+use iotax_analysis::{IoAmplification, Judgement, Metric};
+use iotax_model::record::{LayerCounters, Measurement};
 use iotax_model::units::human;
 use iotax_model::{Run, TargetSpec};
 
@@ -43,6 +44,26 @@ pub(super) fn counted(run: &Run, workload: &str) -> Vec<String> {
         LayerCounters::sum(&rounds).into_iter().filter_map(line).collect::<Vec<_>>()
     };
     run.plan.targets.iter().flat_map(of_target).collect()
+}
+
+/// Returns a line per target whose transactions of a database were flushed: `cached, a transaction of 480 us: 1.00 flushes of 410 us in vda`.
+pub(super) fn transactions(run: &Run, judgement: &Judgement, workload: &str) -> Vec<String> {
+    let Some(work) = run.plan.workloads.iter().find(|work| work.name == workload) else { return vec![] };
+    let of_target = |target: &TargetSpec| {
+        let here = run.measurements.iter().filter(|m| m.target == target.name && m.workload == workload);
+        let here: Vec<&Measurement> = here.collect();
+        let record = run.targets.iter().find(|record| record.name == target.name);
+        let each = FlushesPerTransaction::of(work, record, &here);
+        let parts: Vec<String> = each
+            .iter()
+            .map(|of| format!("{:.2} flushes of {} in {}", of.flushes, human::time(of.wait_ns), of.layer))
+            .collect();
+        let whole = judgement.summary(workload, &target.name)?.of(Metric::LATENCY_MEAN)?;
+        (!parts.is_empty()).then(|| {
+            format!("{}, a transaction of {}: {}", target.name, human::time(whole), parts.join(", "))
+        })
+    };
+    run.plan.targets.iter().filter_map(of_target).collect()
 }
 
 /// Selects the reads or the writes of a layer.

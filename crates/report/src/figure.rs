@@ -1,6 +1,7 @@
 //! Formats figures for reports: times, rates, shares, changes and workload titles.
 
 use iotax_model::Workload;
+use iotax_model::crash::DatabaseMode;
 use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::record::ImportSource;
 use iotax_model::units::human;
@@ -354,6 +355,9 @@ fn title_of_test(workload: &Workload, test: Test) -> String {
         Test::Unpack => "a tree made from an archive".into(),
         Test::Walk => "a tree walked, every entry asked for its attributes".into(),
         Test::RemoveTree => "a tree deleted".into(),
+        Test::Sqlite => {
+            format!("SQLite transactions ({}), pages of {bs}", DatabaseMode::Sqlite(workload.sqlite_mode()))
+        }
     };
     if workload.numjobs > 1 {
         let _ = write!(text, ", {} jobs", workload.numjobs);

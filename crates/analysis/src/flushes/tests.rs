@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use iotax_model::record::{BlockStats, BlockTally, HostActivity, Outcome, Tallies, Tally};
+use iotax_model::record::{BlockStats, BlockTally, HostActivity, Outcome, Share, Tallies, Tally};
 use iotax_model::target::{Layer, LayerKind, Stack};
 use iotax_model::workload::WorkloadKeys;
 
@@ -178,4 +178,30 @@ fn a_volatile_directory_that_drops_flushes_is_told_with_its_own_count() {
     // A layer that drops no flushes passes them all on.
     let kept = account("/srv > volatile > raw file > loop", [(600, 0), (400, 0)]);
     assert_eq!((kept.levels[1].flushes, kept.fate), (FlushCount::Counted(1000), FlushFate::Kept(1000)));
+}
+
+#[test]
+fn flushes_are_counted_for_each_transaction_of_a_database() {
+    let sqlite = workload(&[("rw", "randread"), ("test", "sqlite")]);
+    let slow = |done| DiskFlushes { wait_ns: done * 410_000, ..flushed(done) };
+    let round = |transactions, disks: &[(&str, Option<DiskFlushes>)]| {
+        let meta = Some(Tally { ios: transactions, ..Tally::default() });
+        let outcome = Outcome { tallies: Tallies { meta, ..Tallies::default() }, ..Outcome::default() };
+        Measurement { outcome, host: Some(on(disks)), ..Measurement::default() }
+    };
+    let rounds = [
+        round(100, &[("loop0", Some(flushed(0))), ("vda", Some(slow(150)))]),
+        round(300, &[("loop0", Some(flushed(0))), ("vda", Some(slow(350)))]),
+    ];
+    let each = |workload: &Workload, rounds: &[&Measurement]| {
+        FlushesPerTransaction::of(workload, Some(&record()), rounds)
+    };
+    let both: Vec<&Measurement> = rounds.iter().collect();
+    let vda = FlushesPerTransaction { layer: "vda".into(), flushes: 1.25, wait_ns: 410_000.0 };
+    assert_eq!(each(&sqlite, &both), [vda], "a layer without flushes is left out");
+    assert_eq!(each(&workload(&[("fdatasync", "1")]), &both), [], "its flushes are known");
+    let share = Share { name: "other".into(), duration_ns: 1, tallies: Tallies::default() };
+    let beside = Measurement { neighbour: Some(share), ..rounds[0].clone() };
+    assert_eq!(each(&sqlite, &[&beside]), [], "some are the neighbour's");
+    assert_eq!(each(&sqlite, &[&round(0, &[("vda", Some(slow(3)))])]), [], "of no transaction");
 }

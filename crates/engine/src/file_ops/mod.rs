@@ -40,6 +40,7 @@ mod record;
 mod records;
 mod seeks;
 mod setup;
+mod sqlite;
 mod stdio;
 mod tree;
 mod trees;
@@ -98,6 +99,7 @@ fn prepare(test: Test) -> Prepare {
         Test::Unpack => archive::unpack,
         Test::Walk => trees::walk,
         Test::RemoveTree => trees::remove,
+        Test::Sqlite => sqlite::prepare,
     }
 }
 

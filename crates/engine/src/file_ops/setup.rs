@@ -87,6 +87,11 @@ pub(crate) struct OwnDirectory {
 }
 
 impl OwnDirectory {
+    /// Returns the directory's path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Flushes the prepared files before the measurement. With `forget`, also drops the machine's caches; if that is not permitted, drops only
     /// the page cache of `files`.
     pub(crate) fn settle<'a>(

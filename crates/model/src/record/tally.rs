@@ -49,7 +49,8 @@ pub struct Tallies {
     /// Flushes: fsync and fdatasync.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sync: Option<Tally>,
-    /// Metadata operations: create, open, stat, rename, unlink. Their bytes are the file contents read or written in these operations.
+    /// Metadata operations: create, open, stat, rename, unlink; or a database's transactions. Their bytes are the file contents read or written in
+    /// these operations.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub meta: Option<Tally>,
     /// Commit times: from submitting the first write after a flush to the end of the next flush, or of the sync_file_range(2) that replaces it.

@@ -2,6 +2,7 @@
 //!
 //! A suite is a function that returns ordinary workloads. Reports group the workloads of a suite by its [`SuiteShape`].
 
+mod applications;
 mod archive;
 mod audit;
 mod bonnie;
@@ -99,6 +100,7 @@ pub const SUITES: &[Suite] = &[
     threads::SUITE,
     flush::SUITE,
     audit::SUITE,
+    applications::SUITE,
 ];
 
 impl Suite {

@@ -30,8 +30,9 @@ impl Workload {
             let accepted = format!("test = {test} goes through the page cache; use direct = false");
             return refuse("direct", &true, &accepted);
         }
-        // A copy continues on the same two files.
-        if self.ramp_time > Nanos(0) && test.needs_directory() && test != Test::Copy {
+        // A copy continues on the same two files, and SQLite on the same database.
+        let continues = matches!(test, Test::Copy | Test::Sqlite);
+        if self.ramp_time > Nanos(0) && test.needs_directory() && !continues {
             let accepted = format!("what test = {test} makes is new once only; use ramp_time = 0s");
             return refuse("ramp_time", &self.ramp_time, &accepted);
         }

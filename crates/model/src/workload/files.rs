@@ -112,6 +112,9 @@ impl Workload {
     #[must_use]
     pub fn room(&self) -> Bytes {
         let Some(test) = self.test.filter(|_| self.needs_directory()) else { return Bytes(0) };
+        if test == Test::Sqlite {
+            return self.room_of_databases();
+        }
         let (Some(files), Some(directories)) = (self.files(), self.directories()) else {
             let files = if test == Test::Copy { 2 } else { 1 };
             return Bytes(self.size.unwrap_or(DEFAULT_SIZE).0.saturating_mul(files));

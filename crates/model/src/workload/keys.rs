@@ -16,6 +16,7 @@ use super::{
     IoEngine, LengthRange, LengthSplit, Memory, MemoryPolicy, NumberList, PrioritySplit, RateProcess,
     ReplayPace, Rw, Stamps, Stride, SyncFileRange, SyncMode, Test, ToleratedErrors, Verify, WorkloadError,
 };
+use crate::crash::{JournalMode, Synchronous};
 use crate::net::Traffic;
 use crate::number;
 use crate::units::{Bytes, Nanos};
@@ -160,7 +161,7 @@ plain!(
 );
 plain!(Distribution, Stride, FileSize, MemoryPolicy, NumberList, SyncFileRange, ToleratedErrors);
 word!(Rw, IoEngine, RateProcess, ReplayPace, Stamps, Verify, SyncMode, Test);
-word!(AccessHint, FileLayout, Memory, CpuPolicy, DedupeMode);
+word!(AccessHint, FileLayout, Memory, CpuPolicy, DedupeMode, JournalMode, Synchronous);
 
 /// Description of a workload key, for generating flags and help texts.
 #[derive(Debug, Clone, Copy)]
@@ -508,6 +509,10 @@ keys! {
         max_errors "N" in (1..=u64::MAX): u64;
         /// An operation other than plain I/O, as in the classic benchmarks; iotax suite uses these
         test "TEST": Test;
+        /// Journal of test = sqlite: delete, truncate or wal [default: wal]
+        journal_mode "MODE": JournalMode;
+        /// Flushes of test = sqlite: full (at each commit), normal or off [default: full]
+        synchronous "WHEN": Synchronous;
         /// Files of each job, for a file test [default: 1000; 24000 in a tree]
         nrfiles "N" in (1..=MOST_FILES): u64;
         /// Size of each file, or a range: 0-16k [default: empty; in a tree, sizes as in source code, size in total]

@@ -52,6 +52,7 @@ impl<'a> Kind<'a> {
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {
+            Self::Files(Test::Sqlite) => "transaction",
             Self::Block | Self::Files(_) | Self::Foreign => "I/O",
             Self::Streams(_) => "packet",
             Self::RoundTrips(_) => "round trip",

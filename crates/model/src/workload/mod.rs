@@ -14,6 +14,7 @@ mod pattern;
 mod placement;
 mod priorities;
 mod replay;
+mod sqlite;
 mod stride;
 mod sync_range;
 mod test;
@@ -377,6 +378,7 @@ impl Workload {
         self.check_pattern()?;
         self.check_content()?;
         self.check_files()?;
+        self.check_sqlite()?;
         self.check_file()?;
         self.check_mapping()?;
         self.check_space()?;

@@ -45,6 +45,8 @@ words! {
         Walk = "walk",
         /// Deletes a tree of files and directories.
         RemoveTree = "remove-tree",
+        /// Commits transactions to a SQLite database of each job, like pgbench's `simple-update`.
+        Sqlite = "sqlite",
     }
 }
 
@@ -57,6 +59,12 @@ impl Test {
             || matches!(self, Create | Open | Stat | Rename | Delete | Pack | Unpack | Walk | RemoveTree)
     }
 
+    /// Returns whether the test counts operations of several system calls each, or on names, instead of single reads and writes.
+    #[must_use]
+    pub const fn counts_operations(self) -> bool {
+        self.is_on_files() || matches!(self, Self::Sqlite)
+    }
+
     /// Returns whether the test works on empty directories instead of files.
     #[must_use]
     pub const fn is_on_directories(self) -> bool {
@@ -66,15 +74,18 @@ impl Test {
     /// Returns whether the test reads file contents.
     #[must_use]
     pub const fn reads(self) -> bool {
-        use Test::{Copy, Getc, Pack, Rewrite, Seeks, StdioRead, Unpack};
-        matches!(self, Getc | Rewrite | Seeks | StdioRead | Copy | Pack | Unpack)
+        use Test::{Copy, Getc, Pack, Rewrite, Seeks, Sqlite, StdioRead, Unpack};
+        matches!(self, Getc | Rewrite | Seeks | StdioRead | Copy | Pack | Unpack | Sqlite)
     }
 
     /// Returns whether the test writes file contents, in the area or in files that it creates.
     #[must_use]
     pub const fn writes(self) -> bool {
-        use Test::{Copy, Create, Pack, Putc, Rewrite, Seeks, StdioWrite, Unpack, WriteNew};
-        matches!(self, Putc | Rewrite | Seeks | WriteNew | StdioWrite | Copy | Create | Pack | Unpack)
+        use Test::{Copy, Create, Pack, Putc, Rewrite, Seeks, Sqlite, StdioWrite, Unpack, WriteNew};
+        matches!(
+            self,
+            Putc | Rewrite | Seeks | WriteNew | StdioWrite | Copy | Create | Pack | Unpack | Sqlite
+        )
     }
 
     /// Returns whether the test works on files that it creates, and so needs a directory instead of an area.

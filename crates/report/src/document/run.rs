@@ -3,7 +3,7 @@
 use iotax_model::record::Tally;
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
-use iotax_model::workload::Kind;
+use iotax_model::workload::{Kind, Test};
 use iotax_model::{Histogram, Workload};
 
 use super::targets::comparison_table;
@@ -71,6 +71,7 @@ pub(super) fn whole(run: &Run, judgement: &Judgement) -> Page {
         lines.extend(layers::insides(judgement, &workload.name));
         lines.extend(layers::flows(judgement, &workload.name));
         lines.extend(amplification::counted(run, &workload.name));
+        lines.extend(amplification::transactions(run, judgement, &workload.name));
         lines.extend(not_given(run, judgement, workload));
         lines.extend(marks::failures(run, judgement, workload));
         let (margin, compared) = (run.plan.margin.share(), run.plan.targets.len() > 1);
@@ -101,7 +102,7 @@ pub(super) fn figures_table(run: &Run, judgement: &Judgement, workload: &Workloa
     let summary = judgement.summary(&workload.name, target)?;
     let mut grid = Grid::new(&["", "IOPS", "MB/s", "mean", "p50", "p99", "p99.9", "max", "CPU/IO"]);
     // Tests of empty files do no I/O in some directions; those get no row.
-    let on_files = matches!(workload.kind(), Kind::Files(test) if test.is_on_files());
+    let on_files = matches!(workload.kind(), Kind::Files(test) if test.counts_operations());
     let directions: Vec<(&str, &Tally)> = summary
         .tallies
         .each()
@@ -112,7 +113,9 @@ pub(super) fn figures_table(run: &Run, judgement: &Judgement, workload: &Workloa
         directions.iter().filter(|(name, _)| *name != "sync").map(|(_, tally)| *tally).collect();
     for (name, tally) in &directions {
         let cpu = if moving.len() == 1 && *name != "sync" { summary.of(Metric::CPU_PER_IO) } else { None };
-        add_figures(&mut grid, name, tally, &Rates::of(summary, name, tally), cpu);
+        let is_transaction = *name == "meta" && workload.test == Some(Test::Sqlite);
+        let shown = if is_transaction { workload.kind().unit() } else { name };
+        add_figures(&mut grid, shown, tally, &Rates::of(summary, name, tally), cpu);
     }
     if moving.len() > 1 {
         let mut all = Tally::default();

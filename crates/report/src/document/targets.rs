@@ -11,7 +11,9 @@ use iotax_model::Run;
 
 /// Builds the table that compares the targets on a workload, one row each; `None` if none was measured.
 pub(super) fn comparison_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
-    let mut grid = Grid::new(&["", "IOPS", "MB/s", "p50", "p99", "tax on mean latency", "CPU/IO", ""]);
+    let rate = Metric::IOPS.column(workload);
+    let cpu = Metric::CPU_PER_IO.column(workload);
+    let mut grid = Grid::new(&["", rate, "MB/s", "p50", "p99", "tax on mean latency", cpu, ""]);
     for target in &run.plan.targets {
         let Some(summary) = judgement.summary(&workload.name, &target.name) else {
             grid.rows.extend(lost_row(run, judgement, &target.name, grid.head.len()));

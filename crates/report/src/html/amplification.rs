@@ -4,7 +4,7 @@ use iotax_model::units::human;
 use maud::{Markup, html};
 
 use super::colour;
-use crate::amplification::{DIRECTIONS, counted, remarkable};
+use crate::amplification::{DIRECTIONS, counted, remarkable, transactions};
 use crate::figure::or_unknown;
 use iotax_analysis::amplification::{Level, Passed};
 use iotax_analysis::{IoAmplification, Judgement};
@@ -16,6 +16,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement, workload: &str) -> Marku
     let flows: Vec<_> = judgement.on(workload, |cell| cell.amplification.as_ref()).collect();
     html! {
         @for line in counted(run, workload) { p.note { (line) "." } }
+        @for line in transactions(run, judgement, workload) { p.note { (line) "." } }
         @if !flows.is_empty() {
             @for (target, flow) in &flows {
                 @let told = remarkable(flow);

@@ -13,7 +13,7 @@ use iotax_model::target::{ImageSpec, TargetSpec, VirtioSpec};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::warning::Warning;
 use iotax_model::wire::{ByteRange, Job, StampedFill};
-use iotax_model::workload::{DEFAULT_SIZE, Verify, Workload};
+use iotax_model::workload::{Verify, Workload};
 use iotax_testbed::agent_client::AgentClient;
 use iotax_testbed::export::StorageDaemon;
 use iotax_testbed::guest::BlockLayer;
@@ -275,7 +275,8 @@ impl Target {
         }
         let Some((area, writable)) = self.area() else { return read_only };
         let rest = Bytes(area.size.0.saturating_sub(workload.offset.0));
-        let size = workload.size.unwrap_or(if workload.needs_directory() { DEFAULT_SIZE } else { rest });
+        let size =
+            workload.size.unwrap_or(if workload.needs_directory() { workload.default_size() } else { rest });
         workload.offset.0 += area.offset.0;
         workload.beside.iter_mut().for_each(|job| job.offset.0 += area.offset.0);
         let directory = match &self.site {

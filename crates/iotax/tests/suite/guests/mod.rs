@@ -1,6 +1,7 @@
 //! Tests that boot guests, as those in every other module `guests` do: `scripts/test --guests` carries them out, `scripts/test` a few of them.
 
 mod aftermath;
+mod applications;
 mod cgroup;
 mod durable;
 mod faults;

@@ -1,0 +1,53 @@
+//! Applications in a guest, on a device whose flushes take a known time.
+
+use iotax_model::units::Bytes;
+
+use crate::lab_guest::{Extras, LabGuest};
+
+/// Time of a flush of the slow device: many ticks of the guest's timer, which dm-delay rounds up to.
+const FLUSH_MS: f64 = 100.0;
+
+#[test]
+fn a_planted_delay_of_flushes_is_in_the_time_of_a_transaction() {
+    let Some(mut lab) = LabGuest::boot_with(&Extras {
+        programs: &["dmsetup", "mkfs.ext4", "mount"],
+        modules: &["dm_delay", "ext4"],
+        disks: &[Bytes(256 << 20), Bytes(256 << 20)],
+        ..Extras::default()
+    }) else {
+        return;
+    };
+    lab.sh(
+        "mkdir -p /tmp /plain /slow && mount -t tmpfs tmpfs /tmp && mkdir /tmp/home && export HOME=/tmp/home",
+    );
+    let table =
+        format!("0 $(blockdev --getsz /dev/vdb) delay /dev/vdb 0 0 /dev/vdb 0 0 /dev/vdb 0 {FLUSH_MS}");
+    lab.sh(&format!("dmsetup create slow --noudevsync --table \"{table}\""));
+    // Without a journal a commit flushes the device with requests of their own, which the disk counts and dm-delay delays.
+    for (device, directory) in [("/dev/vda", "/plain"), ("/dev/mapper/slow", "/slow")] {
+        lab.sh(&format!("mkfs.ext4 -q -O ^has_journal {device} && mount {device} {directory}"));
+    }
+    let said =
+        lab.sh("iotax suite applications /plain /slow --tests sqlite-wal --size 1m --repeat 3 --yes --quiet");
+    // slow, a transaction of 101 ms: 1.00 flushes of 1.20 ms in vdb
+    let of = |target: &str| -> (f64, f64) {
+        let start = format!("{target}, a transaction of ");
+        let text = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        let line = text.split(&start).nth(1).unwrap_or_else(|| panic!("{start}: {said}"));
+        let words: Vec<&str> = line.split(' ').collect();
+        let unit = match words[1] {
+            "ms:" => 1.0,
+            "us:" => 1e-3,
+            other => panic!("{other}: {said}"),
+        };
+        let number = |word: &str| word.parse::<f64>().unwrap_or_else(|_| panic!("{word}: {said}"));
+        (number(words[0]) * unit, number(words[2]))
+    };
+    let ((plain_ms, _), (slow_ms, flushes)) = (of("plain"), of("slow"));
+    let predicted_ms = plain_ms + flushes * FLUSH_MS;
+    assert!((0.99..1.5).contains(&flushes), "{flushes} flushes a transaction: {said}");
+    assert!(
+        (slow_ms / predicted_ms - 1.0).abs() < 0.1,
+        "{slow_ms} ms, and {predicted_ms} ms predicted: {said}"
+    );
+}
