@@ -21,6 +21,8 @@ pub struct CrashVerdict<'a> {
     /// Number of cuts that broke a promise: a flushed write or a commit was lost, or the stack or its database could not be used
     /// afterwards.
     pub cuts_with_loss: u64,
+    /// Number of cuts that broke a promise, or left the stack unusable or its image or database damaged although nothing was promised.
+    pub cuts_with_harm: u64,
     /// Blocks that lack a flushed write, over all cuts.
     pub flushed: LostBlocks,
     /// Number of blocks that lack an acknowledged but unflushed write, over all cuts.
@@ -61,6 +63,7 @@ impl<'a> CrashVerdict<'a> {
             cuts: cuts.len() as u64,
             writes_per_second: (seconds > 0.0).then(|| writes / seconds),
             cuts_with_loss: count(&|cut| breaks_promise(cut, target.database)),
+            cuts_with_harm: count(&|cut| breaks_promise(cut, target.database) || is_harmed(cut)),
             flushed: LostBlocks {
                 checked: sum(&|cut| cut.flushed.checked),
                 stale: sum(&|cut| cut.flushed.stale),
@@ -91,6 +94,11 @@ fn breaks_promise(cut: &PowerCut, database: Option<DatabaseMode>) -> bool {
     let is_broken =
         cut.unusable.is_some() || database.is_some() && matches!(cut.image, ImageCondition::Damaged(_));
     cut.flushed.total() > 0 || must_be_whole && is_broken
+}
+
+/// Returns whether the cut left the stack unusable, or its image or database damaged.
+const fn is_harmed(cut: &PowerCut) -> bool {
+    cut.unusable.is_some() || matches!(cut.image, ImageCondition::Damaged(_))
 }
 
 /// Returns the upper 95% confidence bound on the share of cuts that lose data, given `cuts` cuts without a loss. 1 for no cuts.
@@ -149,7 +157,8 @@ mod tests {
         {
             let mode = DatabaseMode::Sqlite(SqliteMode { journal_mode: JournalMode::Wal, synchronous });
             let database = CrashedTarget { database: Some(mode), ..target(vec![damaged.clone()]) };
-            assert_eq!(CrashVerdict::of(&database).breaks_promise(), breaks, "{synchronous}");
+            let verdict = CrashVerdict::of(&database);
+            assert_eq!((verdict.breaks_promise(), verdict.cuts_with_harm), (breaks, 1), "{synchronous}");
         }
         for mode in PostgresqlMode::ALL {
             let database = Some(DatabaseMode::Postgresql(mode));

@@ -35,8 +35,13 @@ pub enum Kept {
 pub enum NoFigure {
     /// The measurements of this workload on this target cannot be used.
     Unusable,
-    /// A round has too few I/Os for the percentile; each round needs this many.
-    TooFew(u64),
+    /// A round has too few I/Os for the percentile.
+    TooFew {
+        /// Number of I/Os that each round needs.
+        needed: u64,
+        /// Seconds in which the slowest round would have done these, rounded up; absent if it did none.
+        seconds: Option<u64>,
+    },
     /// A round has too few I/Os for the percentile, but the demand is missed: over all rounds significantly more I/Os than allowed took longer than
     /// the limit (exact binomial test, 2.5%).
     Beyond {
@@ -124,12 +129,12 @@ fn judged<'a>(
 ) -> DemandOnTarget<'a> {
     let none = Vec::new();
     let measured = cells.get(&(workload, target)).unwrap_or(&none);
-    let found = match figures(demand.keep, measured) {
+    let spec = run.plan.workloads.iter().find(|one| one.name == workload);
+    let is_direct = spec.is_some_and(|spec| spec.direct);
+    let found = match figures(demand.keep, measured, is_direct) {
         _ if measured.is_empty() => Err(NoFigure::NotMeasured),
         _ if judgement.is_unusable(run, workload, target) => Err(NoFigure::Unusable),
-        Err(NoFigure::TooFew(needed)) => {
-            Err(beyond(demand.keep, measured).unwrap_or(NoFigure::TooFew(needed)))
-        }
+        Err(few @ NoFigure::TooFew { .. }) => Err(beyond(demand.keep, measured, is_direct).unwrap_or(few)),
         figures => figures,
     };
     let logs =
@@ -146,7 +151,6 @@ fn judged<'a>(
         None if matches!(found, Err(NoFigure::Beyond { .. })) => Kept::No,
         _ => Kept::Undecided,
     };
-    let spec = run.plan.workloads.iter().find(|one| one.name == workload);
     let is_bound = |m: &&Measurement| spec.is_some_and(|spec| generator::saturation(spec, m).is_some());
     let (kept, bound) = if more_is_better && kept == Kept::No && measured.iter().any(is_bound) {
         (Kept::Undecided, Some(NoFigure::GeneratorBound))
@@ -170,19 +174,20 @@ fn limit(keep: Keep) -> (f64, bool) {
 }
 
 /// Returns the figure of each round, or the reason why one is missing.
-fn figures(keep: Keep, measured: &[&Measurement]) -> Result<Vec<f64>, NoFigure> {
+fn figures(keep: Keep, measured: &[&Measurement], is_direct: bool) -> Result<Vec<f64>, NoFigure> {
     let of_round = |m: &&Measurement| match keep {
         Keep::Iops(_) => Metric::IOPS.of(m).ok_or(NoFigure::NotMeasured),
         Keep::Sustained { of, .. } => {
             Levels::of(m, of).map(|levels| levels.sustained).ok_or(NoFigure::NotMeasured)
         }
         Keep::Latency { of, slo } => {
-            let latency = latency(m, of).ok_or(NoFigure::NotMeasured)?;
+            let latency = latency(m, of, is_direct).ok_or(NoFigure::NotMeasured)?;
             match slo {
                 Slo::Mean { .. } => latency.mean().ok_or(NoFigure::NotMeasured),
                 Slo::Percentile { percent, .. } => {
                     let q = percent / 100.0;
-                    percentile(&latency, q).ok_or(NoFigure::TooFew(needed(q)))
+                    let too_few = || too_few(needed(q), of, measured, is_direct);
+                    percentile(&latency, q).ok_or_else(too_few)
                 }
                 Slo::NoErrors => Err(NoFigure::NotMeasured),
             }
@@ -191,13 +196,25 @@ fn figures(keep: Keep, measured: &[&Measurement]) -> Result<Vec<f64>, NoFigure> 
     measured.iter().map(of_round).collect()
 }
 
+/// Returns the reason for a percentile that needs more I/Os, with the length of a round that would have them.
+fn too_few(needed: u64, of: Option<DemandOn>, measured: &[&Measurement], is_direct: bool) -> NoFigure {
+    let rate = |m: &&Measurement| {
+        let seconds = m.outcome.duration_ns as f64 / 1e9;
+        Some(latency(m, of, is_direct)?.count() as f64 / seconds).filter(|rate| *rate > 0.0)
+    };
+    let slowest = measured.iter().map(rate).reduce(|one, other| Some(one?.min(other?))).flatten();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds, not below zero")]
+    let seconds = slowest.map(|rate| (needed as f64 / rate).ceil() as u64);
+    NoFigure::TooFew { needed, seconds }
+}
+
 /// Tests by an exact binomial test at 2.5%, over all rounds together, whether more I/Os exceed the limit than the percentile allows. `None`
 /// if not, if no I/O of this kind was measured, or if the demand is not on a percentile.
-fn beyond(keep: Keep, measured: &[&Measurement]) -> Option<NoFigure> {
+fn beyond(keep: Keep, measured: &[&Measurement], is_direct: bool) -> Option<NoFigure> {
     let Keep::Latency { of: which, slo: Slo::Percentile { percent, most } } = keep else { return None };
     let (mut longer, mut of) = (0, 0);
     for m in measured {
-        let latency = latency(m, which)?;
+        let latency = latency(m, which, is_direct)?;
         of += latency.count();
         longer +=
             latency.bars().filter(|(lowest, ..)| *lowest > most.0).map(|(.., count)| count).sum::<u64>();
@@ -207,10 +224,13 @@ fn beyond(keep: Keep, measured: &[&Measurement]) -> Option<NoFigure> {
     is_certain.then_some(NoFigure::Beyond { longer, of })
 }
 
-fn latency(m: &Measurement, of: Option<DemandOn>) -> Option<Histogram> {
+/// Returns the times that a demand is on. With direct I/O a flush finds nothing to write, so that the time of a sync is that of the write before it
+/// too, as through a page cache.
+fn latency(m: &Measurement, of: Option<DemandOn>, is_direct: bool) -> Option<Histogram> {
     let tallies = &m.outcome.tallies;
     match of {
         None => Some(tallies.latency()),
+        Some(DemandOn::Sync) if is_direct && tallies.commit.is_some() => tallies.commit.clone(),
         Some(of) => {
             let (_, tally) = tallies.each().find(|(word, _)| *word == of.word())?;
             tally.map(|tally| tally.latency.clone())

@@ -42,17 +42,16 @@ pub struct PercentileValue {
     /// Student's t interval at 95% of the logarithms of the rounds' own percentiles: the range to expect in another run. Absent for fewer
     /// than two rounds, or if a round has too few I/Os.
     pub over_rounds: Option<Interval>,
+    /// Geometric mean of the rounds' own percentiles, which lies within `over_rounds`; `ns` need not. Absent where `over_rounds` is.
+    pub mean_of_rounds: Option<f64>,
 }
 
 impl Percentile {
     /// Computes a percentile over all rounds; `latency` holds the service times of all measurements.
     pub fn of(q: f64, latency: &Histogram, measurements: &[&Measurement]) -> Self {
         let value = percentile(latency, q).and_then(|ns| {
-            Some(PercentileValue {
-                ns,
-                of_ios: of_ios(latency, q)?,
-                over_rounds: over_rounds(q, measurements),
-            })
+            let (mean_of_rounds, over_rounds) = over_rounds(q, measurements).unzip();
+            Some(PercentileValue { ns, of_ios: of_ios(latency, q)?, over_rounds, mean_of_rounds })
         });
         Self { q, ios: latency.count(), value }
     }
@@ -89,10 +88,12 @@ fn of_ios(latency: &Histogram, q: f64) -> Option<Interval> {
     })
 }
 
-fn over_rounds(q: f64, measurements: &[&Measurement]) -> Option<Interval> {
+/// Returns the geometric mean of the rounds' percentiles with its interval.
+fn over_rounds(q: f64, measurements: &[&Measurement]) -> Option<(f64, Interval)> {
     let of_round = |m: &&Measurement| percentile(&m.outcome.tallies.latency(), q).map(f64::ln);
     let logs = measurements.iter().map(of_round).collect::<Option<Vec<_>>>()?;
-    Some(Differences::new(logs)?.interval(ALPHA)?.map(f64::exp))
+    let mean = logs.iter().sum::<f64>() / logs.len().max(1) as f64;
+    Some((mean.exp(), Differences::new(logs)?.interval(ALPHA)?.map(f64::exp)))
 }
 
 #[cfg(test)]
@@ -162,6 +163,7 @@ mod tests {
         let rounds: Vec<&Measurement> = rounds.iter().collect();
         let value = Percentile::of(0.5, &all, &rounds).value.expect("enough");
         let over = value.over_rounds.expect("four rounds");
+        assert!((over.low..over.high).contains(&value.mean_of_rounds.expect("as the interval")), "{value:?}");
         assert!(over.high - over.low > 2.0 * (value.of_ios.high - value.of_ios.low), "{value:?}");
         // One round with too few I/Os leaves the p99 of all without an interval over rounds.
         let few = measurement(rising(50));

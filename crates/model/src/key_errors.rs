@@ -1,10 +1,16 @@
 //! Rewords parser errors about keys and values in the terms of plan files.
 
 use crate::words::nearest;
+use crate::workload::KEYS;
 
 /// Key names from other tools, each with iotax's name for that key: hints where the spelling is too different for [`nearest`].
-const ELSEWHERE: [(&str, &str); 4] =
-    [("block_size", "bs"), ("blocksize", "bs"), ("queue_depth", "iodepth"), ("duration", "runtime")];
+const ELSEWHERE: [(&str, &str); 5] = [
+    ("block_size", "bs"),
+    ("blocksize", "bs"),
+    ("queue_depth", "iodepth"),
+    ("duration", "runtime"),
+    ("rounds", "repeat"),
+];
 
 /// Rewords an error of serde in the terms of plan files: names TOML values instead of Rust types, and suggests the nearest key. Returns errors of
 /// other forms unchanged.
@@ -16,6 +22,10 @@ pub(crate) fn in_our_words(message: &str) -> String {
         let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
         let elsewhere = ELSEWHERE.iter().find(|(name, _)| *name == unknown).map(|(_, key)| *key);
         let near = elsewhere.filter(|key| known.contains(key));
+        let is_of_workload = KEYS.iter().any(|key| key.name == unknown) && !known.contains(&"bs");
+        if near.is_none() && is_of_workload {
+            return format!("`{unknown}` is not a key here; it belongs to a [[workload]] or to [defaults]");
+        }
         return match near.or_else(|| nearest(unknown, known.iter().copied())) {
             Some(near) => format!("`{unknown}` is not a key here; did you mean `{near}`?"),
             None => format!("`{unknown}` is not a key here; accepted: {}", known.join(", ")),

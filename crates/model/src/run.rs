@@ -88,7 +88,8 @@ pub fn command(word: &str, subject: &str, options: &str, store: Option<&str>) ->
 }
 
 /// Quotes a word for the shell if it contains special characters or is empty.
-fn quoted(word: &str) -> String {
+#[must_use]
+pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:@%+=,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         word.to_owned()

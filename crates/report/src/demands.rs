@@ -97,8 +97,10 @@ pub(super) fn shown(demand: &DemandOnTarget<'_>) -> Option<String> {
 pub(super) fn why(demand: &DemandOnTarget<'_>) -> Option<String> {
     Some(match demand.missing? {
         NoFigure::Unusable => "its measurements cannot be used".into(),
-        NoFigure::TooFew(needed) => {
-            format!("each round needs {} of these I/Os; give longer rounds (--runtime)", grouped(needed))
+        NoFigure::TooFew { needed, seconds } => {
+            let longer = seconds.map(|seconds| format!(" of {seconds} s (--runtime {seconds}s)"));
+            let longer = longer.unwrap_or_else(|| " (--runtime)".into());
+            format!("each round needs {} of these I/Os; give longer rounds{longer}", grouped(needed))
         }
         NoFigure::Beyond { longer, of } => {
             format!("{} of {} took longer than {}", grouped(longer), grouped(of), human::time(demand.limit))

@@ -3,7 +3,7 @@
 use iotax_model::record::Stop;
 use iotax_model::units::human;
 use iotax_model::verify_errors::FaultKind;
-use iotax_model::{Warning, WarningKind};
+use iotax_model::{RunState, Warning, WarningKind};
 
 use super::Case;
 use crate::cells::by_cell;
@@ -34,6 +34,7 @@ pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<War
         round: None,
         evidence: format!("{there} of {planned} measurements are there"),
         remedy: match standing.and_then(|standing| standing.stopped) {
+            _ if run.state == RunState::Running => "wait for its end: it is still measuring".into(),
             Some(_) => {
                 "a new run: this one has taken its looks, and rounds that they counted are not made up for"
                     .into()

@@ -2,9 +2,9 @@
 
 use iotax_analysis::demands::{DemandOnTarget, Kept, NoFigure, all_of, demands};
 use iotax_analysis::judge;
-use iotax_model::Run;
 use iotax_model::plan::Demand;
-use iotax_model::record::Measurement;
+use iotax_model::record::{Measurement, Tally};
+use iotax_model::{Histogram, Run};
 use iotax_testkit::runs::{HOST, Truth, run};
 
 const QD1: &str = "randread-4k-qd1";
@@ -98,7 +98,13 @@ fn what_is_unknown_is_no_answer_and_has_its_reason() {
     let judgement = judge(&run);
     let all = demands(&run, &judgement);
     let few = on(&all, "vm-raw");
-    assert_eq!((few.kept, few.missing), (Kept::Undecided, Some(NoFigure::TooFew(1_000_000))));
+    let Some(NoFigure::TooFew { needed: 1_000_000, seconds: Some(seconds) }) = few.missing else {
+        panic!("{few:?}");
+    };
+    let done = |m: &Measurement| m.outcome.tallies.latency().count() as f64 / m.outcome.duration_ns as f64;
+    let slowest = run.measurements.iter().filter(|m| m.target == "vm-raw").map(done).fold(f64::MAX, f64::min);
+    assert!((seconds as f64 - 1e-3 / slowest).abs() <= 1.0, "{seconds} s at {slowest} per ns");
+    assert_eq!(few.kept, Kept::Undecided);
     let mut run = two(&["mean <= 1s"], 1.0, 0.004);
     run.measurements.retain(|m| m.round == 1);
     let judgement = judge(&run);
@@ -108,4 +114,24 @@ fn what_is_unknown_is_no_answer_and_has_its_reason() {
     assert!(once.figure.is_some());
     run.measurements.retain(|m| m.target != "vm-raw");
     assert_eq!(on(&demands(&run, &judge(&run)), "vm-raw").missing, Some(NoFigure::NotMeasured));
+}
+
+#[test]
+fn the_time_of_a_direct_sync_is_that_of_the_write_before_it_too() {
+    for (direct, kept) in [(true, Kept::No), (false, Kept::Yes)] {
+        let mut run = two(&["sync mean <= 10ms"], 1.0, 0.004);
+        run.plan.workloads[0].direct = direct;
+        let of = |ns| {
+            let mut times = Histogram::new();
+            times.add_many(ns, 1000);
+            times
+        };
+        for m in &mut run.measurements {
+            let tallies = &mut m.outcome.tallies;
+            tallies.sync = Some(Tally { ios: 1000, latency: of(1_000_000), ..Tally::default() });
+            tallies.commit = Some(of(25_000_000));
+        }
+        let judgement = judge(&run);
+        assert_eq!(on(&demands(&run, &judgement), "vm-raw").kept, kept, "direct = {direct}");
+    }
 }

@@ -23,6 +23,7 @@ use super::estimate;
 use super::jobs::{self, JobFlags};
 use super::say::{self, print_line, say};
 use super::session::make_absolute;
+use super::signals::watch_signals;
 use super::{Failure, OrExit, confirm, input, replay};
 use crate::runner;
 
@@ -143,6 +144,13 @@ fn check(reading: &PlanFile, permission: &Permission, guest: &GuestArgs) -> Resu
         let checked = runner::check_guests(&guest.options(), &plan, &tag, &mut undo_log);
         undo_log.undo_all();
         checked.or_exit(Exit::Environment)?;
+        let stop = watch_signals().or_exit(Exit::Environment)?;
+        let obstacle = runner::obstacle_to_kvm(&guest.options(), &args::undo_dir()?, &stop);
+        if let Some(reason) = obstacle.or_exit(Exit::Environment)? {
+            print_line!(
+                "Guests are EMULATED here ({reason}): their figures would say nothing of a real machine."
+            );
+        }
     }
     say_left_out(&reading.left_out);
     print_line!("{}", totals(&plan, &space(&needs)));

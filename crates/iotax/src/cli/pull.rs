@@ -2,11 +2,11 @@
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
-use iotax_store::Store;
+use iotax_store::{Location, Store};
 
 use super::output::StoreArgs;
 use super::push::{Which, copy, refuse_itself, wanted};
-use super::{Failure, OrExit};
+use super::{Failure, OrExit, usage};
 
 /// Flags of `iotax pull`.
 #[derive(Debug, ClapArgs)]
@@ -21,6 +21,11 @@ pub(super) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    if let Location::File(path) = Location::from(args.from.as_str())
+        && !path.exists()
+    {
+        return Err(usage(format!("--from {}: it is not there; accepted: a store of iotax's", args.from)));
+    }
     let from = Store::open_to_read(args.from.as_str()).or_exit(Exit::Environment)?;
     let runs = wanted(&args.which, &from)?;
     let mut to = args.store.open()?;

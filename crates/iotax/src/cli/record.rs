@@ -10,6 +10,7 @@ use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_interop::trace::{Matcher, TraceFacts, TraceWriter, operation};
 use iotax_model::exit::Exit;
+use iotax_model::run::quoted;
 use iotax_model::threads;
 use iotax_model::trace::{TracedIo, TracedOperation};
 use iotax_model::units::{Nanos, human};
@@ -21,7 +22,7 @@ use super::say::note;
 use super::session::say_not_undone;
 use super::signals::watch_signals;
 use super::time::seconds;
-use super::{Failure, OrExit, args, links};
+use super::{Failure, OrExit, args, links, usage};
 use crate::runner;
 
 const SECTOR: u64 = 512;
@@ -40,6 +41,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    if args.time.0 == 0 {
+        return Err(usage("--time 0s: nothing would be recorded; accepted: more than 0, such as 10s"));
+    }
     let root = Path::new("/");
     let stop = watch_signals().or_exit(Exit::Environment)?;
     let disk = TracedDisk::of(root, &args.path).or_exit(Exit::Environment)?;
@@ -68,7 +72,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         disk.name,
         human::duration(facts.recorded_ns.unwrap_or(0) as f64 / 1e9)
     );
-    note!("Show it: iotax trace {}", named());
+    note!("Show it: iotax trace {}", quoted(&named()));
     Ok(Exit::Fine)
 }
 

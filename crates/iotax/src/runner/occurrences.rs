@@ -22,7 +22,9 @@ use iotax_testbed::monitor::kernel_log::{KernelLine, KernelLog};
 use iotax_testbed::monitor::links::Links;
 use iotax_testbed::monitor::uevents::Uevents;
 use iotax_testbed::undo::EVENT_OF;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::marks::MarkSocket;
 use super::operations::Operations;
@@ -389,7 +391,7 @@ impl Stage {
         let ended = loop {
             match child.try_wait()? {
                 None if self.left.load(Ordering::Relaxed) => break None,
-                None => threads::sleep(POLL),
+                None => await_end(&child),
                 ended => break ended,
             }
         };
@@ -412,6 +414,18 @@ impl Stage {
         } else {
             format!("{status}: {}", lines.join("; "))
         }))
+    }
+}
+
+/// Waits until a child has ended, for at most [`POLL`].
+fn await_end(child: &Child) {
+    let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).and_then(|ended| {
+        let most = Timespec::try_from(POLL).ok();
+        poll(&mut [PollFd::new(&ended, PollFlags::IN)], most.as_ref())
+    });
+    // A sandbox may forbid pidfds.
+    if ended.is_err() {
+        threads::sleep(POLL);
     }
 }
 

@@ -91,7 +91,11 @@ fn sentence(verdict: &CrashVerdict<'_>) -> String {
     let unusable = verdict
         .unusable
         .map(|(cuts, reason)| format!("; not usable after {}: {reason}", counted(cuts, "cut")));
-    format!("{name}: {speed}{flushed}{}{}.", others.unwrap_or_default(), unusable.unwrap_or_default())
+    let what = if database.is_some() { "database" } else { "image" };
+    let damaged = (verdict.damaged_images > 0)
+        .then(|| format!("; {what} damaged after {}", counted(verdict.damaged_images, "cut")));
+    let (others, damaged) = (others.unwrap_or_default(), damaged.unwrap_or_default());
+    format!("{name}: {speed}{flushed}{others}{damaged}{}.", unusable.unwrap_or_default())
 }
 
 /// Returns the noun for the counted writes: `commits` for a database, else `writes`.

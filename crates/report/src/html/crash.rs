@@ -10,8 +10,10 @@ use super::page::set;
 use crate::document;
 use crate::figure::counted;
 
-/// Name and CSS class of the stacks that kept their guarantees; [`LOST`] is for stacks that broke them.
+/// Name and CSS class of the stacks that kept their guarantees; [`HARMED`] is for stacks that were damaged without a guarantee, [`LOST`] for those
+/// that broke one.
 const KEPT: (&str, &str) = ("kept", "good");
+const HARMED: (&str, &str) = ("damaged", "open");
 const LOST: (&str, &str) = ("lost", "bad");
 
 /// Renders the results of `iotax crash` as one HTML file.
@@ -40,8 +42,12 @@ pub fn crash(document: &CrashDocument) -> String {
 fn chart(verdicts: &[CrashVerdict<'_>]) -> Chart {
     let is_of_database = verdicts.iter().any(|one| one.database.is_some());
     let row = |one: &CrashVerdict<'_>| {
-        let (kind, _) = if one.breaks_promise() { LOST } else { KEPT };
-        let share = one.cuts_with_loss as f64 / one.cuts.max(1) as f64;
+        let (kind, _) = match (one.breaks_promise(), one.cuts_with_harm) {
+            (true, _) => LOST,
+            (false, 0) => KEPT,
+            (false, _) => HARMED,
+        };
+        let share = one.cuts_with_harm as f64 / one.cuts.max(1) as f64;
         vec![Cell::from(one.name), one.writes_per_second.into(), (share * 100.0).into(), kind.into()]
     };
     let (unit, loss) = if is_of_database {
@@ -56,25 +62,27 @@ fn chart(verdicts: &[CrashVerdict<'_>]) -> Chart {
         title: document::CRASH_HEAD.into(),
         note: "right is fast, low is safe".into(),
         message: format!("{broken} of {} have {loss}.", counted(verdicts.len() as u64, "stack")),
-        columns: ["target", &format!("{unit}_per_s"), "cuts_with_loss_percent", "flushed"]
+        columns: ["target", &format!("{unit}_per_s"), "cuts_with_harm_percent", "flushed"]
             .map(Into::into)
             .into(),
         rows: verdicts.iter().map(row).collect(),
-        colours: [KEPT, LOST].map(|(kind, colour)| (kind.to_owned(), colour.to_owned())).into(),
+        colours: [KEPT, HARMED, LOST].map(|(kind, colour)| (kind.to_owned(), colour.to_owned())).into(),
         plot: Plot::Points {
             name: 0,
             series: 3,
             x: 1,
             across: axis(format!("{unit} per second"), Unit::Count, true, 0.0),
             y: 2,
-            up: axis(loss.into(), Unit::Percent, false, 100.0),
+            up: axis("cuts with loss or damage".into(), Unit::Percent, false, 100.0),
         },
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use iotax_model::crash::{CRASH_FORMAT, CrashedTarget, LostBlocks, PowerCut};
+    use iotax_model::crash::{
+        CRASH_FORMAT, CrashedTarget, DatabaseMode, LostBlocks, PostgresqlMode, PowerCut,
+    };
 
     use super::*;
 
@@ -100,10 +108,16 @@ mod tests {
             targets: vec![
                 target("none", vec![cut(2000, 0), cut(4000, 0)]),
                 target("<i>unsafe", vec![cut(9000, 5), cut(9000, 0)]),
+                CrashedTarget {
+                    database: DatabaseMode::Postgresql(PostgresqlMode::Unsynced).into(),
+                    ..target("unsynced", vec![PowerCut { unusable: Some("gone".into()), ..cut(9000, 0) }])
+                },
             ],
         });
         assert!(page.contains("<td>none</td><td>1500</td><td>0</td><td>kept</td>"), "{page}");
         assert!(page.contains("<td>&lt;i&gt;unsafe</td><td>4500</td><td>50</td><td>lost</td>"));
+        let damaged = "<td>unsynced</td><td>4500</td><td>100</td><td>damaged</td>";
+        assert!(page.contains(damaged), "it promised nothing, and is not safe: {page}");
         assert!(page.contains("1 of 2 cuts") && page.contains("seed 3") && !page.contains("<i>"));
     }
 }

@@ -31,8 +31,10 @@ pub(super) fn percentiles(run: &Run, cells: &[&CellJudgement]) -> Chart {
     let all: Vec<(&str, Vec<(String, PercentileValue)>)> =
         cells.iter().map(|cell| (cell.target.as_str(), known(&cell.summary))).collect();
     let words = |(target, found): &(&str, Vec<(String, PercentileValue)>)| {
-        let found: Vec<String> =
-            found.iter().map(|(name, value)| format!("{name} {}", human::time(value.ns))).collect();
+        let found: Vec<String> = found
+            .iter()
+            .map(|(name, value)| format!("{name} {}", human::time(value.mean_of_rounds.unwrap_or(value.ns))))
+            .collect();
         format!("{target}: {}", found.join(", "))
     };
     let row = |target: &str, name: &str, value: &PercentileValue| {
@@ -40,7 +42,7 @@ pub(super) fn percentiles(run: &Run, cells: &[&CellJudgement]) -> Chart {
         vec![
             target.into(),
             name.into(),
-            (value.ns / 1e3).into(),
+            (value.mean_of_rounds.unwrap_or(value.ns) / 1e3).into(),
             rounds.map(|ends| ends.low / 1e3).into(),
             rounds.map(|ends| ends.high / 1e3).into(),
             (value.of_ios.low / 1e3).into(),
@@ -63,7 +65,8 @@ pub(super) fn percentiles(run: &Run, cells: &[&CellJudgement]) -> Chart {
     Chart {
         key: "percentiles".into(),
         title: "Latency by percentile".into(),
-        note: "all rounds together, logarithmic, with 95% intervals over the rounds".into(),
+        note: "mean of the rounds with its 95% interval; of all I/Os where a round has too few; logarithmic"
+            .into(),
         message: all.iter().map(words).collect::<Vec<_>>().join("; "),
         columns: columns.map(Into::into).into(),
         colours: colours(run, &rows),

@@ -24,6 +24,8 @@ pub(super) struct PercentileEntry {
     /// 95% interval by Student's t on the logarithms of the rounds' percentiles; it includes the variation between rounds. Absent for fewer
     /// than two rounds, or if a round has too few I/Os.
     over_rounds_ns: Option<Interval>,
+    /// Geometric mean of the rounds' percentiles, which `over_rounds_ns` is the interval of.
+    mean_of_rounds_ns: Option<f64>,
 }
 
 /// Changes of a workload's mean latency from round to round that all targets share, as shares: 0.05 is 5% slower.
@@ -82,6 +84,7 @@ pub(super) fn percentile(percentile: &Percentile) -> PercentileEntry {
         ns: value.map(|value| value.ns),
         of_ios_ns: value.map(|value| value.of_ios),
         over_rounds_ns: value.and_then(|value| value.over_rounds),
+        mean_of_rounds_ns: value.and_then(|value| value.mean_of_rounds),
     }
 }
 

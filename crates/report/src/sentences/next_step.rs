@@ -60,7 +60,12 @@ pub(crate) fn next_step(run: &Run, judgement: &Judgement, needed: &[Option<u32>]
         return format!("about {words} more would decide {which}: {command}");
     }
     let (time, words) = time(run, with_looks(total));
-    format!("a new run of {words} would decide {which}: {}", run.command("resume", &format!("--time {time}")))
+    // The noise of so few rounds is known roughly.
+    let would = if rounds < FIRST_LOOK { "may" } else { "would" };
+    format!(
+        "a new run of {words} {would} decide {which}: {}",
+        run.command("resume", &format!("--time {time}"))
+    )
 }
 
 /// Returns the rounds that a run with several interim tests needs to decide the same comparisons as a single test after `rounds` rounds.

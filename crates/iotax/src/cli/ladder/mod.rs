@@ -145,8 +145,9 @@ fn possible(args: &Args, mut rungs: Vec<Rung>, workloads: &[Workload]) -> Result
     };
     let mut there = rungs.clone();
     there.retain(is_possible);
-    // If nothing can be built, the directory or device is wrong, and the run reports that.
-    if there.is_empty() {
+    // If nothing can be built, or nothing on the device that the user named, the directory or device is wrong, and the run reports that.
+    let on_device = |rungs: &[Rung]| rungs.iter().any(|rung| rung.base == Base::Device);
+    if there.is_empty() || on_device(&rungs) && !on_device(&there) {
         return Ok(rungs);
     }
     for (reason, names) in missing {

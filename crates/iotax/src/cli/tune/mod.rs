@@ -211,7 +211,12 @@ struct Tuner<'a> {
 impl Tuner<'_> {
     /// Builds a plan that compares the present settings with `others`. Fails if `time` is too short for it.
     fn plan(&self, others: Vec<TargetSpec>, time: Nanos) -> Result<Plan, Failure> {
-        let fewer = |error: PlanError| usage(format!("{error}, or try fewer settings (--try)"));
+        let whole = self.args.time.unwrap_or(TIME);
+        let fewer = |error: PlanError| {
+            usage(format!(
+                "--time {whole}: {time} of it are for this part. {error}, or try fewer settings (--try)"
+            ))
+        };
         let plan = self.bare_plan(others, time).within(time).map_err(fewer)?;
         plan.check().or_exit(Exit::Usage)?;
         Ok(plan)
