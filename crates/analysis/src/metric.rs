@@ -2,6 +2,8 @@
 //! compared by it. Tables, charts and documents iterate over this list; a new metric takes one [`Definition`] and an entry in
 //! [`Metric::ALL`].
 
+mod names;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -16,6 +18,8 @@ use iotax_model::workload::{Kind, Test};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
+pub use self::names::Names;
+use self::names::RATES;
 use crate::figures::{
     bytes_per_s, cpu_per_gib, cpu_per_io, engine_cpu_per_io, errors, iops, latency_mean, latency_quantile,
 };
@@ -46,42 +50,6 @@ pub struct Definition {
     pub over_rounds: OverRounds,
     /// Predicate that is true if targets are compared by this metric on a workload; absent if targets are never compared by it.
     pub compares: Option<fn(&Workload) -> bool>,
-}
-
-/// The name of a figure for each kind of work.
-#[derive(Debug, Clone, Copy)]
-pub struct Names {
-    /// Name for I/O on disks and files.
-    pub io: &'static str,
-    /// Name for transactions of a database.
-    pub transactions: &'static str,
-    /// Name for streams over a network.
-    pub streams: &'static str,
-    /// Name for round trips over a network.
-    pub trips: &'static str,
-}
-
-impl Names {
-    /// Creates names that are the same for all kinds of work.
-    #[must_use]
-    pub const fn all(name: &'static str) -> Self {
-        Self { io: name, transactions: name, streams: name, trips: name }
-    }
-
-    const fn net(io: &'static str, net: &'static str) -> Self {
-        Self { io, transactions: io, streams: net, trips: net }
-    }
-
-    /// Returns the name for the workload's kind of work.
-    #[must_use]
-    pub fn on(&self, workload: &Workload) -> &'static str {
-        match workload.kind() {
-            Kind::Files(Test::Sqlite) => self.transactions,
-            Kind::Block | Kind::Files(_) | Kind::Foreign => self.io,
-            Kind::Streams(_) => self.streams,
-            Kind::RoundTrips(_) => self.trips,
-        }
-    }
 }
 
 /// Units of figures.
@@ -157,10 +125,6 @@ pub(crate) enum Family {
     /// The common family of all other metrics: percentiles and CPU time.
     Further,
 }
-
-/// Names of the rate of operations.
-const RATES: Names =
-    Names { io: "IOPS", transactions: "transactions/s", streams: "packets/s", trips: "round trips/s" };
 
 impl Metric {
     /// I/Os, packets or round trips per second, both directions together.
