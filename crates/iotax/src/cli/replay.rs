@@ -7,6 +7,7 @@ use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::target::TargetSpec;
 use iotax_model::trace::TraceSummary;
+use iotax_model::units::human;
 use iotax_model::workload::{ReplayPace, Workload, WorkloadKeys};
 
 use super::say::note;
@@ -61,6 +62,7 @@ pub(super) fn take_over(plan: &mut Plan) -> Result<(), Failure> {
 
 /// Formats the note that the runtime is too short for the whole trace.
 fn cut(workload: &Workload, trace: &TraceSummary) -> String {
-    let all = workload.scaled(trace.duration_ns);
-    format!("note: the first {} of {all} are replayed", workload.runtime)
+    let [first, all] = [workload.runtime, workload.scaled(trace.duration_ns)];
+    let [first, all] = [first, all].map(|time| human::duration(time.0 as f64 / 1e9));
+    format!("note: the first {first} of {all} are replayed")
 }

@@ -93,7 +93,7 @@ fn shown(workload: &Workload) -> (Metric, &'static str, fn(f64) -> String) {
         _ if headline == Metric::LATENCY_MEAN => (headline, "us", microseconds),
         Kind::Streams(_) => (headline, rate(workload).0, rate(workload).1),
         Kind::Block if workload.bs.0 >= LARGE => (Metric::BYTES_PER_S, "MB/s", megabytes),
-        _ => (headline, "IOPS", human::count),
+        _ => (headline, Metric::IOPS.column(workload), human::count),
     }
 }
 
