@@ -23,11 +23,13 @@ use iotax_model::record::{CacheDrop, Outcome};
 use iotax_model::target::LayerKind;
 use iotax_model::threads;
 use iotax_model::units::Bytes;
-use iotax_model::wire::{self, AgentHello, ByteRange, Description, Event, Job, PROTOCOL, Request, WireError};
+use iotax_model::wire::{
+    self, AgentHello, ByteRange, Description, Event, FoundDisk, Job, PROTOCOL, Request, WireError,
+};
 use iotax_netperf::Server;
 use iotax_testbed::stack::{self, LayerStack};
 use iotax_testbed::target::preflight;
-use iotax_testbed::{host_info, interfaces, survey};
+use iotax_testbed::{device, host_info, interfaces, survey};
 
 use crate::say::say;
 use activity::ActivityRecorder;
@@ -275,6 +277,11 @@ impl Agent {
             Request::Floor => Ok(Event::Floor { ns_per_io: iotax_engine::overhead_ns() }),
             Request::Describe { path, size } => {
                 describe(Path::new(&path), size).map(|found| Event::Described(Box::new(found)))
+            }
+            Request::FindDisk { serial } => {
+                let found = device::find_serial(&serial).map_err(|error| error.to_string())?;
+                let found = found.map(|(path, disk)| FoundDisk { path: path.display().to_string(), disk });
+                Ok(Event::DiskFound(found))
             }
             Request::Survey { path } => surveyed(path.as_deref().map(Path::new)),
             Request::Create { path, size } => {

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use iotax_model::guest_abi;
 use iotax_model::threads;
+use iotax_testbed::device;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
@@ -104,7 +105,7 @@ impl Drop for Beat {
 
 fn find_disk() -> Result<PathBuf> {
     let serial = guest_abi::DISK_SERIAL;
-    appearing(|| disk::with_serial(Path::new("/sys/block"), serial))
+    appearing(|| device::with_serial(Path::new("/sys/block"), serial))
         .with_context(|| format!("no disk has the serial {serial:?}; {}", present("/sys/block")))
 }
 

@@ -19,7 +19,7 @@ use crate::verify_errors::Recovery;
 use crate::workload::{Content, Workload};
 
 /// Version of the protocol; runner and agent must have the same.
-pub const PROTOCOL: u16 = 17;
+pub const PROTOCOL: u16 = 18;
 /// Maximum length of a payload in bytes. A sample of two full histograms has less than 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 
@@ -95,6 +95,11 @@ pub enum Request {
         path: String,
         /// Size of the file to create later if nothing exists at the path.
         size: Bytes,
+    },
+    /// Finds the disk with a serial number, without opening it. Answered by [`Event::DiskFound`].
+    FindDisk {
+        /// The disk's whole serial number.
+        serial: String,
     },
     /// Reads the setup of the machine, or of the storage below a path, without writing. Answered by [`Event::Surveyed`].
     Survey {
@@ -275,6 +280,8 @@ pub enum Event {
     Audited(Box<Recovery>),
     /// Description of a path and the machine. Answers [`Request::Describe`].
     Described(Box<Description>),
+    /// The disk with the serial number; `None` if there is none. Answers [`Request::FindDisk`].
+    DiskFound(Option<FoundDisk>),
     /// Setup of the machine or of its storage. Answers [`Request::Survey`].
     Surveyed(Box<Survey>),
     /// The file has been created. Answers [`Request::Create`].
@@ -324,6 +331,16 @@ pub struct Description {
     pub timeouts: Vec<Timeout>,
     /// Kernel, CPUs and memory of the agent's machine.
     pub environment: Environment,
+}
+
+/// A disk of an agent's machine, found by its serial number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FoundDisk {
+    /// Path of the kernel's device node.
+    pub path: String,
+    /// Numbers of the disk, by which it is known from then on.
+    pub disk: DiskId,
 }
 
 /// An error in the protocol between runner and agent.

@@ -21,7 +21,9 @@ use std::time::{Duration, Instant};
 use iotax_model::record::{CacheDrop, Interface, Outcome};
 use iotax_model::units::Bytes;
 use iotax_model::verify_errors::Recovery;
-use iotax_model::wire::{self, AgentHello, ByteRange, Description, Event, Job, PROTOCOL, Request, WireError};
+use iotax_model::wire::{
+    self, AgentHello, ByteRange, Description, Event, FoundDisk, Job, PROTOCOL, Request, WireError,
+};
 use iotax_model::{survey::Survey, threads, workload::Content};
 
 use crate::interrupt::{Interrupt, POLL, SILENCE};
@@ -186,6 +188,15 @@ impl AgentClient {
         let request = Request::Describe { path: path.display().to_string(), size };
         self.follow("describe", &request, PROMPT, |event| match event {
             Event::Described(description) => Heard::Answer(*description),
+            other => Heard::foreign(&other),
+        })
+    }
+
+    /// Finds the disk of the agent's machine with a serial number; `None` if there is none.
+    pub fn find_disk(&mut self, serial: &str) -> Result<Option<FoundDisk>, AgentError> {
+        let request = Request::FindDisk { serial: serial.to_owned() };
+        self.follow("find_disk", &request, PROMPT, |event| match event {
+            Event::DiskFound(found) => Heard::Answer(found),
             other => Heard::foreign(&other),
         })
     }

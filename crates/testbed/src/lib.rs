@@ -39,4 +39,5 @@ pub mod survey;
 pub mod target;
 mod tracefs;
 pub mod undo;
+pub mod virsh;
 pub mod volatile;

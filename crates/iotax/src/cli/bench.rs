@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
-use iotax_model::target::{Format, ImageSpec, Stack, TargetSpec, VirtioSpec};
+use iotax_model::target::{Format, ImageSpec, Machine, Remote, Stack, TargetSpec, VirtioSpec};
 use iotax_model::units::Nanos;
 use iotax_model::workload::{Verify, Workload, WorkloadKeys};
 use iotax_testbed::target::existing_image;
@@ -22,7 +22,8 @@ use super::{Failure, OrExit, input, jobs, target_args, usage};
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// A file, directory or block device, here, as ssh://user@host:port/path on another machine or as podman://container/path in a container
-    /// (also docker, lxc, incus, lxd and kubectl://namespace/pod/path), the line of a stack
+    /// (also docker, lxc, incus, lxd and kubectl://namespace/pod/path), libvirt://domain:disk for a new disk attached to a running guest
+    /// and set up like that disk (without :disk the first), the line of a stack
     /// ("DIR > qcow2 file > virtio") or RUNG:DIR. An existing file or device is only read, an image also as QEMU reads it; a new file, or one in the directory, is created, filled, measured and removed; a device that --overwrite
     /// names too is filled and measured
     target: PathBuf,
@@ -62,6 +63,12 @@ const RAMP: Nanos = Nanos::from_millis(500);
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let permission = args.session.overwrite.permission()?;
     let target = target_args::target(&args.target, args.sudo, args.keep, &permission)?;
+    if args.keep && matches!(target.remote(), Some(Remote { machine: Machine::Domain { .. }, .. })) {
+        return Err(usage(format!(
+            "{}: --keep leaves a file in place, and the scratch disk of a guest is always detached; leave --keep out",
+            args.target.display()
+        )));
+    }
     let mut seed = args.session.seed;
     let says_how_long = args.job.is_some() || args.workload.0.runtime.is_some();
     let repeat = args.repeat.unwrap_or(if says_how_long { 1 } else { ROUNDS });

@@ -29,8 +29,8 @@ use crate::runner::{self, RemoteOptions};
 /// Flags of `iotax doctor`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Storage or machine to check: a path, device, libvirt domain, XML file of one, ssh://user@host:port/path or podman://container/path; without
-    /// a path there, the whole machine [default: this machine]
+    /// Storage or machine to check: a path, device, libvirt domain, XML file of one, ssh://user@host:port/path, podman://container/path or libvirt://domain
+    /// (a running guest from within); without a path there, the whole machine [default: this machine]
     target: Option<String>,
     /// Exit with code 1 if there is a finding at least this sure: fault, cost or depends
     #[arg(long, value_name = "SURENESS", value_parser = known_words(str::parse::<Sureness>, Sureness::ALL.map(Sureness::word)))]
@@ -122,7 +122,7 @@ fn look(args: &Args) -> Result<Survey, Failure> {
     }
     let xml = libvirt::dumpxml(target)
         .with_context(|| {
-            format!("{target:?} is no path, and libvirt cannot be asked for a domain of this name; accepted: PATH, DEVICE, DOMAIN, FILE.xml, ssh://host/path, podman://container/path")
+            format!("{target:?} is no path, and libvirt cannot be asked for a domain of this name; accepted: PATH, DEVICE, DOMAIN, FILE.xml, ssh://host/path, podman://container/path, libvirt://domain")
         })
         .or_exit(Exit::Environment)?;
     let mut guest = domain(&xml, &format!("virsh dumpxml {target}"))?;
@@ -138,7 +138,7 @@ fn domain(xml: &str, source: &str) -> Result<GuestSetup, Failure> {
     libvirt::setup(xml, source).with_context(|| source.to_owned()).or_exit(Exit::Usage)
 }
 
-/// Surveys another machine or a container, through an agent started there.
+/// Surveys another machine, a container or a running guest, through an agent started there.
 fn elsewhere(target: &str, sudo: bool) -> Result<Survey, Failure> {
     // Without a path, survey the whole machine.
     let (machine, path) = Machine::split(target).map_err(usage)?;

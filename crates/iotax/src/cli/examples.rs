@@ -38,6 +38,7 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
             ("iotax bench /dev/sdb --runtime 30 --ramp-time 5", "An existing device, which is only read"),
             ("iotax bench ssh://root@box/srv/new.dat --size 4g", "A new file on another machine"),
             ("iotax bench podman://web/data/new.dat --size 4g", "A new file in a container"),
+            ("iotax bench libvirt://web1 --size 4g", "A disk attached to a running guest"),
             ("iotax bench new.dat --rw randrw --verify xxh3", "Check that what is read was written"),
         ],
     ),

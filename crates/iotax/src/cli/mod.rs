@@ -53,6 +53,7 @@ mod push;
 mod quit_key;
 mod rate_gate;
 mod record;
+mod relay;
 mod replace;
 mod replay;
 mod report;
@@ -222,6 +223,9 @@ enum Command {
     /// Commit rows to a database
     #[command(hide = true, subcommand)]
     Commits(commits::Command),
+    /// Connect stdin and stdout to a shell in a guest
+    #[command(hide = true)]
+    Relay(relay::Args),
     /// Serve a volatile directory
     #[command(hide = true)]
     Volatile(volatile::Args),
@@ -297,6 +301,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         }
         Command::Man { dir: Some(dir) } => man_pages(&dir),
         Command::Commits(command) => commits::main(&command),
+        Command::Relay(args) => relay::main(args),
         Command::Volatile(args) => volatile::main(&args),
         Command::Agent(agent) => match agent.main() {
             Some(exit) => exit,

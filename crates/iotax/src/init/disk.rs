@@ -1,7 +1,7 @@
-//! The guest's disk, found by its serial number, and the filesystem on it.
+//! The guest's disk, and the filesystem on it.
 
 use std::ffi::CStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,24 +17,6 @@ use super::LOOK_AGAIN;
 
 /// Time limit for the kernel to release the filesystem after the agent has ended.
 const LET_GO: Duration = Duration::from_secs(5);
-
-/// Returns the device node of the disk with this serial number, `None` if there is none. `blocks` is /sys/block.
-pub(super) fn with_serial(blocks: &Path, serial: &str) -> Option<PathBuf> {
-    fs::read_dir(blocks).ok()?.flatten().find_map(|entry| {
-        (self::serial(&entry.path())? == serial).then(|| Path::new("/dev").join(entry.file_name()))
-    })
-}
-
-/// Returns a disk's serial number, `None` if it has none. It is an attribute of the disk (virtio-blk) or of the controller (NVMe), or vital
-/// product data page 0x80 after a header of four bytes (SCSI, ATA).
-fn serial(block: &Path) -> Option<String> {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    ["serial", "device/serial"]
-        .iter()
-        .find_map(|attribute| fs::read(block.join(attribute)).ok())
-        .map(|bytes| text(&bytes))
-        .or_else(|| fs::read(block.join("device/vpd_pg80")).ok()?.get(4..).map(text))
-}
 
 /// Returns the path to measure: the disk itself or, if the kernel parameters ask for a filesystem, a file on it. Creates or mounts that
 /// filesystem first.
@@ -95,26 +77,6 @@ pub(super) fn leave() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_disk_is_known_by_its_serial_on_every_bus() {
-        let root = tempfile::tempdir().expect("a directory");
-        let put = |path: &str, content: &[u8]| {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().expect("has one")).expect("made");
-            fs::write(path, content).expect("written");
-        };
-        put("vda/serial", b"virtio\n");
-        put("nvme0n1/device/serial", b"nvme                \n");
-        put("sda/device/vpd_pg80", b"\0\x80\0\x04scsi");
-        put("sdb/device/vpd_pg80", b"\0\x80\0\x14                 ata");
-        put("loop0/size", b"0\n");
-        for (serial, node) in [("virtio", "vda"), ("nvme", "nvme0n1"), ("scsi", "sda"), ("ata", "sdb")] {
-            assert_eq!(with_serial(root.path(), serial), Some(Path::new("/dev").join(node)));
-        }
-        assert_eq!(with_serial(root.path(), "other"), None);
-        assert_eq!(with_serial(&root.path().join("none"), "virtio"), None);
-    }
 
     #[test]
     fn without_a_word_of_a_filesystem_the_disk_itself_is_measured() {

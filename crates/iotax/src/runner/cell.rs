@@ -358,7 +358,12 @@ fn drop_on_host(
     let mut how = None;
     for target in targets {
         let dropped = match &mut target.site {
-            Site::Remote(site) => site.agent.drop_caches(machine),
+            Site::Remote(site) => {
+                if let Some(image) = site.agent.image() {
+                    run_agent.drop_caches(&[image.to_owned()], machine).map_err(interrupted)?;
+                }
+                site.agent.drop_caches(machine)
+            }
             // A server that iotax did not start has the caches.
             Site::Host(HostSite { storage, .. }) if storage.built.cached().is_empty() && !machine => continue,
             Site::Host(HostSite { storage, .. }) => run_agent.drop_caches(&storage.built.cached(), machine),

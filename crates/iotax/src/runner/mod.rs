@@ -41,7 +41,7 @@ use iotax_model::record::{Environment, TargetRecord};
 use iotax_model::target::{
     Accel, CgroupSpec, FilterSpec, ImageSpec, LayerSpec, NetworkEnds, NetworkStack, TargetKind, TargetSpec,
 };
-use iotax_model::units::{Bytes, Nanos};
+use iotax_model::units::Nanos;
 use iotax_model::verify_errors::Recovery;
 use iotax_model::warning::Warning;
 use iotax_testbed::agent_client::{AgentClient, AgentError};
@@ -49,7 +49,7 @@ use iotax_testbed::device::Permission;
 use iotax_testbed::host_info;
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::settings::KernelSettings;
-use iotax_testbed::target::Builder;
+use iotax_testbed::target::{Builder, scratch_size};
 use iotax_testbed::undo::UndoLog;
 
 pub(crate) use context::RunContext;
@@ -325,7 +325,7 @@ impl Runner<'_> {
                 .map(|built| Site::Host(HostSite::new(built)))
                 .map_err(Into::into),
             TargetKind::Storage => build_storage(&spec, builder, self.context.undo_log),
-            TargetKind::Remote(_) => build_remote(remote_agent, self.order.plan.size()),
+            TargetKind::Remote(_) => build_remote(remote_agent, self.order.plan, self.context.undo_log),
             TargetKind::Network(network) => self.build_network(&network, number, remote_agent),
         };
         let site = site.with_context(|| format!("target {:?}", spec.name))?;
@@ -392,10 +392,11 @@ fn build_storage(spec: &TargetSpec, builder: &mut Builder, undo_log: &mut UndoLo
     })
 }
 
-/// Opens existing storage on another machine, or creates a file of `size` there.
-fn build_remote(agent: Option<RemoteAgent>, size: Bytes) -> anyhow::Result<Site> {
+/// Opens existing storage on another machine, or creates a file or disk for the plan there.
+fn build_remote(agent: Option<RemoteAgent>, plan: &Plan, undo_log: &mut UndoLog) -> anyhow::Result<Site> {
     let mut agent = agent.context("there is no agent on its machine")?;
-    let length = agent.build(size)?;
+    let size = if agent.is_in_guest() { scratch_size(plan) } else { plan.size() };
+    let length = agent.build(size, undo_log)?;
     let site = RemoteSite { agent, size: length.unwrap_or(size), writable: length.is_none() };
     Ok(Site::Remote(Box::new(site)))
 }

@@ -1,4 +1,4 @@
-//! Agents on other machines and in containers: starting, reconnecting and ending them.
+//! Agents on other machines, in containers and in libvirt's guests: starting, reconnecting and ending them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,17 @@ use iotax_model::survey::Survey;
 use iotax_model::target::{
     ContainerEngine, Layer, LayerKind, Machine, NetworkEnds, NetworkStack, Remote, TargetKind, TargetSpec,
 };
+use iotax_model::threads;
 use iotax_model::units::{Bytes, human};
-use iotax_model::wire::{AgentHello, Description};
+use iotax_model::wire::{AgentHello, Description, FoundDisk, Identity};
 use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::libvirt::ScratchSource;
 use iotax_testbed::remote::{
     self, AgentLaunch, AgentProgram, RecordedAgent, RemoteError, RemoteHost, RemoteRole,
 };
-use iotax_testbed::target::preflight;
+use iotax_testbed::stack::{self, LayerStack};
+use iotax_testbed::target::{ScratchDisk, attach_disk, attach_port, preflight};
 use iotax_testbed::undo::{Effect, UndoEntry, UndoLog};
 
 use super::{Interrupted, fresh_seed, interrupted, own_program};
@@ -28,6 +31,9 @@ use super::{Interrupted, fresh_seed, interrupted, own_program};
 const AGENT_START: Duration = Duration::from_secs(30);
 /// Time limit for the agent to remove its files and directory.
 const FAREWELL: Duration = Duration::from_secs(30);
+/// Time for the guest to show a disk that was attached to it.
+const DISK_SHOWN: Duration = Duration::from_secs(30);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Number of pings; their median is the round-trip time.
 const PINGS: usize = 11;
 
@@ -83,13 +89,16 @@ impl RemoteAgents {
             let access = AgentAccess {
                 host: RemoteHost { machine: remote.machine.clone(), sudo: spec.sudo },
                 path: remote.path.clone(),
+                domain: domain_of(&remote.machine)?,
                 program: Arc::clone(&program),
                 options,
                 stop: Arc::clone(stop),
             };
+            let has_disk = access.domain.is_none();
             let remote_agent = RemoteAgent::start(access, undo_log)?;
             let remote_agent = self.0.entry(spec.name.clone()).or_insert(remote_agent);
-            if *purpose == Purpose::Server {
+            // A guest's disk is attached later.
+            if *purpose == Purpose::Server || !has_disk {
                 continue;
             }
             // New files on one machine may share a filesystem.
@@ -125,7 +134,10 @@ enum Purpose {
 /// A path on another machine, and how to start an agent for it there.
 struct AgentAccess {
     host: RemoteHost,
+    /// Path to measure; that of a guest's scratch disk from the moment it is attached.
     path: PathBuf,
+    /// The domain of libvirt that the agent runs in; `None` on other machines.
+    domain: Option<ScratchSource>,
     program: Arc<AgentProgram>,
     options: RemoteOptions,
     stop: Interrupt,
@@ -137,6 +149,10 @@ pub(super) struct RemoteAgent {
     client: AgentClient,
     /// The agent's record in the undo log; `None` once the agent is gone.
     recorded: Option<(RecordedAgent, UndoEntry)>,
+    /// The undo log's entry of the port through which a guest's agent is reached; `None` on other machines.
+    port: Option<UndoEntry>,
+    /// The disk that was attached to a guest, and its identity there; `None` on other machines, and before it is attached.
+    disk: Option<(ScratchDisk, Identity)>,
     hello: AgentHello,
     round_trip: Duration,
     /// The path's length, layers and machine, as last inspected.
@@ -149,13 +165,15 @@ pub(super) struct RemoteAgent {
 
 impl RemoteAgent {
     fn start(access: AgentAccess, undo_log: &mut UndoLog) -> anyhow::Result<Self> {
-        let (mut client, recorded) = access.connect(undo_log)?;
+        let Connection { mut client, recorded, port } = access.connect(undo_log)?;
         let hello = client.hello(AGENT_START).map_err(interrupted)?;
         let round_trip = round_trip(&mut client).map_err(interrupted)?;
         Ok(Self {
             access,
             client,
             recorded: Some(recorded),
+            port,
+            disk: None,
             hello,
             round_trip,
             description: Description::default(),
@@ -188,6 +206,21 @@ impl RemoteAgent {
         &self.access.path
     }
 
+    /// Returns whether the agent runs in a guest of libvirt, where a scratch disk is measured.
+    pub(super) const fn is_in_guest(&self) -> bool {
+        self.access.domain.is_some()
+    }
+
+    /// Returns the identity that the agent must find at the path; `None` to accept any.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        self.disk.as_ref().map(|(_, identity)| *identity)
+    }
+
+    /// Returns the image of a guest's scratch disk on this machine; `None` on other machines.
+    pub(super) fn image(&self) -> Option<&Path> {
+        self.disk.as_ref().map(|(disk, _)| disk.image.path.as_path())
+    }
+
     /// Inspects the path through the agent. If nothing exists there, checks that a file of `size` can be created.
     fn inspect(&mut self, size: Bytes) -> anyhow::Result<()> {
         let described = self.client.describe(&self.access.path, size);
@@ -212,9 +245,15 @@ impl RemoteAgent {
         }
     }
 
-    /// Has the agent create a file of `size` if nothing exists at the path. Returns the length of the file or device that existed; `None`
-    /// if the agent created a file.
-    pub(super) fn build(&mut self, size: Bytes) -> anyhow::Result<Option<Bytes>> {
+    /// Has the agent create a file of `size` if nothing exists at the path, or attaches a disk of this size to a guest. Returns the length of the
+    /// file or device that existed; `None` if iotax created it.
+    pub(super) fn build(&mut self, size: Bytes, undo_log: &mut UndoLog) -> anyhow::Result<Option<Bytes>> {
+        if let Some(domain) = &self.access.domain {
+            let disk = attach_disk(domain, &fresh_name()?, size, undo_log)?;
+            let identity = self.find_disk(&disk.serial, size)?;
+            self.disk = Some((disk, identity));
+            return Ok(None);
+        }
         let length = self.description.length;
         if length.is_none() {
             self.client.create(&self.access.path, size).map_err(|error| self.with_remedy(error))?;
@@ -222,6 +261,34 @@ impl RemoteAgent {
             self.inspect(size)?;
         }
         Ok(length)
+    }
+
+    /// Waits until the guest shows the disk with this serial number, and inspects it. Returns its identity. Fails if it has another length.
+    fn find_disk(&mut self, serial: &str, size: Bytes) -> anyhow::Result<Identity> {
+        let end = Instant::now() + DISK_SHOWN;
+        let FoundDisk { path, disk } = loop {
+            match self.client.find_disk(serial).map_err(interrupted)? {
+                Some(found) => break found,
+                None if Instant::now() > end => anyhow::bail!(
+                    "{}: no disk with the serial {serial:?} has appeared in the guest after {} s; does its kernel support hotplug?",
+                    self.access.host,
+                    DISK_SHOWN.as_secs()
+                ),
+                None => threads::sleep(LOOK_AGAIN),
+            }
+        };
+        self.access.path = path.into();
+        self.inspect(size)?;
+        let length = self.description.length;
+        anyhow::ensure!(
+            length == Some(size),
+            "{}: {} has {} bytes in place of {}; nothing is written to it",
+            self.access.host,
+            self.access.path.display(),
+            length.unwrap_or_default().0,
+            size.0
+        );
+        Ok(Identity::Disk(disk))
     }
 
     /// Makes the agent keep its file. Does nothing if the agent did not create the file.
@@ -255,9 +322,18 @@ impl RemoteAgent {
             undo_log.commit(*entry)?;
             self.recorded = None;
         }
-        let (client, recorded) = self.access.connect(undo_log)?;
-        (self.client, self.recorded) = (client, Some(recorded));
+        if let Some(port) = self.port.take() {
+            undo_log
+                .undo(port)
+                .map_err(|failure| anyhow::anyhow!("{}: {}", failure.effect, failure.reason))?;
+        }
+        let Connection { client, recorded, port } = self.access.connect(undo_log)?;
+        (self.client, self.recorded, self.port) = (client, Some(recorded), port);
         self.client.hello(AGENT_START).map_err(interrupted)?;
+        if let Some((disk, _)) = self.disk.take() {
+            let identity = self.find_disk(&disk.serial, disk.image.size)?;
+            self.disk = Some((disk, identity));
+        }
         if self.created {
             let size = self.description.length.context("a file that was made has a length")?;
             self.client.create(&self.access.path, size).map_err(interrupted)?;
@@ -277,7 +353,7 @@ impl RemoteAgent {
     }
 
     /// Returns the target's record, with the layers and the machine that the agent reported.
-    pub(super) fn record(&self, name: &str) -> TargetRecord {
+    pub(super) fn record(&self, name: &str) -> anyhow::Result<TargetRecord> {
         let machine = &self.description.environment;
         let cpus = machine.cpus.map(|cpus| if cpus == 1 { "1 CPU".into() } else { format!("{cpus} CPUs") });
         let known = [machine.os.clone(), cpus, machine.cpu_model.clone()].into_iter().flatten();
@@ -288,17 +364,25 @@ impl RemoteAgent {
             Machine::Pod { namespace, .. } => {
                 (LayerKind::Container, of_container(&format!("kubectl, namespace {namespace}")))
             }
+            Machine::Domain { .. } => (LayerKind::Guest, "by libvirt".to_owned()),
         };
         let way = format!("{way}, round trip {}", human::time(self.round_trip.as_nanos() as f64));
         let detail: Vec<String> = known.chain(hypervisor).chain([way]).collect();
-        let mut layers = self.description.layers.clone();
+        // The layers of a scratch disk are this machine's up to its bus, and the guest sees a bare disk.
+        let here = self.layers_here()?;
+        let (mut layers, timeouts, guest_timeouts) = match here {
+            Some(LayerStack { layers, timeouts, .. }) => {
+                (layers, timeouts, self.description.timeouts.clone())
+            }
+            None => (self.description.layers.clone(), self.description.timeouts.clone(), Vec::new()),
+        };
         layers.push(Layer::new(kind, self.access.host.machine.name(), detail.join(", ")));
-        TargetRecord {
+        Ok(TargetRecord {
             name: name.to_owned(),
             layers,
-            timeouts: self.description.timeouts.clone(),
-            guest_timeouts: Vec::new(),
-            emulated: false,
+            timeouts,
+            guest_timeouts,
+            emulated: self.access.domain.as_ref().is_some_and(|domain| domain.emulated),
             command_line: None,
             guest_kernel: Some(self.hello.kernel.clone()),
             guest_clocksource: self.hello.clocksource.clone(),
@@ -307,8 +391,30 @@ impl RemoteAgent {
             allocation: None,
             found: None,
             lost: None,
-        }
+        })
     }
+
+    /// Returns the layers of a scratch disk on this machine, from the bottom up to the guest's bus; `None` on other machines.
+    fn layers_here(&self) -> anyhow::Result<Option<LayerStack>> {
+        let (Some(domain), Some(image)) = (&self.access.domain, self.image()) else { return Ok(None) };
+        let mut stack = stack::of_path(Path::new("/"), image)?;
+        stack.layers.extend(domain.file.image_layers());
+        stack.layers.push(domain.guest.bus_layer());
+        Ok(Some(stack))
+    }
+}
+
+/// Finds the domain that a machine names; `None` for other machines.
+fn domain_of(machine: &Machine) -> anyhow::Result<Option<ScratchSource>> {
+    match machine {
+        Machine::Domain { name, disk } => Ok(Some(ScratchSource::find(name, disk.as_deref())?)),
+        Machine::Ssh { .. } | Machine::Container { .. } | Machine::Pod { .. } => Ok(None),
+    }
+}
+
+/// Returns a unique name for what is attached to a guest: `iotax-` and 16 hexadecimal digits.
+fn fresh_name() -> anyhow::Result<String> {
+    Ok(format!("iotax-{:016x}", fresh_seed()?))
 }
 
 /// Describes the connection to a container, and notes that kernel, CPUs and page cache are the host's.
@@ -327,11 +433,12 @@ pub(crate) fn survey(
     let access = AgentAccess {
         host: host.clone(),
         path: path.unwrap_or(Path::new("/")).to_owned(),
+        domain: domain_of(&host.machine)?,
         program: agent_program()?,
         options,
         stop: Arc::clone(stop),
     };
-    let (mut client, (_, entry)) = access.connect(undo_log)?;
+    let Connection { mut client, recorded: (_, entry), .. } = access.connect(undo_log)?;
     client.hello(AGENT_START).map_err(interrupted)?;
     let found = client.survey(path).map_err(interrupted);
     if client.end(FAREWELL).is_some_and(|status| status.success()) {
@@ -346,13 +453,27 @@ fn agent_program() -> anyhow::Result<Arc<AgentProgram>> {
     Ok(Arc::new(program.context("cannot read the program that is to be copied")?))
 }
 
+/// A connected agent.
+struct Connection {
+    client: AgentClient,
+    /// The agent's record, with its entry in the undo log.
+    recorded: (RecordedAgent, UndoEntry),
+    /// The undo log's entry of the port to a guest; `None` on other machines.
+    port: Option<UndoEntry>,
+}
+
 impl AgentAccess {
-    /// Starts an agent on the other machine, and records it in the undo log. Returns the connection to the agent, and its record with the undo entry.
-    fn connect(&self, undo_log: &mut UndoLog) -> anyhow::Result<(AgentClient, (RecordedAgent, UndoEntry))> {
-        let Self { host, path, program, options, stop } = self;
+    /// Starts an agent on the other machine, and records it in the undo log. In a guest, attaches a port for it first.
+    fn connect(&self, undo_log: &mut UndoLog) -> anyhow::Result<Connection> {
+        let Self { host, path, domain, program, options, stop } = self;
+        let attached = match domain {
+            Some(domain) => Some(attach_port(domain, &fresh_name()?, undo_log)?),
+            None => None,
+        };
         let launch = AgentLaunch {
             host,
-            tag: &format!("iotax-{:016x}", fresh_seed()?),
+            port: attached.as_ref().map(|(port, _)| port),
+            tag: &fresh_name()?,
             target: &path.to_string_lossy(),
             program,
             leave: options.leave_agent,
@@ -373,7 +494,7 @@ impl AgentAccess {
             other => anyhow::Error::from(other),
         })?;
         let recorded = recorded.context("an agent was started that is not on record")?;
-        Ok((client, recorded))
+        Ok(Connection { client, recorded, port: attached.map(|(_, entry)| entry) })
     }
 }
 

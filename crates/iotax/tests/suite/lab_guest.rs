@@ -121,7 +121,7 @@ impl LabGuest {
         let initramfs = dir.path().join("initramfs");
         let program = Path::new(env!("CARGO_BIN_EXE_iotax"));
         initramfs::write(&initramfs, program, &kernel, &GuestSpec::default(), None).expect("an initramfs");
-        append_lab(&initramfs, &kernel, &programs, extras.modules).expect("the laboratory's archive");
+        append_lab(&initramfs, &kernel, INIT, &programs, extras.modules).expect("the laboratory's archive");
         let unpacked =
             vmlinux::write(&kernel.image, dir.path().join("vmlinux")).expect("the unpacked kernel");
         // To learn the frequency of the local APIC's timer the kernel spins for 0.1 s, which takes seconds where instructions are
@@ -269,10 +269,11 @@ fn connect(qemu: &mut Child, socket: &Path, console: &Path) -> UnixStream {
     }
 }
 
-/// Appends the laboratory to an initramfs: the kernel unpacks one archive after the other.
-fn append_lab(
+/// Appends the laboratory to an initramfs, with `init` as its PID 1: the kernel unpacks one archive after the other.
+pub(crate) fn append_lab(
     initramfs: &Path,
     kernel: &Kernel,
+    init: &str,
     programs: &[&str],
     more_modules: &[&str],
 ) -> std::io::Result<()> {
@@ -287,7 +288,7 @@ fn append_lab(
         entry.finish().map(drop)
     };
     add("lab", DIRECTORY, &[])?;
-    add("lab/init", PROGRAM, INIT.as_bytes())?;
+    add("lab/init", PROGRAM, init.as_bytes())?;
     add("lab/iotax", LINK, b"/init")?;
     add(
         "lab/programs",

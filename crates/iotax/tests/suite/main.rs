@@ -34,6 +34,7 @@ mod jobs;
 mod lab;
 mod lab_guest;
 mod ladder;
+mod libvirt_lab;
 mod moved;
 mod nbd_server;
 mod neighbours;

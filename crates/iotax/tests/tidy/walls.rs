@@ -59,7 +59,16 @@ pub(crate) const ROOMS: [(&str, &[&str]); 3] = [
             "iotax_testbed::survey",
         ],
     ),
-    ("init", &["iotax_model", "iotax_engine", "iotax_testbed::monitor", "iotax_testbed::interfaces"]),
+    (
+        "init",
+        &[
+            "iotax_model",
+            "iotax_engine",
+            "iotax_testbed::monitor",
+            "iotax_testbed::interfaces",
+            "iotax_testbed::device",
+        ],
+    ),
     ("runner", &["iotax_model", "iotax_testbed", "iotax_analysis", "iotax_store"]),
 ];
 

@@ -1,4 +1,5 @@
-//! Machines and containers reached through another program: `ssh://user@host:port`, `podman://name`, `kubectl://namespace/pod`.
+//! Machines and containers reached through another program: `ssh://user@host:port`, `podman://name`, `kubectl://namespace/pod`,
+//! `libvirt://domain`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -52,10 +53,17 @@ pub enum Machine {
         /// The container in the pod; `None` for kubectl's default, the pod's first.
         container: Option<String>,
     },
+    /// A running guest of libvirt on this machine, reached by virsh and the guest's QEMU guest agent.
+    Domain {
+        /// Name or UUID of the domain.
+        name: String,
+        /// Target name of the domain's disk that a scratch disk resembles, such as `vda`; `None` for the first disk.
+        disk: Option<String>,
+    },
 }
 
 /// The accepted URL schemes, each with the form of its URLs.
-const FORMS: [(&str, &str); 7] = [
+const FORMS: [(&str, &str); 8] = [
     ("ssh", "ssh://[user@]host[:port]/path"),
     ("docker", "docker://[user@]container/path"),
     ("podman", "podman://[user@]container/path"),
@@ -63,6 +71,7 @@ const FORMS: [(&str, &str); 7] = [
     ("incus", "incus://container/path"),
     ("lxd", "lxd://container/path"),
     ("kubectl", "kubectl://namespace/pod[:container]/path"),
+    ("libvirt", "libvirt://domain[:disk]"),
 ];
 
 /// Splits a URL into its scheme, the accepted form for that scheme, and the rest; `None` if the scheme is not known.
@@ -92,6 +101,10 @@ impl Machine {
         let (machine, path) = match scheme.parse::<ContainerEngine>() {
             Ok(engine) => (container(engine, authority).map_err(refused)?, path),
             Err(_) if scheme == "ssh" => (ssh(authority).map_err(refused)?, path),
+            Err(_) if scheme == "libvirt" && !path.is_empty() => {
+                return Err(refused("a disk is attached to the guest, and no path in it is measured"));
+            }
+            Err(_) if scheme == "libvirt" => (domain(authority).map_err(refused)?, ""),
             Err(_) => {
                 let (pod_name, path) = path.split_once('/').unwrap_or((path, ""));
                 (pod(authority, pod_name).map_err(refused)?, path)
@@ -106,12 +119,12 @@ impl Machine {
         scheme(&self.to_string()).map_or("", |(_, form, _)| form)
     }
 
-    /// Returns the name of the host, container or pod. For ssh, this includes the user if one is given.
+    /// Returns the name of the host, container, pod or domain. For ssh, this includes the user if one is given.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
             Self::Ssh { destination, .. } => destination,
-            Self::Container { name, .. } | Self::Pod { name, .. } => name,
+            Self::Container { name, .. } | Self::Pod { name, .. } | Self::Domain { name, .. } => name,
         }
     }
 
@@ -119,7 +132,7 @@ impl Machine {
     #[must_use]
     pub const fn shares_kernel(&self) -> bool {
         match self {
-            Self::Ssh { .. } => false,
+            Self::Ssh { .. } | Self::Domain { .. } => false,
             Self::Container { .. } | Self::Pod { .. } => true,
         }
     }
@@ -179,6 +192,21 @@ fn pod(namespace: &str, pod: &str) -> Result<Machine, &'static str> {
     Ok(Machine::Pod { namespace: namespace.to_owned(), name: name.to_owned(), container })
 }
 
+fn domain(authority: &str) -> Result<Machine, &'static str> {
+    let (name, disk) = match authority.split_once(':') {
+        Some((name, disk)) => (name, Some(disk)),
+        None => (authority, None),
+    };
+    // virsh would take a name that starts with a dash as an option.
+    if name.is_empty() || name.starts_with('-') || name.contains(char::is_control) {
+        return Err("no domain's name");
+    }
+    if !disk.is_none_or(|disk| !disk.is_empty() && disk.chars().all(|c| c.is_ascii_alphanumeric())) {
+        return Err("no disk's name, such as vda");
+    }
+    Ok(Machine::Domain { name: name.to_owned(), disk: disk.map(str::to_owned) })
+}
+
 /// Returns whether a word is a valid name of a container, pod or user. Words that start with a dash are rejected, because programs take them for
 /// options.
 fn is_name(word: &str) -> bool {
@@ -209,6 +237,10 @@ impl fmt::Display for Machine {
             Self::Pod { namespace, name, container } => {
                 write!(f, "kubectl://{namespace}/{name}")?;
                 container.as_ref().map_or(Ok(()), |container| write!(f, ":{container}"))
+            }
+            Self::Domain { name, disk } => {
+                write!(f, "libvirt://{name}")?;
+                disk.as_ref().map_or(Ok(()), |disk| write!(f, ":{disk}"))
             }
         }
     }
@@ -256,6 +288,10 @@ mod tests {
             name: "web-0".into(),
             container: container.map(str::to_owned),
         };
+        let domain = |disk: Option<&str>| Machine::Domain {
+            name: "Windows 11 (2)".into(),
+            disk: disk.map(str::to_owned),
+        };
         for (text, machine, path) in [
             ("ssh://host/a/b", ssh("host", None), Some("/a/b")),
             ("ssh://me@host:2222/dev/sdb", ssh("me@host", Some(2222)), Some("/dev/sdb")),
@@ -274,6 +310,9 @@ mod tests {
             ("kubectl://default/web-0/data/x", pod(None), Some("/data/x")),
             ("kubectl://default/web-0:db/data", pod(Some("db")), Some("/data")),
             ("kubectl://default/web-0", pod(None), None),
+            ("libvirt://Windows 11 (2)", domain(None), None),
+            ("libvirt://Windows 11 (2):vdb", domain(Some("vdb")), None),
+            ("libvirt://Windows 11 (2)/", domain(None), None),
         ] {
             assert_eq!(Machine::split(text), Ok((machine.clone(), path.map(PathBuf::from))), "{text}");
             let whole = format!("{machine}{}", path.unwrap_or_default());
@@ -300,6 +339,11 @@ mod tests {
             ("kubectl://web-0", "no namespace and pod; accepted: kubectl://namespace/pod[:container]/path"),
             ("kubectl://default/-f/x", "no namespace and pod"),
             ("kubectl://default/web:/x", "no container's name"),
+            ("libvirt://", "no domain's name; accepted: libvirt://domain[:disk]"),
+            ("libvirt://--all", "no domain's name"),
+            ("libvirt://web1:", "no disk's name, such as vda"),
+            ("libvirt://web1:../vda", "no path in it is measured"),
+            ("libvirt://web1/srv/x", "no path in it is measured; accepted: libvirt://domain[:disk]"),
             ("qemu://x/y", "accepted: ssh://[user@]host[:port]/path, docker://"),
         ] {
             let refusal = Machine::split(bad).expect_err(bad);

@@ -278,6 +278,7 @@ mod tests {
             "path = 'ssh://me@host/x'\nsudo = true",
             "path = 'docker://web/x'",
             "path = 'kubectl://default/web-0/x'",
+            "path = 'libvirt://web1:vdb'",
             "stack = '/srv > raw file > loop direct_io=true > xfs > qcow2 file > virtio-scsi cache=none aio=threads > guest'",
         ] {
             assert_eq!(target(good).check(), Ok(()), "{good}");

@@ -9,7 +9,7 @@ use super::Machine;
 pub struct Remote {
     /// The machine or container.
     pub machine: Machine,
-    /// Absolute path on that machine or in that container.
+    /// Absolute path on that machine or in that container; `/` for a libvirt domain, whose disk gets its path when it is attached.
     pub path: PathBuf,
 }
 
@@ -20,13 +20,14 @@ impl Remote {
         Machine::is_meant(path)
     }
 
-    /// Parses the URL of a machine or container that ends in a path.
+    /// Parses the URL of a machine or container that ends in a path, or that of a libvirt domain.
     ///
     /// # Errors
-    /// The URL is not valid or has no path. The message quotes the URL and names the accepted form.
+    /// The URL is not valid, or lacks its path. The message quotes the URL and names the accepted form.
     pub fn parse(text: &str) -> Result<Self, String> {
         match Machine::split(text)? {
             (machine, Some(path)) => Ok(Self { machine, path }),
+            (machine @ Machine::Domain { .. }, None) => Ok(Self { machine, path: "/".into() }),
             (machine, None) => Err(format!("{text:?}: no path; accepted: {}", machine.form())),
         }
     }
@@ -40,6 +41,8 @@ mod tests {
     fn a_target_needs_a_path() {
         let machine = Machine::Ssh { destination: "host".into(), port: None };
         assert_eq!(Remote::parse("ssh://host/a/b"), Ok(Remote { machine, path: "/a/b".into() }));
+        let machine = Machine::Domain { name: "web1".into(), disk: None };
+        assert_eq!(Remote::parse("libvirt://web1"), Ok(Remote { machine, path: "/".into() }));
         for (bad, form) in [
             ("ssh://host", "ssh://[user@]host[:port]/path"),
             ("ssh://host/", "ssh://[user@]host[:port]/path"),

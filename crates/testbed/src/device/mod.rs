@@ -8,6 +8,7 @@ mod image;
 mod loops;
 mod node;
 mod overwritten;
+mod serial;
 pub(crate) mod signature;
 mod signed;
 pub mod usage;
@@ -33,6 +34,7 @@ pub(crate) use node::number_text;
 pub(crate) use node::{by_descriptor, disk_of, kernel_node};
 pub use overwritten::OverwrittenDevice;
 pub(crate) use overwritten::{blank, until_free};
+pub use serial::{find_serial, with_serial};
 pub(crate) use signature::WIPEFS;
 pub(crate) use signed::SignedDevice;
 

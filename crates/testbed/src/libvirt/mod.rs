@@ -1,4 +1,4 @@
-//! Reads the disk settings of a libvirt domain, to reproduce and measure them on another disk.
+//! Reads the disk settings of a libvirt domain, to reproduce and measure them on another disk, in a guest of iotax's or in the domain itself.
 //!
 //! Supports libvirt's domain XML format. Settings that are missing get QEMU's default, unsupported ones are skipped, and a note is added in
 //! both cases. The domain's own disk is opened only to read an image's header.
@@ -6,6 +6,7 @@
 mod alternatives;
 mod disk;
 mod image;
+mod scratch;
 mod setup;
 
 use std::fmt;
@@ -16,12 +17,13 @@ use iotax_model::target::{FileSpec, GuestSpec, MachineType};
 use iotax_model::units::{Bytes, human};
 use roxmltree::{Document, Node};
 
-use crate::program::{Program, ProgramError};
+use crate::program::ProgramError;
+use crate::virsh::VIRSH;
 
 pub use alternatives::alternatives;
+pub use scratch::ScratchSource;
+pub(crate) use scratch::{disk_xml, port_xml};
 pub use setup::setup;
-
-const VIRSH: Program = Program { name: "virsh", package: "libvirt-clients" };
 
 /// Maximum memory of a guest in bytes: direct I/O needs no more, and several guests run at the same time.
 const MOST_MEMORY: Bytes = Bytes(1 << 30);

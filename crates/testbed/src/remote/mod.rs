@@ -1,4 +1,5 @@
-//! Starts agents on other machines, over the user's ssh, and in containers, through the engine's exec command.
+//! Starts agents on other machines, over the user's ssh, in containers, through the engine's exec command, and in libvirt's guests, through
+//! a virtio-serial port and the QEMU guest agent.
 //!
 //! One connection is enough: a POSIX shell script creates a private directory, receives this program on stdin unless it is cached there, and
 //! executes it as the agent on the same connection. When the connection ends, the script removes the directory. If the connection was lost,
@@ -26,6 +27,7 @@ use sha2::{Digest, Sha256};
 use crate::agent_client::{AgentClient, AgentProcess};
 use crate::interrupt::Interrupt;
 use crate::program::ProgramError;
+use crate::virsh::{DomainAddress, GuestExit, GuestPort};
 pub use error::RemoteError;
 use error::refused;
 use session::{RemoteSession, SessionOutput};
@@ -68,6 +70,9 @@ pub struct RecordedAgent {
     pub sha256: String,
     /// Path to measure on that machine, where the agent may have created a file.
     pub target: String,
+    /// Address of the libvirt domain in which the agent runs; `None` on other machines.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub domain: Option<DomainAddress>,
     /// The agent's private directory; `None` before the script created it, when nothing has run yet.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub place: Option<RemoteDirectory>,
@@ -162,6 +167,8 @@ pub fn address(destination: &str, port: Option<u16>) -> Result<String, ProgramEr
 pub struct AgentLaunch<'a> {
     /// The machine or container to start the agent on.
     pub host: &'a RemoteHost,
+    /// The port through which a guest of libvirt is reached; `None` on other machines.
+    pub port: Option<&'a GuestPort>,
     /// A unique, secret string that marks the script's output.
     pub tag: &'a str,
     /// Path of the file or device to measure on that machine.
@@ -218,7 +225,7 @@ pub fn start(
     interrupt: &Interrupt,
     record: RecordAgent<'_>,
 ) -> Result<AgentProcess<BufReader<ChildStdout>>, RemoteError> {
-    let AgentLaunch { host, tag, program, leave, role, ask, .. } = *visit;
+    let AgentLaunch { host, port, tag, program, leave, role, ask, .. } = *visit;
     let (mark, sudo) = (mark(tag), host.sudo_command());
     let yes = |is_so| if is_so { "yes" } else { "" };
     let (leave, fleeting) = (yes(leave), yes(host.machine.shares_kernel()));
@@ -228,7 +235,8 @@ pub fn start(
         program.length,
         role.command()
     );
-    let mut session = RemoteSession::open(host, tag, ask, &format!("{ENTER}{call}"))?;
+    let command = port.map_or_else(|| reach::shell(&host.machine, ask), reach::relay);
+    let mut session = RemoteSession::through(command, host, tag, &format!("{ENTER}{call}"))?;
     match converse(&mut session, visit, interrupt, record) {
         Ok(stdout) => Ok(session.into_process(stdout)),
         Err(error) => {
@@ -245,12 +253,13 @@ fn converse(
     interrupt: &Interrupt,
     record: RecordAgent<'_>,
 ) -> Result<BufReader<ChildStdout>, RemoteError> {
-    let AgentLaunch { host, program, tag, target, .. } = *visit;
+    let AgentLaunch { host, port, program, tag, target, .. } = *visit;
     let agent = |place| RecordedAgent {
         host: host.clone(),
         tag: tag.to_owned(),
         sha256: program.sha256.clone(),
         target: target.to_owned(),
+        domain: port.map(|port| port.domain.clone()),
         place,
     };
     let mut patience = if visit.ask { LOGIN_ASKING } else { LOGIN };
@@ -280,6 +289,9 @@ fn converse(
 
 /// Ends an agent and removes everything that it left on its machine. `ask` allows ssh to prompt for a password.
 pub fn leave(agent: &RecordedAgent, ask: bool) -> Result<(), RemoteError> {
+    if let Some(domain) = &agent.domain {
+        return leave_guest(agent, domain);
+    }
     let mut session =
         RemoteSession::open(&agent.host, &agent.tag, ask, &format!("{LEAVE}{}", leaving(agent)))?;
     let heard = session.hear(if ask { LOGIN_ASKING } else { LOGIN + REMOVAL }, &Interrupt::default());
@@ -292,6 +304,23 @@ pub fn leave(agent: &RecordedAgent, ask: bool) -> Result<(), RemoteError> {
     };
     session.end();
     result
+}
+
+/// Removes an agent from a guest through the QEMU guest agent: nobody else may reach the guest any more.
+fn leave_guest(agent: &RecordedAgent, domain: &DomainAddress) -> Result<(), RemoteError> {
+    // What was in memory is gone with it.
+    if agent.place.as_ref().is_some_and(|place| place.boot != "-") && domain.is_off() {
+        return Ok(());
+    }
+    let host = agent.host.clone();
+    let left = |said: String| RemoteError::Left { host: host.clone(), said };
+    match domain.run_script(&format!("{LEAVE}{}", leaving(agent)), &[], REMOVAL) {
+        Ok(GuestExit { status: Some(0), .. }) => Ok(()),
+        Ok(GuestExit { said, .. }) => Err(left(said)),
+        Err(error) => {
+            Err(left(format!("{error}; start the guest and its guest agent, and run iotax clean again")))
+        }
+    }
 }
 
 /// Returns the command line that makes the script remove an agent. The directory's path comes from the other machine and must be quoted.

@@ -6,6 +6,7 @@ use std::process::Command;
 use iotax_model::target::{ContainerEngine, Machine};
 
 use crate::program::Program;
+use crate::virsh::{GuestPort, VIRSH};
 
 pub(super) const SSH: Program = Program { name: "ssh", package: "openssh-client" };
 const DOCKER: Program = Program { name: "docker", package: "docker.io" };
@@ -25,6 +26,7 @@ pub(super) const fn program(machine: &Machine) -> Program {
         Machine::Container { engine: ContainerEngine::Incus, .. } => INCUS,
         Machine::Container { engine: ContainerEngine::Lxd, .. } => LXD,
         Machine::Pod { .. } => KUBECTL,
+        Machine::Domain { .. } => VIRSH,
     }
 }
 
@@ -45,6 +47,16 @@ pub(super) fn shell(machine: &Machine, ask: bool) -> Command {
     let mut command = Command::new(program(machine).name);
     // Nothing here asks on the terminal, and the runner handles Ctrl-C.
     command.args(container_arguments(machine)).process_group(0);
+    command
+}
+
+/// Prepares this program as the relay between its stdin and stdout and a shell in a guest.
+pub(super) fn relay(port: &GuestPort) -> Command {
+    let GuestPort { domain, name, socket } = port;
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["relay", "--connect", &domain.uri, "--domain", &domain.uuid, "--port", name]);
+    // The runner handles Ctrl-C.
+    command.arg(socket).process_group(0);
     command
 }
 
@@ -92,6 +104,7 @@ fn container_arguments(machine: &Machine) -> Vec<&str> {
             let start = ["exec", "-i", "-n", namespace, name].into_iter().chain(container);
             start.chain(["--", "sh"]).collect()
         }
+        Machine::Domain { name, .. } => vec!["qemu-agent-command", name],
     }
 }
 
@@ -141,6 +154,14 @@ const OF_CONTAINERS: [(&str, &str); 18] = [
     ("unable to connect", NO_DAEMON),
 ];
 
+/// Fragments of libvirt's and the guest agent's error messages, with remedies.
+const OF_DOMAINS: [(&str, &str); 4] = [
+    ("has been disabled", "let the guest agent run commands (guest-exec) in its configuration in the guest"),
+    ("/bin/sh", "iotax needs Linux with a POSIX shell in the guest"),
+    ("not connected", "start qemu-guest-agent in the guest"),
+    ("not responding", "is the guest up, and does qemu-guest-agent run in it?"),
+];
+
 /// Returns the remedy for a failed connection, chosen by the output `said`.
 pub(super) fn remedy(machine: &Machine, said: &str) -> String {
     let known = match machine {
@@ -149,6 +170,7 @@ pub(super) fn remedy(machine: &Machine, said: &str) -> String {
             let said = said.to_lowercase();
             OF_CONTAINERS.iter().find(|(words, _)| said.contains(words))
         }
+        Machine::Domain { .. } => OF_DOMAINS.iter().find(|(words, _)| said.contains(words)),
     };
     known.map_or_else(
         || format!("it needs a POSIX shell that {} can start", shown(machine)),
@@ -211,6 +233,26 @@ mod tests {
             ("kubectl://a/b", "Error from server (NotFound): pods \"b\" not found", UNKNOWN),
             ("kubectl://a/b", "The connection to the server localhost:8080 was refused", NO_DAEMON),
             ("ssh://box", "me@box: Permission denied (publickey).", OF_SSH[2].1),
+            (
+                "libvirt://web1",
+                "error: internal error: unable to execute QEMU agent command 'guest-exec': The command guest-exec has been disabled",
+                OF_DOMAINS[0].1,
+            ),
+            (
+                "libvirt://win",
+                "Guest agent command failed, error was 'Failed to execute child process \u{201c}/bin/sh\u{201d}'",
+                OF_DOMAINS[1].1,
+            ),
+            (
+                "libvirt://web1",
+                "Guest agent is not responding: QEMU guest agent is not connected",
+                OF_DOMAINS[2].1,
+            ),
+            (
+                "libvirt://web1",
+                "Guest agent is not responding: Guest agent not available for now",
+                OF_DOMAINS[3].1,
+            ),
         ] {
             assert_eq!(super::remedy(&url.parse().expect(url), said), remedy, "{said}");
         }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
@@ -44,9 +44,18 @@ pub(super) struct RemoteSession {
 impl RemoteSession {
     /// Starts the connecting process and sends it the script. The script must begin its output lines with `tag`; its last line is `agent`.
     pub(super) fn open(host: &RemoteHost, tag: &str, ask: bool, script: &str) -> Result<Self, RemoteError> {
+        Self::through(reach::shell(&host.machine, ask), host, tag, script)
+    }
+
+    /// Starts a command that connects its stdin and stdout to a shell on the machine, and sends the script as [`Self::open`] does.
+    pub(super) fn through(
+        mut command: Command,
+        host: &RemoteHost,
+        tag: &str,
+        script: &str,
+    ) -> Result<Self, RemoteError> {
         reach::program(&host.machine).find()?;
         let local = |source| RemoteError::Local { host: host.clone(), source };
-        let mut command = reach::shell(&host.machine, ask);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(local)?;
         let (Some(mut stdin), Some(stdout), Some(stderr)) =

@@ -123,8 +123,14 @@ impl Machine {
     fn leave(&self, place: Option<&RemoteDirectory>) -> (bool, String) {
         let host = self::host("ssh://me@host", false);
         let sha256 = sha256(PROGRAM.as_bytes());
-        let agent =
-            RecordedAgent { host, tag: TAG.into(), sha256, target: "/x".into(), place: place.cloned() };
+        let agent = RecordedAgent {
+            host,
+            tag: TAG.into(),
+            sha256,
+            target: "/x".into(),
+            domain: None,
+            place: place.cloned(),
+        };
         let (child, stdin, _stdout) = self.start(&format!("{LEAVE}{}", leaving(&agent)));
         drop(stdin);
         let output = child.wait_with_output().expect("ended");
@@ -290,7 +296,14 @@ fn only_in_the_very_place_that_was_made_is_anything_executed() {
 fn a_place_is_one_word_of_the_script() {
     let host = self::host("ssh://me@host", true);
     let place = RemoteDirectory::parse("7 2 - /tmp/it's $(here) x");
-    let agent = RecordedAgent { host, tag: TAG.into(), sha256: "ab".into(), target: "/x".into(), place };
+    let agent = RecordedAgent {
+        host,
+        tag: TAG.into(),
+        sha256: "ab".into(),
+        target: "/x".into(),
+        domain: None,
+        place,
+    };
     let expected = format!("leave {} 'ab' 'sudo -n' 7 2 '-' '/tmp/it'\\''s $(here) x'\n", mark(TAG));
     assert_eq!(leaving(&agent), expected);
     for bad in ["", "7 2 -", "7 2 - relative", "x 2 - /tmp/x", "-7 2 - /tmp/x"] {

@@ -11,11 +11,10 @@ use iotax_model::target::{
 use iotax_model::units::Bytes;
 
 use super::counters::Counters;
-use super::file::check_exchange;
 use super::ground::Ground;
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
-use super::preflight::{check_created, check_directory};
+use super::preflight::{check_created, check_directory, check_exchange};
 use super::{loop_device, raw};
 use crate::build_error::BuildError;
 use crate::mapper::{self, DMSETUP, SECTOR};

@@ -9,13 +9,12 @@ use iotax_model::target::{FileSpec, Format, ImageSpec, Layer, LayerKind};
 use iotax_model::units::{Bytes, human};
 
 use super::ExportedImage;
-use super::file::check_exchange;
 use super::ground::{Ground, NodeGround};
 use super::image::overlay as overlay_on;
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::node::{BlockNode, NodeBase};
-use super::preflight::{check_directory, check_found, check_length, check_nothing_beside};
+use super::preflight::{check_directory, check_exchange, check_found, check_length, check_nothing_beside};
 use crate::build_error::BuildError;
 use crate::guest::image::{self, DevicePart, FoundImage, ImageError};
 use crate::holders::{self, BackingFile};

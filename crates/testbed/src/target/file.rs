@@ -1,19 +1,15 @@
 //! Builds targets on new files: raw files or images.
 
-use std::io::ErrorKind;
-use std::path::Path;
-
 use iotax_model::target::{FileSpec, Format, Layer, PlannedLayer, Preallocation, RequiredSpace};
 use iotax_model::units::Bytes;
 
 use super::ground::Ground;
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
-use super::preflight::{check_created, check_direct, check_directory};
+use super::preflight::{check_created, check_direct, check_directory, check_exchange};
 use super::sizes::size_on;
 use super::{ExportedImage, image, raw};
 use crate::build_error::BuildError;
-use crate::own_file;
 use crate::refusal::Refusal;
 
 impl Build for FileSpec {
@@ -60,19 +56,6 @@ impl Build for FileSpec {
     fn recorded(&self, exported: Option<&ExportedImage>) -> Vec<Layer> {
         // Without an export, /sys shows the file, and a guest's disk shows its image.
         exported.map(|_| self.image_layers()).unwrap_or_default()
-    }
-}
-
-/// Rejects a directory in which another user could replace a file before QEMU or losetup opens it by name. Raw files that iotax opens itself
-/// do not need this: their inode is checked.
-pub(super) fn check_exchange(dir: &Path) -> Result<(), Refusal> {
-    match own_file::check_way(dir) {
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Refusal::environment(format!(
-            "{}: other users can rename what is in it or in a directory above it, and so have QEMU or losetup, which open files by their names, \
-             write to another file; use a directory that only you can write",
-            dir.display()
-        ))),
-        _ => Ok(()),
     }
 }
 

@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 
 use iotax_model::target::{LoopSpec, MdSpec, Preallocation, RaidLevel};
 
-use super::file::check_exchange;
 use super::ground::Ground;
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
-use super::preflight::{check_created, check_directory};
+use super::preflight::{check_created, check_directory, check_exchange};
 use super::sizes::size_on;
 use super::{loop_device, raw};
 use crate::build_error::BuildError;

@@ -38,6 +38,7 @@ mod overlay;
 pub mod preflight;
 pub mod raw;
 mod rbd;
+mod scratch;
 mod share;
 mod side_by_side;
 mod sizes;
@@ -63,6 +64,7 @@ use counters::Counters;
 pub use builder::Builder;
 pub use export::ExportedImage;
 pub use layer::recorded;
+pub use scratch::{ScratchDisk, attach_disk, attach_port, scratch_size};
 pub use volatile::{Survivor, Volatile};
 
 /// The storage of a target, ready to be filled or measured.

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
-use iotax_model::target::{TargetKind, TargetSpec};
+use iotax_model::target::{Machine, Remote, TargetKind, TargetSpec};
 use iotax_model::units::{Bytes, human};
 use iotax_model::workload::Workload;
 use rustix::fs::Access;
@@ -15,10 +15,13 @@ use rustix::fs::Access;
 use super::layer::{self, Check};
 pub use super::needs::{Needs, Room};
 use super::needs::{free_space, unusable};
+use super::scratch::scratch_size;
 use super::{existing, lvm};
 use crate::device::{self, Permission};
 use crate::host_info::{FilesystemSpace, is_in_memory};
+use crate::libvirt::ScratchSource;
 use crate::network;
+use crate::own_file;
 use crate::refusal::Refusal;
 use crate::settings::KernelSettings;
 
@@ -41,6 +44,9 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
             continue;
         }
         match target.kind().map_err(|error| Refusal::input(error.to_string()))? {
+            TargetKind::Remote(Remote { machine: Machine::Domain { name, disk }, .. }) => {
+                check_domain((&name, disk.as_deref()), target, plan, &mut needs)?;
+            }
             // The remote agent checks it.
             TargetKind::Remote(_) => {}
             TargetKind::Network(network) => network::check(network.spec)?,
@@ -70,6 +76,43 @@ fn check_path(path: &Path, target: &TargetSpec, plan: &Plan, needs: &mut Needs) 
     needs.beside(&dir, plan);
     *needs.space.entry(dir).or_default() += plan.touched().0;
     Ok(())
+}
+
+/// Checks that a scratch disk for the plan can be attached to a domain of libvirt and set up like its disk, and adds the space that its image needs.
+fn check_domain(
+    (domain, disk): (&str, Option<&str>),
+    target: &TargetSpec,
+    plan: &Plan,
+    needs: &mut Needs,
+) -> Result<(), Refusal> {
+    let work = plan.work_on(target);
+    check_created(plan, &work)?;
+    if let Some(workload) = work.iter().find(|workload| workload.needs_directory()) {
+        return Err(Refusal::input(format!(
+            "libvirt://{domain}: a disk without a filesystem is measured, and {:?} makes files; name a path in the guest over ssh \
+             (ssh://[user@]host/path)",
+            workload.name
+        )));
+    }
+    let source = ScratchSource::find(domain, disk)?;
+    check_directory(&source.dir)?;
+    check_exchange(&source.dir)?;
+    let size = scratch_size(plan).0;
+    *needs.space.entry(source.dir).or_default() += size + size / 50;
+    Ok(())
+}
+
+/// Rejects a directory in which another user could replace a file before QEMU or losetup opens it by name. Raw files that iotax opens itself
+/// do not need this: their inode is checked.
+pub(super) fn check_exchange(dir: &Path) -> Result<(), Refusal> {
+    match own_file::check_way(dir) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Refusal::environment(format!(
+            "{}: other users can rename what is in it or in a directory above it, and so have QEMU or losetup, which open files by their names, \
+             write to another file; use a directory that only you can write",
+            dir.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Returns whether a file exists at a path. Rejects dangling links and invalid names.

@@ -25,6 +25,7 @@ use crate::netns::{Namespace, NetnsInterface};
 use crate::nvme_tcp::{NvmeConnection, NvmeTarget};
 use crate::remote;
 use crate::tracefs::TraceInstance;
+use crate::virsh::AttachedDevice;
 use iotax_model::threads;
 
 /// A change to this machine that must be undone: an object that iotax created, or a value that it changed.
@@ -121,6 +122,8 @@ pub enum Effect {
     Setting(Box<KernelFile>),
     /// A trace instance of the kernel; undoing removes it.
     TraceInstance(TraceInstance),
+    /// A device attached to a running libvirt domain; undoing detaches it.
+    AttachedDevice(AttachedDevice),
 }
 
 impl Effect {
@@ -183,6 +186,7 @@ impl std::fmt::Display for Effect {
             Self::Cgroup(cgroup) => write!(f, "control group {}", cgroup.path.display()),
             Self::IoController(controller) => write!(f, "controller io of {}", controller.root.display()),
             Self::TraceInstance(instance) => write!(f, "tracing instance {}", instance.name),
+            Self::AttachedDevice(device) => write!(f, "device {} of domain {}", device.alias, device.name),
             Self::Setting(file) => write!(f, "setting {} (was {})", file.path.display(), file.was),
         }
     }
@@ -219,6 +223,7 @@ pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
         Effect::IoController(controller) => controller.turn_off(),
         Effect::Setting(file) => file.restore(),
         Effect::TraceInstance(instance) => instance.remove(),
+        Effect::AttachedDevice(device) => device.detach(lock),
     }
 }
 

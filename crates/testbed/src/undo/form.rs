@@ -9,6 +9,7 @@ use crate::lvm::{Group, Physical};
 use crate::mapper::{self, Mapping};
 use crate::nvme_tcp;
 use crate::share;
+use crate::virsh::{self, DomainAddress};
 
 /// Name prefix of everything that iotax creates: guests, namespaces, volume groups and so on.
 const OURS: &str = "iotax-";
@@ -33,6 +34,7 @@ impl Effect {
             Self::Agent(agent) => {
                 let word = |c: char| c.is_ascii_hexdigit();
                 tagged("an agent's tag", &agent.tag)?;
+                agent.domain.as_ref().map_or(Ok(()), check_domain)?;
                 expect(agent.sha256.len() == 64 && agent.sha256.chars().all(word), "a hash", &agent.sha256)
             }
             Self::PhysicalVolume(physical) => check_physical(physical),
@@ -112,6 +114,11 @@ impl Effect {
             Self::IoController(controller) => in_cgroups(root, &controller.root),
             Self::Setting(file) => check_setting(root, file),
             Self::TraceInstance(instance) => tagged("a tracing instance that iotax made", &instance.name),
+            Self::AttachedDevice(device) => {
+                check_domain(&device.domain)?;
+                let alias = device.alias.strip_prefix("ua-").unwrap_or_default();
+                tagged("the alias of a device that iotax attached", alias)
+            }
         }
     }
 }
@@ -163,6 +170,11 @@ fn check_physical(physical: &Physical) -> Result<(), String> {
     expect(is_uuid(&physical.uuid, &PHYSICAL), "the UUID of a physical volume", &physical.uuid)
 }
 
+fn check_domain(domain: &DomainAddress) -> Result<(), String> {
+    expect(virsh::is_local(&domain.uri), "the URI of a libvirt daemon on this machine", &domain.uri)?;
+    expect(is_uuid(&domain.uuid, &UUID), "the UUID of a domain", &domain.uuid)
+}
+
 fn check_setting(root: &Path, file: &KernelFile) -> Result<(), String> {
     let path = file.path.to_string_lossy();
     absolute(&file.path)?;
@@ -191,6 +203,10 @@ mod tests {
         let nvme = |uuid: &str, ip: &str| {
             let names = format!(r#""nqn":"{nqn}{uuid}","host":"{nqn}{uuid}""#, nqn = nvme_tcp::NQN);
             format!(r#"{{"nvme_target":{{{names},"port":7,"address":"{ip}:4420"}}}}"#)
+        };
+        let attached = |uri: &str, alias: &str| {
+            let domain = format!(r#"{{"uri":"{uri}","uuid":"0f0e0d0c-0b0a-4908-8706-050403020100"}}"#);
+            format!(r#"{{"attached_device":{{"domain":{domain},"name":"web1","alias":"{alias}"}}}}"#)
         };
         for (line, is_fine) in [
             (r#"{"file":{"path":"/srv/new"}}"#.to_owned(), true),
@@ -252,6 +268,10 @@ mod tests {
             (setting("/sys/class/block/sda/queue/../../../../kernel/uevent_helper", "x"), false),
             (setting("/sys/class/block/sda/queue/zoned", "x"), false),
             (setting("/etc/cron.d/x", "x"), false),
+            (attached("qemu:///system", "ua-iotax-1a2b3c4d-disk"), true),
+            (attached("qemu:///system", "ua-disk0"), false),
+            (attached("qemu:///system", "virtio-disk0"), false),
+            (attached("--help", "ua-iotax-1a2b3c4d-disk"), false),
             (r#"{"trace_instance":{"name":"iotax-1a2b3c4d-record"}}"#.to_owned(), true),
             (r#"{"trace_instance":{"name":"../users"}}"#.to_owned(), false),
             (agent("iotax-0123456789abcdef", "ssh://me@there"), true),

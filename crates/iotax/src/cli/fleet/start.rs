@@ -166,6 +166,7 @@ fn reach(
 ) -> anyhow::Result<(Process, Streams)> {
     let tag = format!("iotax-{:016x}", runner::fresh_seed()?);
     let launch = AgentLaunch {
+        port: None,
         host,
         tag: &tag,
         target: "/",

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use iotax_model::exit::Exit;
-use iotax_model::target::Remote;
+use iotax_model::target::{Machine, Remote};
 
 use super::{Failure, OrExit, usage};
 use crate::runner::powercut::JournalPlace;
@@ -39,7 +39,12 @@ fn target(path: &Path) -> Result<PathBuf, Failure> {
 /// Parses `--journal`: a path on this machine, or `ssh://user@host:port/path` on another one.
 fn journal(name: &Path) -> Result<JournalPlace, Failure> {
     match name.to_str().filter(|_| Remote::is_meant(name)) {
-        Some(url) => Remote::parse(url).map(JournalPlace::There).map_err(usage),
+        Some(url) => match Remote::parse(url).map_err(usage)? {
+            Remote { machine: machine @ Machine::Domain { .. }, .. } => Err(usage(format!(
+                "{machine}: no path; accepted: a path on this machine, or ssh://[user@]host[:port]/path"
+            ))),
+            remote => Ok(JournalPlace::There(remote)),
+        },
         None => std::path::absolute(name).map(JournalPlace::Here).or_exit(Exit::Environment),
     }
 }

@@ -218,7 +218,7 @@ impl Target {
     pub(super) fn takes_layouts(&self) -> bool {
         match &self.site {
             Site::Host(site) => site.storage.built.writable && site.storage.built.path.is_file(),
-            Site::Remote(site) => site.writable,
+            Site::Remote(site) => site.writable && site.agent.image().is_none(),
             Site::Guest(_) => self.spec.filesystem_in_guest().is_some(),
             Site::Network(_) => false,
         }

@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use iotax_model::record::TargetRecord;
-use iotax_model::target::{
-    Accel, Discard, FileSpec, GuestSpec, Layer, LayerKind, NetworkSpec, RbdSpec, TargetSpec,
-};
+use iotax_model::target::{Accel, FileSpec, GuestSpec, Layer, LayerKind, NetworkSpec, RbdSpec, TargetSpec};
 use iotax_model::units::human;
 use iotax_testbed::agent_client::AgentClient;
 use iotax_testbed::stack::{self, LayerStack};
@@ -20,7 +18,7 @@ impl Target {
     pub(in crate::runner) fn record(&self) -> anyhow::Result<TargetRecord> {
         let name = self.spec.name.clone();
         let (LayerStack { layers, timeouts, .. }, running) = match &self.site {
-            Site::Remote(site) => return Ok(site.agent.record(&name)),
+            Site::Remote(site) => return site.agent.record(&name),
             Site::Host(HostSite { storage, .. }) => (storage_stack(&self.spec, storage)?, None),
             Site::Guest(site) => {
                 let mut stack = storage_stack(&self.spec, &site.storage)?;
@@ -101,7 +99,7 @@ fn storage_stack(spec: &TargetSpec, storage: &LocalStorage) -> anyhow::Result<La
 fn disk_layers(site: &GuestSite) -> Vec<Layer> {
     let mut layers = site.image().map(FileSpec::image_layers).unwrap_or_default();
     let spec = site.spec();
-    layers.push(Layer::new(LayerKind::Bus, spec.bus.word(), bus_detail(spec)));
+    layers.push(spec.bus_layer());
     layers.extend(guest_layers(spec, site.running()));
     layers
 }
@@ -130,18 +128,4 @@ fn network_layers(network: &NetworkSpec) -> Vec<Layer> {
         layers.push(Layer::new(LayerKind::Nic, network.nic.word(), words.join(" ")));
     }
     layers
-}
-
-fn bus_detail(guest: &GuestSpec) -> String {
-    let mut words = vec![format!("cache={} aio={}", guest.cache, guest.aio)];
-    match guest.iothreads() {
-        0 => {}
-        1 => words.push("iothread".to_owned()),
-        threads => words.push(format!("{threads} iothreads")),
-    }
-    words.extend(guest.queues.map(|queues| format!("queues={queues}")));
-    if guest.discard == Discard::Ignore {
-        words.push("discard=ignore".to_owned());
-    }
-    words.join(" ")
 }

@@ -23,7 +23,7 @@ pub(in crate::runner) struct HostSite {
 pub(in crate::runner) struct RemoteSite {
     pub(in crate::runner) agent: RemoteAgent,
     pub(in crate::runner) size: Bytes,
-    /// True if the agent created the file, because only such a file may be written.
+    /// True if iotax created the file or disk, because only such storage may be written.
     pub(in crate::runner) writable: bool,
 }
 
@@ -66,7 +66,7 @@ impl RemoteSite {
             offset: Bytes(0),
             size: self.size,
             shared: false,
-            identity: None,
+            identity: self.agent.identity(),
         }
     }
 }

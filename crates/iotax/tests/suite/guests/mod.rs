@@ -6,6 +6,7 @@ mod cgroup;
 mod durable;
 mod faults;
 mod ground_truth;
+mod libvirt;
 mod lost;
 mod lvm;
 mod many;

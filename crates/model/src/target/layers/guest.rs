@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Area, Below, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys};
+use crate::target::{Layer, LayerKind};
 use crate::units::Bytes;
 use crate::words::words;
 
@@ -233,6 +234,22 @@ const FILESYSTEM_JOURNAL: u64 = 128 << 20;
 const SMALLEST_XFS: u64 = 320 << 20;
 
 impl GuestSpec {
+    /// Returns the layer of the guest's bus, with the options of the disk on it.
+    #[must_use]
+    pub fn bus_layer(&self) -> Layer {
+        let mut words = vec![format!("cache={} aio={}", self.cache, self.aio)];
+        match self.iothreads() {
+            0 => {}
+            1 => words.push("iothread".to_owned()),
+            threads => words.push(format!("{threads} iothreads")),
+        }
+        words.extend(self.queues.map(|queues| format!("queues={queues}")));
+        if self.discard == Discard::Ignore {
+            words.push("discard=ignore".to_owned());
+        }
+        Layer::new(LayerKind::Bus, self.bus.word(), words.join(" "))
+    }
+
     /// Returns the number of I/O threads that serve the disk: the plan's, else 1 for a virtio disk and 0 for others.
     #[must_use]
     pub fn iothreads(&self) -> u32 {

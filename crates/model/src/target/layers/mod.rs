@@ -365,7 +365,8 @@ macro_rules! layers {
 layers! {
     /// A file or block device, on this machine, on another (`ssh://[user@]host[:port]/path`) or in a container: `docker://[user@]container/path`,
     /// `podman://`, `lxc://`, `incus://`, `lxd://`, `kubectl://namespace/pod[:container]/path`. An existing file or device is measured as it
-    /// is; a missing file is created, filled, measured and removed.
+    /// is; a missing file is created, filled, measured and removed. `libvirt://domain[:disk]` attaches a new disk to a running guest, set up
+    /// like that disk of it, fills it, measures it in the guest and removes it.
     path: Path(PathSpec),
     /// An existing disk image, opened by QEMU. The image is not changed: writes go to an overlay.
     image: Image(ImageSpec),

@@ -11,7 +11,8 @@ use super::{
 };
 use crate::target::Remote;
 
-/// A file or block device, on this machine, on another (`ssh://[user@]host[:port]/path`) or in a container (`podman://container/path`).
+/// A file or block device, on this machine, on another (`ssh://[user@]host[:port]/path`) or in a container (`podman://container/path`), or a
+/// scratch disk of a running guest (`libvirt://domain[:disk]`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct PathSpec(pub PathBuf);

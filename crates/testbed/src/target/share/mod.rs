@@ -11,11 +11,10 @@ use std::sync::Arc;
 use iotax_model::target::{ShareProtocol, ShareSpec};
 use rustix::mount::{MountFlags, mount};
 
-use super::file::check_exchange;
 use super::ground::Ground;
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
-use super::preflight::{check_created, check_direct, check_directory};
+use super::preflight::{check_created, check_direct, check_directory, check_exchange};
 use super::sizes::size_on;
 use crate::build_error::BuildError;
 use crate::filesystem::Mounted;
