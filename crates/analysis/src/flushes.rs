@@ -338,6 +338,7 @@ fn counted(seen: &Seen, is_durable_write: bool) -> FlushCount {
 fn ignoring(spec: &TargetSpec) -> Option<String> {
     spec.stack.ignores_flushes().map(|(layer, mode)| match layer {
         PlannedLayer::Share(share) => format!("the {} server (sync=false)", share.protocol.name()),
+        PlannedLayer::Zfs(_) => "ZFS (sync=disabled)".into(),
         _ => format!("QEMU (cache={mode})"),
     })
 }

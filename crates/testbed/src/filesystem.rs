@@ -14,6 +14,7 @@ use crate::holders;
 use crate::lock::ProcessLock;
 use crate::share;
 use crate::stack::mount::{self, Mount};
+use crate::zfs;
 
 /// A filesystem that iotax created, as recorded in the undo log; identified by its UUID.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +60,9 @@ impl Mounted {
                 let reason = format!("{} is mounted there now; left alone", mount.source);
                 return Err(io::Error::other(reason));
             }
+            if mount.kind == zfs::FILESYSTEM {
+                zfs::check_answers(&mount.source)?;
+            }
             share::end_server(&mount.kind, &mount.point);
             let flags = if share::is_lost(&mount.source, &mount.point) {
                 // Processes that wait for the ended server would keep the mount busy.
@@ -76,9 +80,9 @@ impl Mounted {
         Ok(())
     }
 
-    /// Returns whether this is the mount of a share whose server has ended. Every access to it would block.
+    /// Returns whether this is the mount of a share whose server has ended, or of a ZFS pool whose disk failed. Every access to it would block.
     pub(crate) fn is_lost(&self) -> bool {
-        share::is_lost(&self.source, &self.point)
+        share::is_lost(&self.source, &self.point) || zfs::is_suspended(&self.source)
     }
 
     /// Finds the topmost mount at the mount point, or this mount at a new path if the directory was moved; `None` if there is none.

@@ -41,3 +41,4 @@ mod tracefs;
 pub mod undo;
 pub mod virsh;
 pub mod volatile;
+mod zfs;

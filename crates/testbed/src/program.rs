@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
@@ -11,9 +11,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::host_info::text;
 use crate::interrupt::{Interrupt, POLL};
 use iotax_model::threads;
 
+/// Directory in a recorded tree with the output of programs. Each file is named after a command line, with `!` instead of slashes.
+const RECORDED: &str = "commands";
 /// Timeout of a tool in normal use, far longer than any tool needs.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(10);
 /// Time for a tool to exit after an interrupt, before it is killed.
@@ -81,6 +84,26 @@ impl Program {
     ) -> Result<Vec<u8>, ProgramError> {
         let (shown, output) = self.output(Stdio::null(), arguments, &Interrupt::default(), patience)?;
         if output.stdout.is_empty() { succeeded(shown, output) } else { Ok(output.stdout) }
+    }
+
+    /// Returns the stdout of a read-only tool without surrounding white space, or the output that is recorded in the tree at `root`; `None` if the tool
+    /// fails or nothing is recorded.
+    pub(crate) fn look_at(self, root: &Path, arguments: &[&str], patience: Duration) -> Option<String> {
+        if root != Path::new("/") {
+            return self.recorded(root, arguments);
+        }
+        let output = self.look(arguments, patience).ok()?;
+        Some(String::from_utf8_lossy(&output).trim().to_owned())
+    }
+
+    /// Returns the output of the tool that is recorded in the tree at `root`; `None` if none is recorded.
+    pub(crate) fn recorded(self, root: &Path, arguments: &[&str]) -> Option<String> {
+        text(&root.join(RECORDED).join(self.line(arguments).replace('/', "!")))
+    }
+
+    /// Returns the tool's command line for messages.
+    pub(crate) fn line(self, arguments: &[&str]) -> String {
+        std::iter::once(self.name).chain(arguments.iter().copied()).collect::<Vec<_>>().join(" ")
     }
 
     /// Runs the tool as [`Self::run`] does, with a given stdin and an interrupt flag that ends the tool.
@@ -169,10 +192,10 @@ pub(crate) fn output_within(
     }
 }
 
-/// Returns the user's PATH, with /usr/sbin and /sbin added: an unprivileged user's PATH may lack them.
+/// Returns the user's PATH, with /usr/sbin and /sbin added: an unprivileged user's PATH may lack them. The tools of udev's rules are in /lib/udev.
 pub(crate) fn search_path() -> OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
-    path.push(":/usr/sbin:/sbin");
+    path.push(":/usr/sbin:/sbin:/lib/udev");
     path
 }
 

@@ -17,6 +17,7 @@ use iotax_model::record::Timeout;
 use iotax_model::target::{Layer, LayerKind, ShareProtocol};
 use iotax_model::units::human;
 
+use crate::zfs;
 use mount::Mount;
 
 /// The layers below a path.
@@ -42,6 +43,13 @@ impl LayerStack {
     pub fn is_served_by_programs(&self) -> bool {
         self.mounts.iter().any(|mount| mount.kind.starts_with("fuse"))
             || self.disks.iter().any(|disk| disk.starts_with("nbd") || disk.starts_with("ublkb"))
+    }
+
+    /// Returns whether one of the layers is a filesystem or volume of ZFS, whose cache in memory direct I/O passes through too.
+    #[must_use]
+    pub fn is_on_zfs(&self) -> bool {
+        self.mounts.iter().any(|mount| mount.kind == zfs::FILESYSTEM)
+            || self.layers.iter().any(|layer| layer.kind == LayerKind::Zvol)
     }
 }
 
@@ -76,7 +84,7 @@ pub enum StackError {
 
 /// Reads the layers below an existing file, directory or block device. The last layer is the file itself or, for a directory, its filesystem.
 pub fn of_path(root: &Path, path: &Path) -> Result<LayerStack, StackError> {
-    let mut walk = Walk { root, stack: LayerStack::default(), entered: Vec::new() };
+    let mut walk = Walk { root, stack: LayerStack::default(), entered: Vec::new(), reads_pools: true };
     walk.add_path(path)?;
     Ok(walk.stack)
 }
@@ -101,7 +109,7 @@ pub struct DeviceLayer {
 /// Describes the block device with this kernel name; `None` if it is not in /sys.
 #[must_use]
 pub fn of_device(root: &Path, name: &str) -> Option<DeviceLayer> {
-    let mut walk = Walk { root, stack: LayerStack::default(), entered: Vec::new() };
+    let mut walk = Walk { root, stack: LayerStack::default(), entered: Vec::new(), reads_pools: false };
     let on = walk.add_named(name)?;
     Some(DeviceLayer { layer: walk.stack.layers.pop()?, on })
 }
@@ -125,6 +133,8 @@ struct Walk<'a> {
     stack: LayerStack,
     /// Kernel names of the devices already visited, so that shared layers are added once and cycles end.
     entered: Vec<String>,
+    /// True to run ZFS's tools for the disks and properties of its pools.
+    reads_pools: bool,
 }
 
 impl Walk<'_> {
@@ -174,7 +184,8 @@ impl Walk<'_> {
             let detail = format!("{server} on this machine, through the page cache");
             self.add_layer(Layer::new(LayerKind::Export, protocol.name(), detail));
         }
-        self.add_layer(filesystem(&mount, on_device));
+        let properties = self.dataset_properties(&mount);
+        self.add_layer(filesystem(&mount, &properties, on_device));
         self.add_filesystem_timeouts(&mount);
         self.stack.mounts.push(mount);
         if kind.is_file() {
@@ -216,7 +227,7 @@ pub fn identity(layers: &[Layer]) -> impl Iterator<Item = (LayerKind, &str, &str
     layers.iter().map(|Layer { kind, name, detail, .. }| match kind {
         // A loop device's number is arbitrary: the first free one.
         LayerKind::Loop => (*kind, "", detail.as_str()),
-        LayerKind::Partition | LayerKind::Dm | LayerKind::Md => (*kind, name.as_str(), ""),
+        LayerKind::Partition | LayerKind::Dm | LayerKind::Md | LayerKind::Zvol => (*kind, name.as_str(), ""),
         LayerKind::Filesystem => {
             (*kind, name.as_str(), detail.split_once(NO_DEVICE).map_or("", |(_, source)| source))
         }
@@ -224,8 +235,10 @@ pub fn identity(layers: &[Layer]) -> impl Iterator<Item = (LayerKind, &str, &str
     })
 }
 
-fn filesystem(mount: &Mount, on_device: bool) -> Layer {
+/// Describes a filesystem. `properties` are those that its mount table does not show.
+fn filesystem(mount: &Mount, properties: &[String], on_device: bool) -> Layer {
     let mut detail = format!("{}, {}", mount.point.display(), mount.options);
+    detail.extend(properties.iter().flat_map(|property| [", ", property]));
     if !on_device {
         detail = format!("{detail}{NO_DEVICE}{:?}", mount.source);
     }

@@ -25,7 +25,7 @@ const TIER: &str = "IOTAX_TESTS";
 /// Skips the test unless this machine has the required programs, files, kernel modules or privileges: the calling function then returns its
 /// default value.
 ///
-/// Forms: `program "fio", "busybox"`, `programs LIST`, `file "/path"`, `kernel "ahci"` (a kernel in /boot with this module), `guests` (QEMU
+/// Forms: `program "fio", "busybox"`, `programs LIST`, `file "/path"`, `files LIST`, `kernel "ahci"` (a kernel in /boot with this module), `guests` (QEMU
 /// and a kernel with virtio_blk) and `root`.
 #[macro_export]
 macro_rules! require {
@@ -35,8 +35,9 @@ macro_rules! require {
             return Default::default();
         }
     };
-    (file $($name:expr),+) => {
-        if !$crate::has($crate::RequirementKind::File, &[$($name),+]) {
+    (file $($name:expr),+) => { $crate::require!(files &[$($name),+]) };
+    (files $names:expr) => {
+        if !$crate::has($crate::RequirementKind::File, $names) {
             return Default::default();
         }
     };

@@ -1,6 +1,6 @@
 //! Finds caches that answered I/O in place of the device.
 
-use iotax_model::record::{CacheDrop, DiskActivity, Tallies, Tally};
+use iotax_model::record::{CacheDrop, DiskActivity, LayerCounters, Tallies, Tally};
 use iotax_model::target::PlannedLayer;
 use iotax_model::units::human;
 use iotax_model::{TargetSpec, WarningKind};
@@ -42,8 +42,11 @@ pub(super) fn kept(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::CacheKept, evidence.join("; "), remedy))
 }
 
-/// Finds direct reads of which the devices served less than half of the bytes.
+/// Finds direct reads of which the devices served less than half of the bytes, or of which ZFS's cache answered more than half.
 pub(super) fn answered(case: &Case<'_>) -> Option<Finding> {
+    if let Some(finding) = answered_by_arc(case) {
+        return Some(finding);
+    }
     let asked = case.m.outcome.tallies.read.as_ref()?.bytes;
     let served = of_device(case, |disk| disk.read_bytes, |tallies| tallies.read.as_ref())?;
     let share = short(asked, served)?;
@@ -56,8 +59,40 @@ pub(super) fn answered(case: &Case<'_>) -> Option<Finding> {
         measured_instead(case)
     );
     let rest = "fill the area first, or make it larger than every cache";
-    let remedy = format!("a cache beneath answered: {}", past_the_cache(case, Some(rest)));
+    let remedy = format!("a cache beneath answered: {}", past_the_cache(case, PAST_THE_ARC, Some(rest)));
     Some(case.finding(WarningKind::CacheLie, evidence, &remedy).unusable_if(true))
+}
+
+/// Setting of `zfs` by which reads of data reach the disk.
+const PAST_THE_ARC: &str = "primarycache = \"metadata\"";
+
+/// Finds direct random reads of which ZFS's cache in memory answered more than half. ZFS reads whole blocks, so that bytes at the disk can exceed those of
+/// the program although few of its reads reached the disk. Direct I/O of OpenZFS 2.3, which does not pass the cache, is in neither count.
+fn answered_by_arc(case: &Case<'_>) -> Option<Finding> {
+    let arc = arc(case)?;
+    let asked = case.m.outcome.tallies.read.as_ref()?.ios;
+    if !case.is_direct() || !case.workload.rw.is_random() || case.m.outcome.duration_ns < SHORTEST_NS {
+        return None;
+    }
+    let from_disk = arc.of(LayerCounters::ARC_MISSES) + arc.of(LayerCounters::ARC_PREFETCHED);
+    let share = short(asked, from_disk).filter(|_| arc.of(LayerCounters::ARC_HITS) > from_disk)?;
+    let evidence = format!(
+        "{} read {} times directly, for which ZFS read {} blocks from its disks ({:.0}%): its cache in memory (ARC) answered the rest",
+        case.asker(),
+        human::grouped(asked),
+        human::grouped(from_disk),
+        share * 100.0
+    );
+    let remedy = format!(
+        "direct I/O does not pass the ARC: {}",
+        past_the_cache(case, PAST_THE_ARC, Some("make the area larger than the ARC (zfs_arc_max)"))
+    );
+    Some(case.finding(WarningKind::CacheLie, evidence, &remedy).unusable_if(true))
+}
+
+/// Returns the counters of ZFS's cache in memory; `None` for targets on other storage.
+fn arc<'a>(case: &Case<'a>) -> Option<&'a LayerCounters> {
+    case.m.counters.iter().find(|counters| counters.layer == LayerCounters::ARC)
 }
 
 /// Finds acknowledged direct writes of which less than half of the bytes had reached the devices by the window's end.
@@ -91,12 +126,13 @@ pub(super) fn put_off(case: &Case<'_>) -> Option<Finding> {
     );
     let is_kept = case.spec.is_none_or(|spec| spec.stack.ignores_flushes().is_none());
     let rest = is_kept.then_some("sync = \"dsync\" to count a write when it is safe");
-    let remedy = format!("a cache beneath took the writes: {}", past_the_cache(case, rest));
+    let remedy =
+        format!("a cache beneath took the writes: {}", past_the_cache(case, "sync = \"always\"", rest));
     Some(case.finding(WarningKind::CacheLie, evidence, &remedy).unusable_if(true))
 }
 
-/// Names the setting that bypasses the target's topmost cache, followed by `rest`, a further remedy, if given.
-fn past_the_cache(case: &Case<'_>, rest: Option<&str>) -> String {
+/// Names the setting that bypasses the target's topmost cache, which is `zfs` for ZFS, followed by `rest`, a further remedy, if given.
+fn past_the_cache(case: &Case<'_>, zfs: &str, rest: Option<&str>) -> String {
     let layers = case.spec.map(|spec| spec.stack.layers()).unwrap_or_default();
     let cached = |layer: &&PlannedLayer| layer.kind().cache().is_some_and(|mode| !mode.direct());
     let key = layers.iter().rev().find(cached).map(|layer| layer.kind().key());
@@ -104,6 +140,7 @@ fn past_the_cache(case: &Case<'_>, rest: Option<&str>) -> String {
         None if case.spec.is_some_and(|spec| spec.guest().is_none()) => None,
         None | Some("guest") => Some("use cache = \"none\" for the guest".to_owned()),
         Some("loop") => Some("use direct_io = true for the loop device".to_owned()),
+        Some("zfs") => Some(format!("use {zfs} for zfs")),
         Some(key @ ("virtio" | "fuse")) => Some(format!("use cache = \"none\" for {key}")),
         Some(key) => Some(format!("{key} keeps files in memory, which is part of what it is")),
     };
@@ -163,6 +200,7 @@ fn memory(case: &Case<'_>) -> &'static str {
             "memory of the container's host"
         }
         Some(spec) if spec.remote().is_some() => "that machine's memory",
+        _ if arc(case).is_some() => "the ARC, ZFS's cache in memory",
         Some(spec) if spec.guest().is_some() => "host memory",
         _ => "memory",
     }

@@ -159,10 +159,14 @@ fn squeezer(record: &TargetRecord) -> Option<String> {
         .map(|layer| layer.name.clone())
 }
 
+/// ZFS's property of storage that is not compressed.
+const NOT_COMPRESSED: &str = "compression=off";
+
 /// Returns whether a layer compresses data written through it.
 pub(super) fn compresses(layer: &Layer) -> bool {
     match layer.kind {
-        LayerKind::Filesystem if layer.name == "zfs" => true,
+        LayerKind::Zvol => !has_option(layer, |word| word == NOT_COMPRESSED),
+        LayerKind::Filesystem if layer.name == "zfs" => !has_option(layer, |word| word == NOT_COMPRESSED),
         LayerKind::Filesystem => has_option(layer, |word| {
             let asked = word.strip_prefix("compress").or_else(|| word.strip_prefix("compression"));
             asked.is_some() && !word.ends_with("=no") && !word.ends_with("=none")

@@ -114,7 +114,7 @@ impl Case<'_> {
         let copies = |name: &str| ["btrfs", "zfs", "bcachefs"].contains(&name);
         let layers = || self.record.into_iter().flat_map(|record| &record.layers);
         let stack = layers().any(|layer| {
-            matches!(layer.kind, LayerKind::Md | LayerKind::Snapshot)
+            matches!(layer.kind, LayerKind::Md | LayerKind::Snapshot | LayerKind::Zvol)
                 || layer.kind == LayerKind::Filesystem && copies(&layer.name)
         });
         let Some(spec) = self.spec else { return true };

@@ -140,11 +140,12 @@ fn without_tag(text: &str) -> String {
 }
 
 /// Describes a layer without parts that vary between runs of one plan: iotax's tag in names, and the numbers that the kernel assigns to
-/// loop and mapped devices.
+/// loop devices, mapped devices and zvols.
 fn described(layer: &Layer) -> String {
     let (mut name, mut detail) = (layer.name.as_str(), layer.detail.as_str());
     match layer.kind {
         LayerKind::Loop => name = "",
+        LayerKind::Zvol => detail = detail.split_once(", ").map_or("", |(_, rest)| rest),
         LayerKind::Dm => {
             detail =
                 detail.strip_prefix("dm-").and_then(|rest| Some(rest.split_once(", ")?.1)).unwrap_or(detail);

@@ -91,6 +91,8 @@ fn who_swallows_them_is_told_by_counts_of_zero_or_by_a_setting() {
     assert_eq!(fate(asynchronous, Some(flushed(9))), swallowed("the NFS server (sync=false)", setting));
     let smb = asynchronous.replace("nfs", "smb");
     assert_eq!(fate(&smb, Some(flushed(9))), swallowed("the SMB server (sync=false)", setting));
+    let zfs = "/srv > raw file > loop direct_io=true > zvol sync=disabled";
+    assert_eq!(fate(zfs, Some(flushed(9))), swallowed("ZFS (sync=disabled)", setting));
     assert_eq!(fate("/srv > nfs share > raw file", Some(flushed(9))), FlushFate::Kept(9));
 }
 

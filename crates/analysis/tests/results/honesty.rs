@@ -5,7 +5,8 @@ use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Grade, Metric};
 use iotax_model::Run;
 use iotax_model::record::{
-    Allocation, CpuPace, DiskActivity, ErrorCount, HostCpu, Mapper, PageCache, SampledContent, Stop, Tally,
+    Allocation, CpuPace, DiskActivity, ErrorCount, HostCpu, LayerCounters, Mapper, PageCache, SampledContent,
+    Stop, Tally,
 };
 use iotax_model::target::{
     CacheMode, DeviceSpec, Discard, FileSpec, FilesystemSpec, FsType, Layer, LayerKind, PathSpec, Stack,
@@ -87,6 +88,40 @@ fn writes_that_reached_the_device_or_were_to_be_cached_are_no_lie() {
     zeros.plan.workloads[0].zero_buffers = true;
     put_off(&mut zeros, "vm-raw", 0.0, None);
     assert_eq!(found(&zeros), []);
+}
+
+#[test]
+fn the_arcs_own_counts_tell_what_it_answered() {
+    let counted = |hits: f64, misses: f64, prefetched: f64| {
+        let mut run = run(&[("zvol", HOST)], &[QD1], 1, false);
+        let m = &mut run.measurements[0];
+        let ios = m.outcome.tallies.read.as_ref().expect("reads").ios as f64;
+        let counts = [
+            (LayerCounters::ARC_HITS, hits),
+            (LayerCounters::ARC_MISSES, misses),
+            (LayerCounters::ARC_PREFETCHED, prefetched),
+        ];
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of a positive figure"
+        )]
+        let counts = counts.map(|(name, share)| (name.to_owned(), (ios * share) as u64)).into();
+        m.counters = vec![LayerCounters { layer: LayerCounters::ARC.into(), counts }];
+        found(&run)
+    };
+    // The disk served as many bytes as were read: ZFS reads whole blocks.
+    let [warning] = counted(0.9, 0.05, 0.05).try_into().expect("one");
+    let Warning { kind, evidence, remedy, .. } = warning;
+    assert_eq!(kind, WarningKind::CacheLie);
+    assert!(
+        evidence.contains("blocks from its disks (10%): its cache in memory (ARC) answered"),
+        "{evidence}"
+    );
+    assert!(remedy.contains("zfs_arc_max"), "{remedy}");
+    for (hits, misses, prefetched) in [(0.3, 0.7, 0.0), (0.9, 0.1, 0.8), (0.0, 0.0, 0.0), (0.01, 0.02, 0.0)] {
+        assert_eq!(counted(hits, misses, prefetched), [], "{hits} {misses} {prefetched}");
+    }
 }
 
 /// A change to an honest run, with its name.

@@ -24,6 +24,7 @@ use iotax_testbed::monitor::pace::{self, PaceReading};
 use iotax_testbed::monitor::{self, Monitor, MonitorSnapshot};
 use iotax_testbed::stack::{self, LayerStack};
 use iotax_testbed::target::counters::{self, Counters};
+use iotax_testbed::target::zfs::ArcCounters;
 
 use super::common_window::AgentRun;
 use super::network;
@@ -142,9 +143,14 @@ impl Host {
             if let Some(storage) = target.local_storage() {
                 let stored = storage.built.stored();
                 is_served_unseen |= stored.is_none();
-                let stack = stored.map(|(path, _)| stack::of_path(root, path)).transpose()?;
-                stacks.push(stack.unwrap_or_default());
-                counters.push(storage.built.counters.clone());
+                let stack =
+                    stored.map(|(path, _)| stack::of_path(root, path)).transpose()?.unwrap_or_default();
+                let mut of_layers = storage.built.counters.clone();
+                if stack.is_on_zfs() {
+                    of_layers.push(Arc::new(ArcCounters::new(root)));
+                }
+                stacks.push(stack);
+                counters.push(of_layers);
                 threads.extend(storage.built.daemons().flat_map(StorageDaemon::threads));
             }
             if let Site::Network(site) = &target.site {

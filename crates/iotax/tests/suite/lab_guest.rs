@@ -74,6 +74,8 @@ poweroff -f
 pub(crate) struct Extras<'a> {
     /// Programs of the host, found before busybox's of the same name. `iotax` is always there.
     pub(crate) programs: &'a [&'a str],
+    /// Other files of the host, at the same paths. Programs among them bring their libraries.
+    pub(crate) files: &'a [&'a str],
     /// Modules, loaded at boot.
     pub(crate) modules: &'a [&'a str],
     /// The lengths of its disks: `/dev/vda`, `/dev/vdb` ..., empty.
@@ -114,14 +116,16 @@ impl LabGuest {
         require!(guests);
         require!(program "ldd");
         require!(programs programs.as_slice());
+        require!(files extras.files);
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
-        let kernel = Kernel::find(Path::new("/"), release.trim(), None, None).expect("a kernel for guests");
+        let kernel = Kernel::find_with(Path::new("/"), release.trim(), None, None, extras.modules);
+        let kernel = kernel.expect("a kernel for guests");
         let lab = Lab::new();
         let dir = TempDir::new().expect("a directory for the guest");
         let initramfs = dir.path().join("initramfs");
         let program = Path::new(env!("CARGO_BIN_EXE_iotax"));
         initramfs::write(&initramfs, program, &kernel, &GuestSpec::default(), None).expect("an initramfs");
-        append_lab(&initramfs, &kernel, INIT, &programs, extras.modules).expect("the laboratory's archive");
+        append_lab(&initramfs, &kernel, INIT, &programs, extras).expect("the laboratory's archive");
         let unpacked =
             vmlinux::write(&kernel.image, dir.path().join("vmlinux")).expect("the unpacked kernel");
         // To learn the frequency of the local APIC's timer the kernel spins for 0.1 s, which takes seconds where instructions are
@@ -275,7 +279,7 @@ pub(crate) fn append_lab(
     kernel: &Kernel,
     init: &str,
     programs: &[&str],
-    more_modules: &[&str],
+    extras: &Extras<'_>,
 ) -> std::io::Result<()> {
     const LINK: u32 = 0o120_777;
     const DIRECTORY: u32 = 0o040_755;
@@ -296,25 +300,28 @@ pub(crate) fn append_lab(
         programs.iter().flat_map(|name| [name, "\n"]).collect::<String>().as_bytes(),
     )?;
     let mut added = BTreeSet::new();
+    let mut files: Vec<PathBuf> = extras.files.iter().map(PathBuf::from).collect();
     for name in programs {
         let program = iotax_testkit::program(name);
         add(&format!("lab/{name}"), PROGRAM, &fs::read(&program)?)?;
-        for library in libraries(&program) {
-            // Samba's programs have 70 MB of them in common.
-            if !added.insert(library.clone()) {
-                continue;
-            }
-            let path = library.to_str().expect("utf-8").trim_start_matches('/');
-            for (end, _) in path.match_indices('/') {
-                add(&path[..end], DIRECTORY, &[])?;
-            }
-            add(path, PROGRAM, &fs::read(&library)?)?;
+        files.extend(libraries(&program));
+    }
+    files.extend(extras.files.iter().flat_map(|file| libraries(Path::new(file))));
+    for file in files {
+        // Samba's programs have 70 MB of libraries in common.
+        if !added.insert(file.clone()) {
+            continue;
         }
+        let path = file.to_str().expect("utf-8").trim_start_matches('/');
+        for (end, _) in path.match_indices('/') {
+            add(&path[..end], DIRECTORY, &[])?;
+        }
+        add(path, PROGRAM, &fs::read(&file)?)?;
     }
     let names: Vec<&str> = modules::needed(&GuestSpec::default(), None)
         .iter()
         .chain(&LOADED)
-        .chain(more_modules)
+        .chain(extras.modules)
         .chain(&AT_HAND)
         .copied()
         .collect();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::lab::{Lab, OtherUser, processes, text};
-use crate::lab_guest::append_lab;
+use crate::lab_guest::{Extras, append_lab};
 
 /// Far above the seconds that a boot or an answer takes, so that a busy machine fails no test.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -93,7 +93,8 @@ impl LibvirtLab {
         let kernel = Kernel::find(Path::new("/"), release.trim(), None, None).expect("a kernel for guests");
         let archive = user.path("initramfs");
         File::create_new(&archive).expect("made");
-        append_lab(&archive, &kernel, INIT, &["busybox", "qemu-ga"], &["virtio_scsi"])
+        let extras = Extras { modules: &["virtio_scsi"], ..Extras::default() };
+        append_lab(&archive, &kernel, INIT, &["busybox", "qemu-ga"], &extras)
             .expect("the laboratory's archive");
         let unpacked = vmlinux::write(&kernel.image, user.path("vmlinux")).expect("the unpacked kernel");
         let unpacked = unpacked.unwrap_or_else(|| kernel.image.clone());

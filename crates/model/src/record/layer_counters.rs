@@ -21,6 +21,15 @@ impl LayerCounters {
     /// Name of the count of acknowledged flushes that the layer skipped on purpose, because of the setting `drop_flush`.
     pub const DROPPED_FLUSHES: &str = "dropped flushes";
 
+    /// Name of ZFS's cache in memory among layers. Its counts are those of all pools of a machine.
+    pub const ARC: &str = "ZFS ARC";
+    /// Name of the count of data blocks that were read and found in the ARC.
+    pub const ARC_HITS: &str = "data hits";
+    /// Name of the count of data blocks that were read and not found in the ARC.
+    pub const ARC_MISSES: &str = "data misses";
+    /// Name of the count of data blocks that ZFS read ahead from its disks.
+    pub const ARC_PREFETCHED: &str = "data prefetched";
+
     /// Returns the count with this name; 0 if the layer has no such count.
     #[must_use]
     pub fn of(&self, name: &str) -> u64 {

@@ -18,6 +18,8 @@ words! {
         Md = "md",
         /// A loop device.
         Loop = "loop",
+        /// A volume of a ZFS pool.
+        Zvol = "zvol",
         /// A filesystem.
         Filesystem = "filesystem",
         /// A file on a filesystem.

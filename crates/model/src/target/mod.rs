@@ -33,6 +33,7 @@ pub use layers::{
     NbdClient, NbdExportSpec, NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, NfsSpec,
     Nic, NvmeTcpSpec, OsdMedia, OverlaySpec, PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel,
     RbdSpec, ShareProtocol, ShareSpec, Snapshot, Subformat, TmpfsSpec, VirtioSpec, VolatileSpec,
+    ZfsCompression, ZfsKind, ZfsPrimaryCache, ZfsSpec, ZfsSync,
 };
 pub use machine::{ContainerEngine, Machine};
 pub use part::Part;
@@ -318,6 +319,15 @@ mod tests {
             (
                 "lvm = { vg = 'vg' }\ncache = { size = '64m' }",
                 "cache needs dir = \"...\", a directory on the fast device",
+            ),
+            ("zfs = { kind = 'zvol' }", "zfs needs a block device below it; over a file: stack"),
+            (
+                "device = '/dev/x'\nzfs = { kind = 'zvol' }",
+                "zfs: zpool writes a partition table to a whole device; put lvm = {} between, or use a file with a loop device",
+            ),
+            (
+                "stack = '/srv > raid1 raid_devices=2 > zvol'",
+                "zfs: zpool writes a partition table to an array; put luks = {} between, or use a file with a loop device",
             ),
             ("cgroup = { riops = 5 }", "cgroup needs a raw file, a block device, a virtio device"),
             (

@@ -164,6 +164,19 @@ impl Stack {
                  between, or use a file with a loop device"
             ));
         }
+        // zpool(8) partitions whole disks, and takes device-mapper and loop devices as they are (efi_get_info() in rdwr_efi.c).
+        let partitioned = |pair: &[PlannedLayer]| match pair {
+            [PlannedLayer::Device(_), PlannedLayer::Zfs(_)] => Some("a whole device; put lvm = {} between"),
+            [PlannedLayer::Md(_), PlannedLayer::Zfs(_)] => Some("an array; put luks = {} between"),
+            [PlannedLayer::NvmeTcp(_), PlannedLayer::Zfs(_)] => Some("an NVMe device; put luks = {} between"),
+            [PlannedLayer::Zfs(_), PlannedLayer::Zfs(_)] => Some("a zvol; put a filesystem on it"),
+            _ => None,
+        };
+        if let Some(below) = self.layers.windows(2).find_map(partitioned) {
+            return Err(format!(
+                "zfs: zpool writes a partition table to {below}, or use a file with a loop device"
+            ));
+        }
         let unexported = self.layers.windows(2).find_map(|pair| match pair {
             [
                 below @ (PlannedLayer::Overlay(_) | PlannedLayer::Volatile(_) | PlannedLayer::Share(_)),

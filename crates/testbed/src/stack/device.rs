@@ -10,6 +10,7 @@ use super::Walk;
 use super::mount::Mount;
 use crate::host_info::text;
 use crate::mapper::Mapping;
+use crate::zfs;
 
 /// Bytes per sector in /sys, whatever the device's block size.
 const SECTOR: u64 = 512;
@@ -20,6 +21,9 @@ impl Walk<'_> {
     pub(super) fn add_source(&mut self, mount: &Mount) -> bool {
         if self.add_number(&mount.number) {
             return true;
+        }
+        if mount.kind == zfs::FILESYSTEM {
+            return self.add_pool(&mount.source);
         }
         // Without a device number: btrfs lists its devices in /sys, others name them as their source.
         let names: Vec<String> =
@@ -84,6 +88,11 @@ impl Walk<'_> {
             // If the path cannot be read, the layers below it are unknown.
             let _ = self.add_path(&stored);
             Layer::new(LayerKind::Export, "NVMe", "the kernel's target on this machine, past the page cache")
+        } else if let Some(volume) = zfs::volume(self.root, &name) {
+            if self.reads_pools {
+                self.add_pool(&volume);
+            }
+            self.zvol(directory, &name, volume)
         } else {
             for below in below(directory) {
                 self.add_device(&below);
@@ -99,6 +108,43 @@ impl Walk<'_> {
         };
         self.add_layer(layer);
         self.stack.disks.push(name);
+    }
+
+    /// Adds the disks of the ZFS pool that holds a dataset or volume, and the layers below them. Returns false if none is found.
+    fn add_pool(&mut self, dataset: &str) -> bool {
+        let mut is_found = false;
+        for disk in zfs::disks(self.root, zfs::pool_of(dataset)) {
+            let directory = self.kernel_name(&disk.to_string_lossy()).and_then(|name| self.directory(&name));
+            match directory {
+                Some(directory) => {
+                    self.add_device(&directory);
+                    is_found = true;
+                }
+                // A file.
+                None => is_found |= self.add_path(&disk).is_ok(),
+            }
+        }
+        is_found
+    }
+
+    /// Returns the properties of a mounted ZFS dataset that determine its speed; empty for other filesystems.
+    pub(super) fn dataset_properties(&self, mount: &Mount) -> Vec<String> {
+        if mount.kind == zfs::FILESYSTEM && self.reads_pools {
+            zfs::properties(self.root, &mount.source, "recordsize,compression,sync,primarycache")
+        } else {
+            Vec::new()
+        }
+    }
+
+    fn zvol(&self, directory: &Path, name: &str, volume: String) -> Layer {
+        let properties = if self.reads_pools {
+            zfs::properties(self.root, &volume, "volblocksize,compression,sync,primarycache")
+        } else {
+            Vec::new()
+        };
+        let node = [Some(name.to_owned()), sectors(directory, "size")];
+        let detail = row(node.into_iter().chain(properties.into_iter().map(Some)));
+        Layer::new(LayerKind::Zvol, volume, detail)
     }
 
     /// Returns the directory in /sys of the device with this kernel name; `None` if there is none.

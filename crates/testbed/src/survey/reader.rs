@@ -14,9 +14,6 @@ use crate::program::{Program, ProgramError};
 /// Time limit for a program and for accessing a path; beyond it, the program or path counts as hanging.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Directory in a recorded tree with the output of programs. Each file is named after a command line, with `!` instead of slashes.
-const RECORDED: &str = "commands";
-
 /// Reads files and program output of a live machine, or of a machine that is recorded in a directory tree.
 pub(super) struct Reader<'a> {
     root: &'a Path,
@@ -63,11 +60,9 @@ impl<'a> Reader<'a> {
 
     /// Returns the stdout of a read-only program, or its recorded output. If the program fails, returns `None` and records the reason.
     pub(super) fn command(&self, program: Program, arguments: &[&str]) -> Known<String> {
-        let line =
-            std::iter::once(program.name).chain(arguments.iter().copied()).collect::<Vec<_>>().join(" ");
+        let line = program.line(arguments);
         if self.root != Path::new("/") {
-            let recorded = self.root.join(RECORDED).join(line.replace('/', "!"));
-            return text(&recorded).map(|text| Fact::new(text, line));
+            return program.recorded(self.root, arguments).map(|text| Fact::new(text, line));
         }
         match program.look(arguments, PATIENCE) {
             Ok(output) => Some(Fact::new(String::from_utf8_lossy(&output).trim().to_owned(), line)),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use iotax_model::target::{CgroupSpec, Layer, LayerKind, NbdExportSpec, TmpfsSpec, VolatileSpec};
+use iotax_model::target::{CgroupSpec, Layer, LayerKind, NbdExportSpec, TmpfsSpec, VolatileSpec, ZfsSpec};
 
 use super::ExportedImage;
 use super::ground::Ground;
@@ -22,6 +22,7 @@ impl Build for CgroupSpec {
         let elsewhere = [
             (stack.has::<TmpfsSpec>(), "tmpfs has no disk"),
             (stack.has::<NbdExportSpec>(), "the disk is a server's"),
+            (stack.has::<ZfsSpec>(), "ZFS reads and writes by threads of the kernel's"),
             (stack.has::<VolatileSpec>(), "a volatile directory writes by a process of its own"),
         ];
         if let Some((_, reason)) = elsewhere.iter().find(|(is_there, _)| *is_there) {

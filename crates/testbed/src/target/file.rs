@@ -62,7 +62,8 @@ impl Build for FileSpec {
 /// Returns the space that a file will need: its full size if it is preallocated or carries a filesystem, otherwise only the part that the workloads
 /// use.
 fn allocated(file: &FileSpec, at: &Check<'_>) -> RequiredSpace {
-    let has_filesystem = at.above.iter().any(|layer| matches!(layer, PlannedLayer::Filesystem(_)));
+    let has_filesystem =
+        at.above.iter().any(|layer| matches!(layer, PlannedLayer::Filesystem(_) | PlannedLayer::Zfs(_)));
     match file.preallocation {
         Preallocation::Off | Preallocation::Metadata if !has_filesystem => {
             RequiredSpace { area: at.plan.touched(), ..at.plan.space() }

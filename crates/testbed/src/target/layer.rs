@@ -61,6 +61,7 @@ pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
         PlannedLayer::Integrity(spec) => Some(spec),
         PlannedLayer::Cache(spec) => Some(spec),
         PlannedLayer::Luks(spec) => Some(spec),
+        PlannedLayer::Zfs(spec) => Some(spec),
         PlannedLayer::Filesystem(spec) => Some(spec),
         PlannedLayer::Tmpfs(spec) => Some(spec),
         PlannedLayer::Volatile(spec) => Some(spec),

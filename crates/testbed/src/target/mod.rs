@@ -45,6 +45,7 @@ mod sizes;
 mod tmpfs;
 pub mod virtio;
 mod volatile;
+pub mod zfs;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -26,6 +26,7 @@ use crate::nvme_tcp::{NvmeConnection, NvmeTarget};
 use crate::remote;
 use crate::tracefs::TraceInstance;
 use crate::virsh::AttachedDevice;
+use crate::zfs::CreatedPool;
 use iotax_model::threads;
 
 /// A change to this machine that must be undone: an object that iotax created, or a value that it changed.
@@ -99,6 +100,8 @@ pub enum Effect {
     NvmeConnection(NvmeConnection),
     /// An md array; undoing stops it and wipes its members' superblocks.
     Array(CreatedArray),
+    /// A ZFS pool; undoing destroys it.
+    ZfsPool(CreatedPool),
     /// A mount; undoing unmounts it.
     Mount(Mounted),
     /// A loop device; undoing detaches it.
@@ -174,6 +177,7 @@ impl std::fmt::Display for Effect {
             Self::NvmeTarget(target) => write!(f, "NVMe subsystem {}", target.nqn),
             Self::NvmeConnection(connection) => write!(f, "connection to NVMe subsystem {}", connection.nqn),
             Self::Array(array) => write!(f, "array {}", array.uuid),
+            Self::ZfsPool(pool) => write!(f, "ZFS pool {}", pool.name),
             Self::Overwritten(device) => write!(f, "what was written to {}", device.node.display()),
             Self::Mount(mounted) => write!(f, "mount on {}", mounted.point.display()),
             Self::Loop(attached) => write!(f, "loop device over {}", attached.file.display()),
@@ -211,6 +215,7 @@ pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
         Effect::NvmeTarget(target) => target.remove(),
         Effect::NvmeConnection(connection) => connection.end(),
         Effect::Array(array) => array.stop(lock),
+        Effect::ZfsPool(pool) => pool.destroy(lock),
         Effect::Mount(mounted) => mounted.unmount(),
         Effect::Loop(attached) => attached.detach(lock),
         Effect::FuseExport(export) => {

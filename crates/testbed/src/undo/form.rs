@@ -83,6 +83,12 @@ impl Effect {
                 expect(is_uuid(&array.uuid, &UUID), "a UUID", &array.uuid)?;
                 array.members.iter().try_for_each(|member| absolute(&member.file))
             }
+            Self::ZfsPool(pool) => {
+                tagged("the name of a pool that iotax made", &pool.name)?;
+                absolute(&pool.device)?;
+                let guid = pool.guid.as_deref().unwrap_or("0");
+                expect(guid.parse::<u64>().is_ok(), "the GUID of a pool", guid)
+            }
             Self::Mount(mounted) => {
                 absolute(&mounted.point)?;
                 let numbers = mounted.source.split_once(':');
@@ -251,6 +257,10 @@ mod tests {
             (r#"{"nvme_connection":{"nqn":"nqn.2014-08.org.nvmexpress.discovery"}}"#.to_owned(), false),
             (r#"{"mapping":{"name":"home","uuid":"CRYPT-LUKS2-00-home"}}"#.to_owned(), false),
             (r#"{"array":{"uuid":"0f0e0d0c-0b0a-4908-8706-050403020100","members":[]}}"#.to_owned(), true),
+            (r#"{"zfs_pool":{"name":"iotax-1a2b-t-zfs","device":"/dev/loop0","guid":null}}"#.to_owned(), true),
+            (r#"{"zfs_pool":{"name":"iotax-1a2b-t-zfs","device":"/dev/loop0","guid":"17291000"}}"#.to_owned(), true),
+            (r#"{"zfs_pool":{"name":"iotax-1a2b-t-zfs","device":"/dev/loop0","guid":"-a"}}"#.to_owned(), false),
+            (r#"{"zfs_pool":{"name":"rpool","device":"/dev/loop0","guid":"17291000"}}"#.to_owned(), false),
             (r#"{"array":{"uuid":"home","members":[]}}"#.to_owned(), false),
             (format!(r#"{{"physical_volume":{{{disk},"uuid":"x || 1"}}}}"#), false),
             (r#"{"logical_volume":{"group":{"users":"x"},"group_name":"vg","name":"iotax-1a2b3c4d-volume0"}}"#.to_owned(), false),

@@ -126,9 +126,9 @@ fn goes_along(effect: &Effect, all: &BTreeMap<u64, PendingEffect>) -> bool {
     effect.path().is_some_and(|path| all.values().any(|other| other.effect.holds(path)))
 }
 
-/// Returns whether the effect's path is on the mount of a share whose server has ended. The content is removed with
-/// the exported directory, and every access through the mount would block.
-fn is_lost_share(effect: &Effect, all: &BTreeMap<u64, PendingEffect>) -> bool {
+/// Returns whether the effect's path is on the mount of a share whose server has ended, or of a ZFS pool whose disk failed. The content is
+/// removed with the exported directory or with the pool, and every access through the mount would block.
+fn is_on_lost_mount(effect: &Effect, all: &BTreeMap<u64, PendingEffect>) -> bool {
     effect.path().is_some_and(|path| {
         all.values().any(|other| {
             other.effect.holds(path) && matches!(&other.effect, Effect::Mount(mounted) if mounted.is_lost())
@@ -305,7 +305,7 @@ impl UndoLog {
         let Some((made, within)) = standing.made() else {
             return effect::undo(&standing.effect, &self.lock.without_interrupt());
         };
-        if is_lost_share(&standing.effect, &self.standing) {
+        if is_on_lost_mount(&standing.effect, &self.standing) {
             return Ok(());
         }
         let goes_along = goes_along(&standing.effect, &self.standing);

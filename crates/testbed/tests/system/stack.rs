@@ -1,13 +1,14 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use iotax_model::target::LayerKind::{Device, Dm, File, Filesystem, Loop, Md, Partition};
+use iotax_model::target::LayerKind::{Device, Dm, File, Filesystem, Loop, Md, Partition, Zvol};
 use iotax_model::target::{Layer, LayerKind};
 use iotax_testbed::stack::{LayerStack, cached_in, of_path};
 use iotax_testkit::tree;
 
 const VIRTIO: &str = include_str!("trees/virtio.tree");
 const STORAGE: &str = include_str!("trees/storage.tree");
+const ZFS: &str = include_str!("trees/zfs.tree");
 
 fn read(recorded: &str, path: &str) -> LayerStack {
     let root = tree::build(recorded);
@@ -230,4 +231,30 @@ fn a_live_block_device_is_its_own_top() {
     let stack = of_path(Path::new("/"), &Path::new("/dev").join(&disk)).expect("readable");
     assert_eq!(stack.disks.last(), Some(&disk), "{stack:?}");
     assert!(stack.layers.iter().all(|layer| layer.kind != File), "{stack:?}");
+}
+
+#[test]
+fn a_dataset_and_a_zvol_stand_on_the_disks_of_their_pool() {
+    let disks = [(Device, "sda"), (Partition, "sda3"), (Device, "sdb"), (Partition, "sdb3")];
+    let log = [(Device, "nvme0n1"), (Partition, "nvme0n1p1")];
+    let dataset = read(ZFS, "/rpool/data/a.raw");
+    assert_eq!(layers(&dataset)[..4], disks);
+    assert_eq!(layers(&dataset)[4..6], log);
+    assert_eq!(layers(&dataset)[6..], [(Filesystem, "zfs"), (File, "a.raw")]);
+    assert_eq!(
+        detail(&dataset, Filesystem),
+        "/rpool/data, rw,relatime,xattr,posixacl, recordsize=128K, compression=on, sync=standard, primarycache=all"
+    );
+    let on_volume = read(ZFS, "/vm");
+    assert_eq!(layers(&on_volume)[..4], disks);
+    assert_eq!(layers(&on_volume)[6..], [(Zvol, "rpool/data/vm-100-disk-0"), (Filesystem, "ext4")]);
+    assert_eq!(on_volume.disks.last().map(String::as_str), Some("zd0"));
+    assert_eq!(detail(&on_volume, Zvol), "zd0, 32.0 MiB, volblocksize=16K, compression=off, sync=standard");
+    assert!(dataset.is_on_zfs() && on_volume.is_on_zfs() && !read(ZFS, "/").is_on_zfs());
+    // Without zpool(8) and zfs(8) the disks are not known.
+    let root = tree::build(ZFS);
+    std::fs::remove_dir_all(root.path().join("commands")).expect("removed");
+    let unknown = of_path(root.path(), Path::new("/rpool/data")).expect("a path of the tree");
+    assert_eq!(layers(&unknown), [(Filesystem, "zfs")]);
+    assert!(detail(&unknown, Filesystem).ends_with("its source is \"rpool/data\""));
 }

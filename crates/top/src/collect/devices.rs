@@ -119,7 +119,8 @@ fn describe(root: &Path, mounts: &BTreeMap<String, Vec<PathBuf>>, name: String, 
     let found = stack::of_device(root, &name);
     let (kind, title, on) = match found {
         Some(device) => {
-            let title = if device.layer.kind == LayerKind::Dm { device.layer.name } else { name.clone() };
+            let is_titled = matches!(device.layer.kind, LayerKind::Dm | LayerKind::Zvol);
+            let title = if is_titled { device.layer.name } else { name.clone() };
             (device.layer.kind, title, device.on)
         }
         None => (LayerKind::Device, name.clone(), Vec::new()),

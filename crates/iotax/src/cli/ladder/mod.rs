@@ -45,7 +45,7 @@ pub(super) struct Args {
     design: DesignArgs,
     /// Rungs to build, the first is the baseline: host-file, virtio-raw, virtio-qcow2, virtio-qcow2-snapshot, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also
     /// host-device, host-lvm, host-lvm-file, vm-device, vm-lvm; host-overlay as in a container, host-nfs, host-smb, host-loop, host-luks, host-integrity, host-dm-cache,
-    /// host-dm-writecache, host-raid1, host-nvme-tcp, fuse-raw, nbd-raw, nbd-kernel, iscsi-raw, nfs-raw, rbd-raw; virtio-vmdk, vm-vhdx and so on for other formats; or the layers of one, such as "raw file > loop direct_io=true" [default: the first seven, and those of --device]
+    /// host-dm-writecache, host-raid1, host-zvol, host-zfs, host-nvme-tcp, fuse-raw, nbd-raw, nbd-kernel, iscsi-raw, nfs-raw, rbd-raw; virtio-vmdk, vm-vhdx and so on for other formats; or the layers of one, such as "raw file > loop direct_io=true" [default: the first seven, and those of --device]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(rungs::names()))]
     rungs: Vec<String>,
     /// Measure new images set up like the disk of this libvirt domain, and alternatives to it: a file with its XML, or its

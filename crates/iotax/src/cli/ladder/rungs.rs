@@ -43,7 +43,7 @@ use Ladder::{Default, Everything};
 
 /// The named rungs in the order of a ladder: name, ladder, base, and the layers on top as a stack line. There are further rungs for other image
 /// formats, such as `virtio-vmdk` and `vm-vmdk`.
-const RUNGS: [(&str, Ladder, Base, &str); 28] = [
+const RUNGS: [(&str, Ladder, Base, &str); 30] = [
     ("host-device", Default, Device, ""),
     ("host-lvm", Default, Device, "thick LVM volume"),
     ("host-lvm-file", Default, Device, "thick LVM volume > ext4 > raw file"),
@@ -57,6 +57,18 @@ const RUNGS: [(&str, Ladder, Base, &str); 28] = [
     ("host-dm-cache", Everything, Directory, "raw file > loop direct_io=true > dm-cache size=64m"),
     ("host-dm-writecache", Everything, Directory, "raw file > loop direct_io=true > dm-writecache size=64m"),
     ("host-raid1", Everything, Directory, "raid1 raid_devices=2"),
+    (
+        "host-zvol",
+        Everything,
+        Directory,
+        "raw file > loop direct_io=true > zvol volblocksize=16k sync=always primarycache=metadata",
+    ),
+    (
+        "host-zfs",
+        Everything,
+        Directory,
+        "raw file > loop direct_io=true > zfs dataset recordsize=16k sync=always primarycache=metadata > raw file",
+    ),
     ("host-nvme-tcp", Everything, Directory, "raw file > nvme-tcp"),
     ("fuse-raw", Everything, Directory, "raw file > fuse"),
     ("nbd-raw", Everything, Directory, "raw file > nbd > virtio"),

@@ -19,3 +19,4 @@ mod settings;
 mod share;
 mod watch_faults;
 mod watch_manual;
+mod zfs;

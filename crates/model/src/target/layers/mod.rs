@@ -32,6 +32,7 @@ mod share;
 mod tmpfs;
 mod virtio;
 mod volatile;
+mod zfs;
 
 use std::path::{Path, PathBuf};
 
@@ -73,6 +74,7 @@ pub use share::{ShareProtocol, ShareSpec};
 pub use tmpfs::TmpfsSpec;
 pub use virtio::VirtioSpec;
 pub use volatile::VolatileSpec;
+pub use zfs::{ZfsCompression, ZfsKind, ZfsPrimaryCache, ZfsSpec, ZfsSync};
 
 /// The interface that a layer offers to the layer above, such as a block device or a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -389,6 +391,8 @@ layers! {
     cache: Cache(CacheSpec),
     /// Encryption by dm-crypt (LUKS2) of the device, volume or array.
     luks: Luks(LuksSpec),
+    /// A new ZFS pool on the volume or loop device, with a volume (zvol) or a filesystem (dataset).
+    zfs: Zfs(ZfsSpec),
     /// A filesystem in memory.
     tmpfs: Tmpfs(TmpfsSpec),
     /// A new filesystem on the device or volume.

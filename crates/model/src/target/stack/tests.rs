@@ -17,6 +17,7 @@ fn each_layer_says_if_it_caches_or_copies() {
         ("vg0 > thick LVM volume > dm-cache dir=/fast size=64m", false, true),
         ("/srv > raw file > nvme-tcp > cgroup riops=500", false, false),
         ("/srv > nfs share > raw file", true, false),
+        ("vg0 > thick LVM volume > zvol", true, true),
         ("/srv > smb share > vhdx file > virtio", true, false),
     ] {
         let stack = Stack::parse(line).expect(line);
@@ -112,6 +113,15 @@ fn a_line_names_every_layer_from_the_bottom_up_and_is_read_again() {
             "device = '/dev/sdb'\nfilesystem = { type = 'xfs' }\nshare = {}\nfile = { format = 'qcow2' }\nvirtio = {}",
             "device /dev/sdb > xfs > nfs share > qcow2 file > virtio cache=none aio=io_uring",
         ),
+        (
+            "device = '/dev/sdb'\nlvm = {}\nzfs = { kind = 'zvol', volblocksize = '16k', compression = 'lz4', primarycache = 'metadata' }\nguest = {}",
+            "device /dev/sdb > thick LVM volume > zvol volblocksize=16k compression=lz4 primarycache=metadata > \
+             virtio-blk cache=none aio=io_uring > guest",
+        ),
+        (
+            "lvm = { vg = 'vg0' }\nzfs = { kind = 'dataset', recordsize = '16k', sync = 'disabled' }\nfile = { format = 'qcow2' }\nvirtio = {}",
+            "vg0 > thick LVM volume > zfs dataset recordsize=16k sync=disabled > qcow2 file > virtio cache=none aio=io_uring",
+        ),
         ("network = { via = 'loopback' }", "loopback"),
         ("network = { via = 'veth', mtu = 9000 }", "veth pair mtu=9000"),
         (
@@ -150,6 +160,9 @@ fn what_is_no_line_is_refused_with_what_is_accepted() {
         ("/srv > nfs > raw file", "accepted: /srv > raw file > nfs"),
         ("/srv > raw file > cgroup iops=1", "cgroup: `iops` is not a key here; did you mean"),
         ("/srv > luks", "accepted: device /srv > luks or /srv > raw file > loop > luks"),
+        ("/srv > zvol", "accepted: device /srv > zvol or /srv > raw file > loop > zvol"),
+        ("/srv > raw file > loop > zvol kind=dataset", "zvol: kind= is told by its words"),
+        ("/srv > raw file > loop > zfs volume", "\"zfs volume\" is no layer"),
         ("/srv>raw file>virtio", "a > between two layers has a blank on either side"),
         ("/srv > raw file > virtio cashe=none", "virtio: `cashe` is not a key here; did you mean `cache`?"),
         ("/srv > raw file size=1m", "raw file: `size` is not a key here; "),
