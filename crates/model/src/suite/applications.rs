@@ -45,7 +45,6 @@ fn workloads(options: &SuiteOptions) -> Vec<Workload> {
         journal_mode: Some(journal_mode),
         synchronous: Some(Synchronous::Full),
         size: options.size,
-        numjobs: options.jobs,
         runtime: Some(options.runtime.unwrap_or(Nanos::from_secs(2))),
         ramp_time: Some(options.ramp_time.unwrap_or(Nanos::from_millis(500))),
         direct: Some(false),
@@ -56,7 +55,6 @@ fn workloads(options: &SuiteOptions) -> Vec<Workload> {
         rw: Some(Rw::RandWrite),
         filesize: "2k-32k".parse().ok(),
         fsync: Some(1),
-        numjobs: options.jobs,
         ..named("mail")
     };
     let tree = |name: &str, test, end_fsync| WorkloadKeys {
