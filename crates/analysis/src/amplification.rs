@@ -19,7 +19,8 @@ pub struct Passed {
     pub bytes: u64,
     /// I/Os that the layer merged into an adjacent I/O before starting them; absent if the layer does not count merges.
     pub merges: Option<u64>,
-    /// Mean time in the layer and all below it, in nanoseconds; absent without I/O or if the layer does not report it.
+    /// Mean time in the layer and all below it, in nanoseconds. Absent without I/O, if the layer does not report it, or for a block device
+    /// with both reads and writes, for which only a common mean is known.
     #[serde(rename = "mean_wait_ns")]
     pub wait_ns: Option<f64>,
     /// I/Os per I/O of the layer above; absent for the top layer and if the layer above had no I/O.
@@ -61,8 +62,9 @@ pub struct IoAmplification {
 }
 
 impl IoAmplification {
-    /// Computes the amplification of one cell. `None` if only the program counted I/O, if the I/O engine moves no data, or if a noisy neighbour
-    /// ran, because the layers below count its I/O too. A layer that was not observed in every measurement is left out.
+    /// Computes the amplification from all measurements of a workload on a target. `None` if only the program counted I/O, if the I/O
+    /// engine moves no data, or if a noisy neighbour ran, because the layers below count its I/O too. A layer that was not observed in
+    /// every measurement is left out.
     pub fn of(record: Option<&TargetRecord>, measurements: &[&Measurement]) -> Option<Self> {
         let moves_nothing = |m: &&Measurement| m.outcome.ioengine.is_some_and(|engine| !engine.moves_data());
         if measurements.iter().any(|m| m.neighbour.is_some() || moves_nothing(m)) {

@@ -23,11 +23,14 @@ pub struct CellJudgement {
     pub jobs: Option<GroupFairness>,
     /// Load of the noisy neighbour that ran at the same time; absent if no neighbour ran.
     pub neighbour: Option<NeighbourLoad>,
-    /// Mean latency by layer; absent if only the program observed it.
+    /// Mean latency by layer; absent for network workloads, if the work ran on another machine, or if
+    /// only the program observed the latency.
     pub latency: Option<LatencyBreakdown>,
-    /// Host CPU time by role; absent if fewer than two roles were observed.
+    /// Host CPU time by role; absent if fewer than two roles were observed, or if the work ran on another
+    /// machine.
     pub cpu: Option<CpuByRole>,
-    /// I/O at each layer; absent if only the program counted I/O.
+    /// I/O at each layer; absent for network workloads, after failed measurements, with a noisy
+    /// neighbour, if the I/O engine moves no data, or if only the program counted I/O.
     pub amplification: Option<IoAmplification>,
     /// Packet statistics; absent if the workload uses no network, or if none were reported.
     pub network: Option<Network>,

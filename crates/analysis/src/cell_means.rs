@@ -12,17 +12,18 @@ use crate::metric::{Metric, OverRounds};
 
 /// Geometric means by workload, target and metric.
 ///
-/// A run that stops measuring a cell once its comparisons are decided measures its cells in different rounds. A least-squares fit then splits each
-/// logarithm into a target effect and a round effect (additive two-factor model: Scheffé, The Analysis of Variance, 1959, chapter 4), and each mean
-/// is adjusted to all rounds. So the ratios of the single layers multiply to the ratio of the whole stack.
+/// A run that stops measuring a cell once its comparisons are decided measures its cells in different rounds. A least-squares fit then
+/// splits the logarithm of each figure into a target effect and a round effect (additive two-factor model: Scheffé, The Analysis of
+/// Variance, 1959, chapter 4), and each mean is adjusted to all rounds. So the ratios of the single layers multiply to the ratio of the
+/// whole stack.
 #[derive(Debug, Default)]
 pub(crate) struct CellMeans<'a> {
     by: HashMap<(&'a str, Metric), HashMap<&'a str, f64>>,
 }
 
 impl<'a> CellMeans<'a> {
-    /// Computes the means of a run for the given metrics; leaves out metrics that are not summarized by a geometric mean. A cell without a positive
-    /// value has no mean.
+    /// Computes the means of a run for the given metrics; leaves out metrics that are not summarized by a geometric mean. A cell without a
+    /// positive value has no mean.
     pub(crate) fn of(run: &'a Run, metrics: &[Metric]) -> Self {
         let metrics = metrics.iter().filter(|m| m.definition().over_rounds == OverRounds::GeometricMean);
         let workloads = || run.plan.workloads.iter().map(|workload| workload.name.as_str());
@@ -32,7 +33,8 @@ impl<'a> CellMeans<'a> {
         }
     }
 
-    /// Returns the geometric mean of a workload on a target for a metric; `None` if no round has a positive value.
+    /// Returns the geometric mean of a workload on a target for a metric; `None` if no round has a positive value, or if the means do not
+    /// cover the metric.
     pub(crate) fn get(&self, workload: &str, target: &str, metric: Metric) -> Option<f64> {
         self.by.get(&(workload, metric))?.get(target).copied()
     }
@@ -48,8 +50,8 @@ fn fitted<'a>(run: &'a Run, workload: &str, metric: Metric) -> HashMap<&'a str, 
     means(figures, run.source.is_none())
 }
 
-/// Computes each target's geometric mean from (target, round, positive figure) of one workload. Pass `has_rounds` = false for an import: its
-/// repetitions belong to one target, so two targets share no round.
+/// Computes each target's geometric mean from (target, round, positive figure) of one workload. Pass `has_rounds` = false for an import:
+/// its repetitions belong to one target, so two targets share no round.
 pub(crate) fn means<'a>(
     figures: impl Iterator<Item = (&'a str, u32, f64)>,
     has_rounds: bool,

@@ -6,14 +6,15 @@ use crate::stats::paired::Interval;
 use crate::stats::verdict::{Decision, Verdict};
 use crate::stats::{ALPHA, Estimate};
 
-/// Cost of a target over the baseline in nanoseconds: the ratio and its interval, applied to the baseline's geometric mean. So the cost always
-/// agrees with the verdict; an interval of absolute differences might not.
+/// Cost of a target over the baseline in nanoseconds: the ratio and its interval, applied to the baseline's geometric mean. So the cost
+/// always agrees with the verdict; an interval of absolute differences might not.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tax {
     /// Nanoseconds above the baseline, per I/O, or per GiB for the CPU time of streams; negative if the target takes less time than the
     /// baseline.
     pub ns: f64,
-    /// The interval at the comparison's confidence; absent if the ratio has no interval, or if its ends differ by a factor of more than 100.
+    /// The interval at the comparison's confidence; absent if the ratio has no interval, or if its ends differ by a factor of more than
+    /// 100.
     pub interval: Option<Interval>,
 }
 
@@ -35,19 +36,20 @@ pub struct Ratio {
     /// Ratio of the target's figure to the baseline's, each over all its rounds.
     pub mean: f64,
     /// The interval on which the verdict rests. Holm's procedure sets its confidence, so with several comparisons it may be wider than
-    /// [`Self::interval_95`]. Absent for fewer than two rounds, if the verdict is withheld, or if an end is not finite.
+    /// [`Self::interval_95`]. Absent if the comparison was not tested (fewer than two rounds, an unusable measurement, before the first
+    /// interim test), or if an end is not finite.
     pub interval: Option<Interval>,
     /// The confidence of `interval`, 0.95 or more; absent without `interval`.
     pub confidence: Option<f64>,
     /// The plain 95% interval, for this comparison taken alone; absent for fewer than two rounds, or if an end is not finite.
     pub interval_95: Option<Interval>,
-    /// Two-sided sign-flip permutation p-value for the hypothesis of no difference; absent for fewer than six common rounds. Student's t assumes
-    /// roughly normal log ratios; this test assumes only that each sign is equally likely under the hypothesis.
+    /// Two-sided sign-flip permutation p-value for the hypothesis of no difference; absent for fewer than six common rounds. Student's t
+    /// assumes roughly normal log ratios; this test assumes only that each sign is equally likely under the hypothesis.
     pub sign_flip_p: Option<f64>,
     /// Faster, slower, same or undecided, at the requested margin.
     pub verdict: Verdict,
-    /// Total number of rounds that would decide an undecided comparison if mean and variance stay the same; absent if decided, unknown, or above
-    /// 1000.
+    /// Total number of rounds that would decide an undecided comparison if mean and variance stay the same; absent if decided, unknown, or
+    /// above 1000.
     pub needed_rounds: Option<u32>,
     /// The unusable measurement and the reason, as text; the verdict is then undecided, whatever the figures. Absent if all measurements
     /// are usable.
@@ -107,7 +109,7 @@ pub struct Comparison {
     pub baseline: String,
     /// Ratio of the target's figure to the baseline's.
     pub ratio: Ratio,
-    /// Number of rounds in which both targets were measured.
+    /// Number of compared rounds: those in which both targets have a usable value of the metric.
     pub rounds: u32,
     /// In a run that adds rounds: the number of rounds at the interim test that decided the comparison. Verdict and interval are from that
     /// test, figures from all rounds. Absent in other runs, and if no interim test decided the comparison.

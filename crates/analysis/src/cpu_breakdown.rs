@@ -117,9 +117,10 @@ impl Role {
 /// The host's CPU time per I/O of one workload on one target, by role.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CpuByRole {
-    /// Nanoseconds per I/O of the observed roles: medians over the rounds, scaled to sum to the total CPU time per I/O if that is known.
+    /// CPU nanoseconds per I/O of the observed roles: medians over the rounds. Scaled to sum to the total CPU time per I/O, if that is
+    /// known and the roles include interrupts or the rest of the host.
     pub roles: Vec<(Role, f64)>,
-    /// Nanoseconds per GiB by role, for network streams; empty for other work.
+    /// CPU nanoseconds per GiB by role, computed in the same way for network streams; empty for other work.
     pub per_gib: Vec<(Role, f64)>,
     /// Steal time as a share of all CPU time of the guest, idle included, 0 to 1, median over the rounds; absent if the guest does not
     /// report its CPU time.

@@ -16,10 +16,10 @@ pub struct CrashVerdict<'a> {
     pub database: Option<DatabaseMode>,
     /// Number of power cuts.
     pub cuts: u64,
-    /// Acknowledged writes per second over all windows; absent if no window's length is known.
+    /// Acknowledged writes per second, from the first write to each cut, over all cuts; absent if no such time is known.
     pub writes_per_second: Option<f64>,
-    /// Number of cuts that broke a promise: a flushed write or a commit was lost, or the stack or its database could not be used
-    /// afterwards.
+    /// Number of cuts that broke a promise: a flushed write or a commit was lost, or the stack or its database could not be used afterwards
+    /// although it promises to stay usable.
     pub cuts_with_loss: u64,
     /// Number of cuts that broke a promise, or left the stack unusable or its image or database damaged although nothing was promised.
     pub cuts_with_harm: u64,

@@ -26,7 +26,7 @@ pub enum Kept {
     Yes,
     /// The whole interval lies beyond the limit, or significantly more I/Os than allowed took longer than the limit.
     No,
-    /// The limit lies within the interval, there is no interval, or the load's own CPU was the limit.
+    /// The limit lies within the interval, there is no interval, or the load generator's CPU limited the rate.
     Undecided,
 }
 
@@ -39,11 +39,11 @@ pub enum NoFigure {
     TooFew {
         /// Number of I/Os that each round needs.
         needed: u64,
-        /// Seconds in which the slowest round would have done these, rounded up; absent if it did none.
+        /// Window length in seconds that would have been enough for the slowest round, rounded up; absent if a round did no such I/O.
         seconds: Option<u64>,
     },
-    /// A round has too few I/Os for the percentile, but the demand is missed: over all rounds significantly more I/Os than allowed took longer than
-    /// the limit (exact binomial test, 2.5%).
+    /// A round has too few I/Os for the percentile, but the demand is missed: over all rounds significantly more I/Os than allowed took
+    /// longer than the limit (exact binomial test, 2.5%).
     Beyond {
         /// Number of I/Os that took longer than the limit, over all rounds.
         longer: u64,
@@ -67,7 +67,8 @@ pub struct DemandOnTarget<'a> {
     pub workload: &'a str,
     /// The target's name.
     pub target: &'a str,
-    /// Geometric mean of the rounds' figures: nanoseconds, or I/Os or bytes per second. Absent if the figure of any round is unknown or unusable.
+    /// Geometric mean of the rounds' figures: nanoseconds, or I/Os or bytes per second. Absent if the figure of any round is unknown or
+    /// unusable.
     pub figure: Option<f64>,
     /// 95% interval of `figure`: Student's t on the logarithms of the rounds' figures; absent for a single round.
     pub interval: Option<Interval>,
@@ -80,8 +81,8 @@ pub struct DemandOnTarget<'a> {
 }
 
 impl DemandOnTarget<'_> {
-    /// Returns the headroom: limit / figure, or figure / limit if more is better. Below 1 the demand is missed; `None`
-    /// without a figure.
+    /// Returns the headroom: limit / figure, or figure / limit if more is better. Below 1 the figure misses the limit; `None` without a
+    /// figure.
     #[must_use]
     pub fn room(&self) -> Option<f64> {
         let over = self.limit / self.figure?;
@@ -208,8 +209,8 @@ fn too_few(needed: u64, of: Option<DemandOn>, measured: &[&Measurement], is_dire
     NoFigure::TooFew { needed, seconds }
 }
 
-/// Tests by an exact binomial test at 2.5%, over all rounds together, whether more I/Os exceed the limit than the percentile allows. `None`
-/// if not, if no I/O of this kind was measured, or if the demand is not on a percentile.
+/// Tests by an exact binomial test at 2.5%, over all rounds together, if significantly more I/Os exceed the limit than the percentile
+/// allows. `None` if not, if a round has no I/O of this kind, or if the demand is not on a percentile.
 fn beyond(keep: Keep, measured: &[&Measurement], is_direct: bool) -> Option<NoFigure> {
     let Keep::Latency { of: which, slo: Slo::Percentile { percent, most } } = keep else { return None };
     let (mut longer, mut of) = (0, 0);
@@ -224,8 +225,8 @@ fn beyond(keep: Keep, measured: &[&Measurement], is_direct: bool) -> Option<NoFi
     is_certain.then_some(NoFigure::Beyond { longer, of })
 }
 
-/// Returns the times that a demand is on. With direct I/O a flush finds nothing to write, so that the time of a sync is that of the write before it
-/// too, as through a page cache.
+/// Returns the latencies that a demand limits; `None` if there was no such I/O. For flushes (`sync`) with direct I/O these are the commit
+/// times, if recorded. They include the writes before the flush, as the time of a flush does with buffered I/O.
 fn latency(m: &Measurement, of: Option<DemandOn>, is_direct: bool) -> Option<Histogram> {
     let tallies = &m.outcome.tallies;
     match of {

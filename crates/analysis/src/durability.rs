@@ -30,8 +30,8 @@ pub struct MethodOnTarget<'a> {
     /// Commits per second; for a method that makes nothing durable, `sync_file_range` calls per second, or writes per second without such
     /// calls. Absent if unknown.
     pub per_second: Option<f64>,
-    /// Median time of a commit in nanoseconds, from the submission of its first write; absent for fewer than 20 commits, or if several I/Os were in
-    /// flight.
+    /// Median time of a commit in nanoseconds, from the submission of its first write; absent for fewer than 20 commits, or if several I/Os
+    /// were in flight.
     pub p50_ns: Option<f64>,
     /// 99th percentile of the commit time in nanoseconds; absent for fewer than 1,000 commits, or if several I/Os were in flight.
     pub p99_ns: Option<f64>,
@@ -65,7 +65,7 @@ pub struct Swallowed<'a> {
     pub target: &'a str,
     /// The layer that swallowed the flushes, or the two layers between which they were lost.
     pub by: &'a str,
-    /// Number of flushes that the layer received.
+    /// Number of flushes that the layer received; if the layer does not count them, the number that the program requested.
     pub asked: u64,
     /// Number of received flushes that the layer passed on.
     pub passed_on: u64,
@@ -119,7 +119,7 @@ impl<'a> DurableWrites<'a> {
         (!cells.is_empty()).then_some(Self { reference, cells })
     }
 
-    /// Lists the layers whose counters show that they swallowed flushes, summed over the methods on each target. Leaves out layers that
+    /// Lists the flushes that layers swallowed according to counters, summed over the methods on each target. Leaves out layers that
     /// swallow flushes by a setting and do not count them.
     #[must_use]
     pub fn swallowed(&self) -> Vec<Swallowed<'_>> {
@@ -156,14 +156,15 @@ fn commit_writes(workload: &Workload) -> f64 {
     workload.writes_per_commit().or(workload.flush_call().map(|(_, writes)| writes)).unwrap_or(1) as f64
 }
 
-/// Returns the commit times; `None` if several I/Os were in flight, because the start of a commit is then ambiguous.
+/// Returns the commit times: those of the writes if each write is a commit, or if the method does not flush; otherwise from the first write
+/// to the end of the flush. `None` if several I/Os were in flight, because the start of a commit is then ambiguous.
 fn commits<'a>(workload: &Workload, tallies: &'a Tallies) -> Option<&'a Histogram> {
     let is_by_itself = workload.sync != SyncMode::None || workload.flush_call().is_none();
     if is_by_itself { tallies.write.as_ref().map(|write| &write.latency) } else { tallies.commit.as_ref() }
 }
 
-/// Computes the ratio of each method's rate to the reference's on the same target, by workload and target. All ratios of a run share one 5% error
-/// rate (Holm).
+/// Computes the ratio of each method's rate to the reference's on the same target, by workload and target. All ratios of a run share one 5%
+/// error rate (Holm).
 fn ratios<'a>(run: &'a Run, judgement: &Judgement, reference: &str) -> HashMap<(&'a str, &'a str), Ratio> {
     let means = CellMeans::of(run, &[Metric::IOPS]);
     let cells = by_cell(run);

@@ -9,8 +9,9 @@ use iotax_model::Run;
 /// Maximum number of edges into a target; more would repeat the same comparison.
 const MOST_INCOMING: usize = 2;
 
-/// Kind of the part that describes a guest; [`VIRTIO`] is that of a virtio device without a guest.
+/// Kind of the part that describes a guest.
 const GUEST: &str = "guest";
+/// Kind of the part that describes a virtio device without a guest.
 const VIRTIO: &str = "virtio";
 
 /// Two targets that differ by exactly one layer or one setting.
@@ -45,7 +46,8 @@ struct Candidate {
     name: String,
 }
 
-/// Finds the edges of a plan, in the order of their end targets. Among the edges to one target, the edge that adds the topmost layer comes first.
+/// Finds the edges of a plan, in the order of their end targets. Among the edges to one target, the edge that adds the topmost layer comes
+/// first.
 ///
 /// Each value of a setting is compared with the value that comes first in the plan, not with all others. If an edge to a target changes a
 /// setting of a layer, no other edge to that target adds this layer. At most two edges lead to a target.
@@ -91,8 +93,8 @@ pub fn edges(targets: &[TargetSpec]) -> Vec<Edge> {
     chosen
 }
 
-/// Finds the one layer or setting in which target `to` differs from target `from`; `None` if they are equal or differ in more. The caller fills in
-/// the positions in the plan.
+/// Finds the one layer or setting in which target `to` differs from target `from`; `None` if they are equal or differ in more. The caller
+/// fills in the positions in the plan.
 fn difference(from: &[Part], to: &[Part]) -> Option<Candidate> {
     let find = |parts: &[Part], kind: &str| parts.iter().position(|part| part.kind == kind);
     if let Some(height) = guest_alone(from, to) {
@@ -136,8 +138,8 @@ fn difference(from: &[Part], to: &[Part]) -> Option<Candidate> {
     }
 }
 
-/// Returns the number of layers below the guest, if `to` is a guest with a virtio-blk disk, and `from` shows the same disk as a virtio device
-/// without a guest; else `None`.
+/// Returns the number of layers below the guest, if `to` is a guest with a virtio-blk disk, and `from` shows the same disk as a virtio
+/// device without a guest; else `None`.
 fn guest_alone(from: &[Part], to: &[Part]) -> Option<usize> {
     let find = |parts: &[Part], kind: &str| parts.iter().position(|part| part.kind == kind);
     let (device, guest) = (find(from, VIRTIO)?, find(to, GUEST)?);
@@ -161,8 +163,8 @@ fn guest_alone(from: &[Part], to: &[Part]) -> Option<usize> {
     (device == guest && is_same_bus && same_below && of_device.settings.iter().all(set)).then_some(guest)
 }
 
-/// Describes a changed setting: `cache=writeback instead of none`; for keys such as `bus` only the values: `virtio-scsi instead of virtio-blk`. A
-/// setting that is left out afterwards is named as it was: `without encrypt=luks`.
+/// Describes a changed setting: `cache=writeback instead of none`; for keys such as `bus` only the values: `virtio-scsi instead of
+/// virtio-blk`. A setting that is left out afterwards is named as it was: `without encrypt=luks`.
 fn in_words(key: &str, before: Option<String>, after: Option<String>) -> String {
     if let (Some(before), None) = (&before, &after) {
         return format!("without {key}={before}");
@@ -178,8 +180,8 @@ fn in_words(key: &str, before: Option<String>, after: Option<String>) -> String 
     }
 }
 
-/// Returns the names of the devices below both ends of an edge, if these are known and differ. The cost along such an edge includes the difference
-/// between the devices.
+/// Returns the names of the devices below both ends of an edge, if these are known and differ. The cost along such an edge includes the
+/// difference between the devices.
 pub(super) fn other_devices(run: &Run, edge: &Edge) -> Option<(String, String)> {
     let devices = |name: &str| {
         let record = run.targets.iter().find(|record| record.name == name)?;

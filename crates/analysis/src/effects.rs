@@ -36,8 +36,8 @@ pub struct Effects {
     /// Standard deviation of the residuals of the natural logarithm of the metric; absent for a single target or too
     /// few measurements, because the fit then leaves no residual.
     pub rest: Option<f64>,
-    /// P-value of the F test of the round effects against the residual: the probability that chance alone gives such differences. Absent if `rest`
-    /// is absent or 0.
+    /// P-value of the F test of the round effects against the residual: the probability that chance alone gives such differences. Absent if
+    /// `rest` is absent or 0.
     pub rounds_p: Option<f64>,
     /// The drift; absent for fewer than three rounds.
     pub drift: Option<Drift>,
@@ -221,13 +221,14 @@ impl Effects {
         })
     }
 
-    /// Returns whether a round deviates from the mean by more than `margin`, and the differences between rounds are significant.
+    /// Returns whether a round deviates from the mean by more than `margin`, a share such as 0.02, and the differences between rounds are
+    /// significant.
     #[must_use]
     pub fn rounds_moved(&self, margin: f64) -> bool {
         self.furthest_by.abs() > margin && self.rounds_p.is_some_and(|p| p < self.level)
     }
 
-    /// Returns the drift if it is significant and larger than `margin`.
+    /// Returns the drift if it is significant and larger than `margin`, a share such as 0.02; else `None`.
     #[must_use]
     pub fn drifted(&self, margin: f64) -> Option<Drift> {
         self.drift.filter(|drift| drift.change.abs() > margin && drift.p < self.level)

@@ -29,7 +29,8 @@ pub struct GroupFairness {
     pub of: MemberKind,
     /// The guests or jobs, in the order in which they were recorded.
     pub members: Vec<Contender>,
-    /// Fairness between guests by I/Os per second, or by bytes per second for streams; absent for jobs.
+    /// Fairness between guests by I/Os per second, or by bytes per second for streams; absent for jobs, and if it is unknown in every
+    /// round.
     pub fairness: Option<Fairness>,
 }
 
@@ -42,7 +43,7 @@ pub struct Contender {
     pub iops: Option<f64>,
     /// Bytes per second: median of the rounds; absent if no round has a known duration.
     pub bytes_per_s: Option<f64>,
-    /// Service times of all rounds, reads and writes together.
+    /// Service times of all rounds in nanoseconds: reads, writes, trims and metadata operations together.
     pub latency: Histogram,
 }
 
@@ -65,8 +66,8 @@ pub struct Fairness {
 }
 
 impl Fairness {
-    /// Averages Jain's index over the rounds. Cuts the confidence interval off at `least`, the smallest possible index, and at 1. `None` if no
-    /// round has an index.
+    /// Averages Jain's index over the rounds. Cuts the confidence interval off at `least`, the smallest possible index, and at 1. `None` if
+    /// no round has an index.
     pub(super) fn over(indexes: Vec<f64>, least: f64) -> Option<Self> {
         let found = Differences::new(indexes)?;
         let interval = found.interval(ALPHA).map(|i| i.map(|end| end.clamp(least, 1.0)));
@@ -109,8 +110,8 @@ pub fn jain(got: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| (sum * sum / (got.len() as f64 * squares)).min(1.0))
 }
 
-/// Computes Jain's index of one measurement's guests, by I/Os per second, or by bytes for streams; `None` for fewer
-/// than two guests.
+/// Computes Jain's index of one measurement's guests, by I/Os per second, or by bytes per second for streams; `None` for fewer than two
+/// guests, if a guest's window has no length, or if no guest did any I/O.
 #[must_use]
 pub fn fairness(measurement: &Measurement) -> Option<f64> {
     if measurement.shares.len() < 2 {
@@ -146,7 +147,8 @@ fn member<'a>(name: &str, shares: &(impl Iterator<Item = &'a Share> + Clone)) ->
 }
 
 impl GroupFairness {
-    /// Computes the shares of a workload on a target over all rounds; `None` if no measurement had several members.
+    /// Computes the rates of the members and the fairness between them over all rounds of a workload on a target; `None` if no measurement
+    /// had several members.
     pub(super) fn new(of: MemberKind, measurements: &[&Measurement]) -> Option<Self> {
         let shares = measurements.iter().flat_map(|m| match of {
             MemberKind::Guests => &m.shares,
@@ -213,7 +215,8 @@ impl CombinedThroughput {
     }
 }
 
-/// Groups targets that differ only in their number of guests. Each group has two or more pairs of number and target name, ascending.
+/// Groups targets that differ only in their number of guests. Each group lists the number of guests and the name of each target, ascending,
+/// and has at least two targets.
 #[must_use]
 pub fn by_count(targets: &[TargetSpec]) -> Vec<Vec<(u32, &str)>> {
     let apart_from_count = |target: &TargetSpec| {

@@ -10,11 +10,11 @@ const MISSING: f64 = 0.01;
 /// The significant deviations of a replay from its trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Infidelity {
-    /// True if more than 1% of the I/Os began over 1 ms late although the target had free slots.
+    /// True if more than 1% of the I/Os began over 1 ms late. I/Os that waited because `iodepth` I/Os were in flight do not count.
     pub(crate) is_late: bool,
     /// True if more than 1% of the I/Os had not begun when the replay ended.
     pub(crate) lacks_begun: bool,
-    /// True if more than 1% of the trace's I/Os were left out because the target cannot do them.
+    /// True if more than 1% of the trace's I/Os were left out because the target or the workload cannot do them.
     pub(crate) lacks_possible: bool,
 }
 
@@ -37,7 +37,8 @@ pub(crate) fn is_late(measurement: &Measurement) -> bool {
     measurement.outcome.replayed.as_ref().is_some_and(|replayed| Infidelity::of(replayed) == only_late)
 }
 
-/// Returns whether `late` of `all` rounds of a workload on a target may be left out: at most half. With more late rounds the machine is unsuitable.
+/// Returns whether `late` of `all` rounds of a workload on a target may be left out: at most half. With more late rounds the machine is
+/// unsuitable.
 pub(crate) const fn may_be_late(late: usize, all: usize) -> bool {
     late * 2 <= all
 }

@@ -9,14 +9,13 @@ use crate::percentile::percentile;
 use crate::stats::median;
 use iotax_model::Run;
 
-/// Returns the I/Os per second over the window by the agent's clock, reads and writes together; `None` for an import,
-/// or if the window has no length.
+/// Returns the I/Os per second: reads, writes, trims and metadata operations together; `None` for an import, or if the window has no
+/// length.
 pub(crate) fn iops(measurement: &Measurement) -> Option<f64> {
     rate(measurement, measurement.outcome.tallies.ios())
 }
 
-/// Returns the bytes per second over the window by the agent's clock, reads and writes together; `None` for an import,
-/// or if the window has no length.
+/// Returns the bytes per second, all directions together; `None` for an import, or if the window has no length.
 pub(crate) fn bytes_per_s(measurement: &Measurement) -> Option<f64> {
     rate(measurement, measurement.outcome.tallies.bytes())
 }
@@ -26,7 +25,7 @@ fn rate(measurement: &Measurement, count: u64) -> Option<f64> {
     measurement.stated.is_none().then(|| per_second(measurement, count))?
 }
 
-/// Returns the mean service time in nanoseconds, all directions together; `None` without I/O.
+/// Returns the mean service time in nanoseconds: reads, writes, trims and metadata operations together; `None` without I/O.
 pub(crate) fn latency_mean(measurement: &Measurement) -> Option<f64> {
     measurement.outcome.tallies.latency().mean()
 }
@@ -43,7 +42,7 @@ pub(crate) fn whole_intervals(measurement: &Measurement) -> Vec<&Sample> {
     measurement.samples.iter().filter(|sample| sample.duration_ns as f64 >= least).collect()
 }
 
-/// Returns the number of failed I/Os; `None` for an import, whose source may not state it.
+/// Returns the number of failed I/Os, those in the warm-up included; `None` for an import, whose source may not state it.
 pub(crate) fn errors(measurement: &Measurement) -> Option<f64> {
     let failed = || measurement.outcome.errors.iter().map(|error| error.count).sum::<u64>();
     measurement.stated.is_none().then(|| failed() as f64)
@@ -59,7 +58,8 @@ pub fn lasted(measurement: &Measurement) -> Option<u64> {
     Some(measurement.outcome.duration_ns).filter(|ns| *ns > 0 || measurement.stated.is_none())
 }
 
-/// Divides a count by the seconds on which the window's rates are based; `None` for 0 seconds.
+/// Divides a count by the time of the measurement's rates ([`rate_ns`](iotax_model::record::Outcome::rate_ns)) in seconds; `None` for 0
+/// seconds.
 pub(crate) fn per_second(measurement: &Measurement, count: u64) -> Option<f64> {
     let ns = measurement.outcome.rate_ns();
     (ns > 0).then(|| count as f64 / (ns as f64 / 1e9))
@@ -128,7 +128,8 @@ pub fn done(measurement: &Measurement, tallies: &Tallies) -> u64 {
     if is_stream(measurement) { tallies.bytes() } else { tallies.ios() }
 }
 
-/// Returns whether nothing completed and nothing failed in the window, as during a stall of the storage. Such a window has no figures.
+/// Returns whether the measurement ran to its end but nothing completed in the window and nothing failed, as during a stall of the storage.
+/// Such a window has no figures.
 pub(crate) fn is_empty(measurement: &Measurement) -> bool {
     let outcome = &measurement.outcome;
     done(measurement, &outcome.tallies) == 0 && outcome.errors.is_empty() && outcome.stop.is_none()

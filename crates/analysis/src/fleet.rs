@@ -30,7 +30,7 @@ pub struct FleetAnswer {
     pub name: String,
     /// Mode of the fleet: each member has its own storage, or all share one.
     pub mode: FleetMode,
-    /// The fleet's members, in the order given.
+    /// The fleet's members, in the order of the runs given to [`fleet`].
     pub members: Vec<FleetRun>,
     /// Comparisons of the hosts, by workload and target; empty if the members share one storage.
     pub hosts: Vec<HostCell>,
@@ -89,8 +89,8 @@ pub struct HostFigures {
     pub ratio: f64,
     /// Modified z-score of the host among the logarithms of all hosts' `mean_ns`; absent if their median absolute deviation is 0.
     pub score: Option<f64>,
-    /// True if the host is an outlier: its score is beyond 3.5, it deviates from the median by more than the margin, and its interval excludes the
-    /// median.
+    /// True if the host is an outlier among at least five hosts: its score is beyond 3.5 in either direction or absent, it deviates from
+    /// the median by more than the margin, and its interval excludes the median.
     pub is_outlier: bool,
 }
 
@@ -123,11 +123,11 @@ pub struct SharedGroup {
     pub shares: Vec<(String, f64)>,
     /// Number of rounds in the sums.
     pub rounds: usize,
-    /// Median over the rounds of the I/Os per second of all members.
+    /// Median over the rounds of the I/Os per second of all members together.
     pub iops: f64,
     /// Student's t interval at 95% of the geometric mean of the rounds' sums of I/Os per second; absent for fewer than two rounds.
     pub iops_interval: Option<Interval>,
-    /// Median over the rounds of the bytes per second of all members.
+    /// Median over the rounds of the bytes per second of all members together.
     pub bytes_per_s: f64,
     /// Jain's index of the members' I/Os per second; absent if no round had I/O.
     pub fairness: Option<Fairness>,
@@ -139,8 +139,8 @@ pub struct SharedGroup {
     pub skew: StartSkew,
 }
 
-/// The spread of the members' first I/Os in a round. If first I/Os are not recorded (network streams, older versions), the starts of the measured
-/// windows count instead.
+/// The spread of the members' first I/Os in a round. If first I/Os are not recorded (network streams, records of older versions of iotax),
+/// the starts of the measured windows count instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StartSkew {
     /// 99th percentile of the delay from the first I/O of the round to a member's first I/O, over all members and
@@ -311,7 +311,7 @@ impl SharedCell {
 }
 
 /// Cuts one round to the window that all members share: each member's whole intervals within it. Fails with the reason if a member did not
-/// measure the round, if its start is unknown, or if no interval counts.
+/// measure the round, if its start is unknown, or if it has no whole interval in that window.
 fn counted(
     there: &[usize],
     members: &[(&str, &Run)],

@@ -1,9 +1,9 @@
 //! Flushes by layer: how many the program requested, and how many each layer below counted.
 //!
-//! A layer swallows flushes if the program requested some and the next device that counts flushes saw none, if the `volatile` layer counted
-//! flushes that it dropped, or if a setting discards flushes, such as QEMU's `cache=unsafe`. Fewer flushes than requested are only reported
-//! as a ratio: a journal commits for several callers at once, and the kernel merges flushes that wait for one another. Additional flushes
-//! come from a journal or from other programs.
+//! A layer swallows flushes if the program requested some and the next device that counts flushes saw none, if the `volatile` layer
+//! (iotax's filesystem that simulates a volatile write cache) counted flushes that it dropped, or if a setting discards flushes, such as
+//! QEMU's `cache=unsafe`. Fewer flushes than requested are only reported as a ratio: a journal commits for several callers at once, and the
+//! kernel merges flushes that wait for one another. Additional flushes come from a journal or from other programs.
 
 use iotax_model::TargetSpec;
 use iotax_model::record::{DiskActivity, DiskFlushes, LayerCounters, Measurement, TargetRecord};
@@ -33,8 +33,8 @@ pub enum FlushCount {
     NoVolatileCache,
     /// The device receives durable writes as FUA, which the kernel does not count.
     Fua,
-    /// The layer does not count flushes: devices without request queues, and QEMU for writes that it makes durable itself (cache=writethrough,
-    /// directsync).
+    /// The layer does not count flushes: devices without request queues, and QEMU for writes that it makes durable itself
+    /// (cache=writethrough, directsync).
     NotCounted,
 }
 
@@ -214,8 +214,8 @@ pub struct FlushesPerTransaction {
 }
 
 impl FlushesPerTransaction {
-    /// Returns the layers that completed flushes during a database's transactions, from the top down. Empty for other workloads, and with a noisy
-    /// neighbour, because the layers count its flushes too.
+    /// Returns the layers that completed flushes during a database's transactions, from the top down. Empty for other workloads, and with a
+    /// noisy neighbour, because the layers count its flushes too.
     #[must_use]
     pub fn of(
         workload: &Workload,

@@ -42,8 +42,8 @@ impl Grade {
     }
 }
 
-/// Returns the grade of each measurement, in the run's order: the worst of the findings about the measurement and of `others`, the warnings about
-/// its target, its workload or the run.
+/// Returns the grade of each measurement, in the run's order: the worst of the findings about the measurement and of `others`, the warnings
+/// about its target, its workload or the run. All measurements of an import are unchecked.
 pub(super) fn grades(run: &Run, findings: &[Finding], others: &[Warning]) -> Vec<Grade> {
     if run.source.is_some() {
         return vec![Grade::Unchecked; run.measurements.len()];

@@ -1,9 +1,9 @@
 //! Judges a run: derives comparisons, breakdowns and warnings from its records.
 //!
-//! Every target is compared with the plan's baseline on every workload by every [`Metric`], which gives the total cost,
-//! and along the [edges](mod@crate::edges) between targets, which gives the cost of each layer. Each family of metrics
-//! goes through Holm's procedure. The steps along the edges form their own families. A step that starts at the baseline
-//! reuses the comparison with the baseline, so that no pair gets two verdicts.
+//! Every target is compared with the plan's baseline on every workload by every [`Metric`] that applies to it, which gives the total cost,
+//! and along the [edges](mod@crate::edges) between targets, which gives the cost of each layer. Each family of metrics goes through Holm's
+//! procedure. The steps along the edges form their own families. A step that starts at the baseline reuses the comparison with the
+//! baseline, so that no pair gets two verdicts.
 
 use std::collections::HashSet;
 
@@ -38,11 +38,12 @@ use iotax_model::record::Measurement;
 /// Everything that is derived from a run's records.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
-    /// The metrics used, in the order of tables and documents.
+    /// The metrics by which the run was judged, in the order of tables and documents.
     pub figures: Vec<Metric>,
     /// Every target compared with the baseline, in the plan's order of workloads, targets and metrics.
     pub comparisons: Vec<Comparison>,
-    /// Edges between targets, each of one layer or setting. Leaves out edges to the baseline, and edges between targets on different devices.
+    /// Edges between targets, each of one layer or setting. Leaves out edges to the baseline, and edges between targets on different
+    /// devices.
     pub edges: Vec<Edge>,
     /// For every edge, the target at its end compared with the target at its start, in the order of workloads, edges and metrics.
     pub steps: Vec<Comparison>,
@@ -50,7 +51,7 @@ pub struct Judgement {
     pub standing: Option<Standing>,
     /// Results of each workload on each target that was measured, in the plan's order.
     pub cells: Vec<CellJudgement>,
-    /// Differences between rounds and drift, for each workload, over all targets.
+    /// Differences between rounds and drift, for each workload, over all targets; empty for an import.
     pub effects: Vec<Effects>,
     /// Wall time by phase; absent if it was not recorded.
     pub timing: Option<Timing>,
@@ -86,7 +87,8 @@ impl Judgement {
         self.cells.iter().find(|cell| cell.workload == workload && cell.target == target)
     }
 
-    /// Iterates over the targets whose results on this workload contain the value that `part` selects; yields each target's name with the value.
+    /// Iterates over the targets whose results on this workload contain the value that `part` selects; yields each target's name with the
+    /// value.
     pub fn on<'a, T: 'a>(
         &'a self,
         workload: &'a str,

@@ -70,8 +70,8 @@ impl View {
         }
     }
 
-    /// Returns the number of I/Os and their mean time in nanoseconds at this layer, for one measurement; `None` if the layer was not observed,
-    /// or had no I/O.
+    /// Returns the number of I/Os and their mean time in nanoseconds at this layer, for one measurement; `None` if the layer was not
+    /// observed, or had no I/O.
     fn seen(self, m: &Measurement, record: Option<&TargetRecord>) -> Option<(f64, f64)> {
         match self {
             Self::Program => {
@@ -89,7 +89,8 @@ impl View {
     }
 }
 
-/// Returns the devices at the bottom of the stack: those on record, or the only device of the host. `None` if neither identifies them.
+/// Returns the devices at the bottom of the stack: those that the target's record names, or the only device observed on the host. `None` if
+/// neither identifies them.
 fn bottom<'a>(host: &'a HostActivity, record: Option<&TargetRecord>) -> Option<Vec<&'a DiskActivity>> {
     let is_device = |name: &str| {
         let layers = record.into_iter().flat_map(|record| &record.layers);
@@ -233,8 +234,8 @@ fn qemu_percentiles(measurements: &[&Measurement]) -> (Option<f64>, Option<f64>)
     (quantile(&all, 0.5), quantile(&all, 0.99))
 }
 
-/// Interpolates a quantile of a histogram, given as (upper bound, count) of each bin. `None` without counts, or if the quantile lies in a bin
-/// without an upper bound.
+/// Interpolates a quantile of a histogram, given as (upper bound, count) of each bin. `None` without counts, or if the quantile lies in a
+/// bin without an upper bound.
 #[must_use]
 pub fn quantile(bins: &[(Option<u64>, u64)], q: f64) -> Option<f64> {
     let rank = q * bins.iter().map(|bin| bin.1).sum::<u64>() as f64;

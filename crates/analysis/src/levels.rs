@@ -7,7 +7,7 @@ use crate::checks::step::{self, Step};
 use crate::figures::whole_intervals;
 use crate::stats::{MAD_TO_SD, median};
 
-/// Minimum number of intervals after a fall that form a level.
+/// Minimum number of intervals for a sustained rate.
 const LEVEL: usize = 3;
 
 /// An initial rate that was higher than the sustained rate.
@@ -49,7 +49,8 @@ impl Levels {
     }
 }
 
-/// Returns the rate in each interval of a measurement, with the interval's end in seconds from the start of the measured window.
+/// Returns the intervals of a measurement, each as its end in seconds from the start of the measured window, and the rate in I/Os or bytes
+/// per second. Leaves out short intervals, such as the last.
 #[must_use]
 pub fn rates(m: &Measurement, unit: RateUnit) -> Vec<(f64, f64)> {
     whole_intervals(m).into_iter().map(|sample| (sample.at_ns as f64 / 1e9, rate(sample, unit))).collect()

@@ -1,4 +1,4 @@
-//! Derives results from records, as data without text.
+//! Derives results from records: comparisons, breakdowns, verdicts and warnings.
 //!
 //! [`judge`] compares the targets of a [`iotax_model::Run`] by the rules of [`stats`] and checks how far the figures can be trusted.
 //! [`mod@compare`] compares two runs, and [`suite`] the workloads of a suite. Nothing here touches the machine.

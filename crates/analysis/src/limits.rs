@@ -18,7 +18,8 @@ use crate::checks::generator;
 use crate::levels::{self, BurstLevel, Levels};
 use crate::stats::{geometric_mean, median};
 
-/// Largest scatter within a measurement, as a share of the rate, that counts as limited; the median over the measurements is compared.
+/// Largest scatter of the rate within a measurement (the median over the measurements), as a share of the rate, at which the rate counts as
+/// limited.
 const HELD: f64 = 0.015;
 
 /// Largest relative difference of rates that count as the same limit.
@@ -29,7 +30,7 @@ const SAME: f64 = 0.03;
 pub enum LimitScope {
     /// Reads and writes share the limit.
     Together,
-    /// Reads and writes each have the same limit.
+    /// Reads and writes each have a limit of their own, and both limits are equal.
     Each,
     /// The limit applies to reads only: writes have another limit or none, or mixed I/O was not measured.
     Reads,
@@ -84,7 +85,7 @@ pub struct SustainedRate<'a> {
     pub ios: f64,
     /// The largest scatter within a round, as a share of the rate.
     pub scatter: f64,
-    /// The longest burst, in I/Os per second; absent if the rate fell in no round.
+    /// The longest burst, with its rate in I/Os per second; absent if the rate fell in no round.
     pub burst: Option<BurstLevel>,
 }
 
@@ -99,7 +100,8 @@ pub struct LimitsOnTarget<'a> {
     pub limits: Vec<RateLimit>,
     /// Rates of reads or writes that showed no limit.
     pub free: Vec<FreeRate>,
-    /// The measurement with the longest burst, else the first one that has levels; absent if none has.
+    /// The rate over time in the measurement with the longest burst; without a burst, in the first measurement with a sustained rate.
+    /// Absent if no measurement has one.
     pub course: Option<RateCourse<'a>>,
 }
 

@@ -53,7 +53,7 @@ impl Levels {
         Some(Self { looks: Looks::new(looks)?, known: HashMap::new() })
     }
 
-    /// Returns the significance level at an interim test for the first of `left` undecided comparisons.
+    /// Returns the significance level at the interim test `look` (from 0) for the next comparison, if `left` comparisons are undecided.
     fn at(&mut self, look: usize, left: usize) -> f64 {
         let looks = &self.looks;
         *self.known.entry((look, left)).or_insert_with(|| looks.nominal(look, ALPHA / left as f64))
@@ -212,8 +212,8 @@ pub(super) fn failed(run: &Run) -> HashSet<(Cell, u32)> {
     incomplete.filter_map(|w| Some((place(w.target.as_ref()?, w.workload.as_ref()?)?, w.round?))).collect()
 }
 
-/// Splits the edges between a plan's targets into edges with both ends on the same devices, and edges with ends on different devices. Leaves out
-/// edges to the baseline.
+/// Splits the edges between a plan's targets into edges with both ends on the same devices, and edges with ends on different devices.
+/// Leaves out edges to the baseline.
 pub(super) fn whole_and_broken(run: &Run) -> (Vec<Edge>, Vec<Edge>) {
     // A step to the baseline is the inverse of the comparison with the baseline.
     let steps = edges(&run.plan.targets).into_iter().filter(|edge| edge.to != run.plan.baseline);

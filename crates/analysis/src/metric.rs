@@ -46,7 +46,7 @@ pub struct Definition {
     pub help: &'static str,
     /// Function that computes the value for one measurement; `None` if unknown.
     pub of: fn(&Measurement) -> Option<f64>,
-    /// Summary over several rounds.
+    /// The method that summarizes the values of several rounds.
     pub over_rounds: OverRounds,
     /// Predicate that is true if targets are compared by this metric on a workload; absent if targets are never compared by it.
     pub compares: Option<fn(&Workload) -> bool>,
@@ -127,7 +127,7 @@ pub(crate) enum Family {
 }
 
 impl Metric {
-    /// I/Os, packets or round trips per second, both directions together.
+    /// I/Os, packets or round trips per second, all directions together; flushes do not count.
     pub const IOPS: Self = Self(&Definition {
         id: "iops",
         unit: Unit::PerSecond,
@@ -145,7 +145,7 @@ impl Metric {
             Kind::RoundTrips(_) => false,
         }),
     });
-    /// Bytes per second, both directions together.
+    /// Bytes per second, all directions together.
     pub const BYTES_PER_S: Self = Self(&Definition {
         id: "bytes_per_s",
         unit: Unit::BytesPerSecond,
@@ -159,7 +159,7 @@ impl Metric {
             !matches!(workload.kind(), Kind::RoundTrips(_) | Kind::Files(Test::Sqlite))
         }),
     });
-    /// Mean service time in nanoseconds, both directions together.
+    /// Mean service time in nanoseconds, all directions together; flushes do not count.
     pub const LATENCY_MEAN: Self = Self(&Definition {
         id: "latency_mean",
         unit: Unit::Nanoseconds,
@@ -189,7 +189,8 @@ impl Metric {
         Self(&percentile("latency_p99_9", "p99.9", "99.9th percentile of the service time", 0.999, |m| {
             latency_quantile(m, 0.999)
         }));
-    /// CPU nanoseconds of the host per I/O: programs that take part in the measurement, kernel threads and interrupts.
+    /// CPU nanoseconds of the host per I/O: programs that take part in the measurement, kernel threads and interrupts; all busy CPU time if
+    /// one of these is unknown.
     pub const CPU_PER_IO: Self = Self(&Definition {
         id: "cpu_per_io",
         unit: Unit::Nanoseconds,
@@ -270,7 +271,7 @@ impl Metric {
         over_rounds: OverRounds::Median,
         compares: None,
     });
-    /// Failed I/Os, flushes included.
+    /// Failed I/Os, flushes and I/Os of the warm-up included.
     pub const ERRORS: Self = Self(&Definition {
         id: "errors",
         unit: Unit::Count,
@@ -448,8 +449,8 @@ impl Metric {
         if Self::LATENCY_MEAN.compares(workload) { Self::LATENCY_MEAN } else { Self::BYTES_PER_S }
     }
 
-    /// Returns the metric for tables with one number per workload and target: the rate of a closed loop, or the latency at a scheduled
-    /// rate.
+    /// Returns the metric for tables with one number per workload and target: throughput for network streams, the mean latency for round
+    /// trips and for I/O at a scheduled rate, otherwise I/Os per second.
     #[must_use]
     pub fn headline(workload: &Workload) -> Self {
         match workload.kind() {
@@ -466,8 +467,8 @@ impl Metric {
         self == Self::CPU_PER_IO || self == Self::CPU_PER_GIB
     }
 
-    /// Returns the substitute for streams, which have no latency: throughput for the mean, CPU cost for the 99th percentile; otherwise
-    /// `self`.
+    /// Returns the substitute for streams, which have no latency: throughput for the mean latency, CPU time per GiB for the 99th
+    /// percentile. Returns `self` for other metrics and workloads.
     #[must_use]
     pub fn or_of_streams(self, workload: &Workload) -> Self {
         if self == Self::LATENCY_MEAN {
@@ -565,7 +566,8 @@ impl JsonSchema for Metric {
 impl FromStr for Metric {
     type Err = WordError;
 
-    /// Parses the id of a metric by which targets are compared; latencies also in short form: `latency_p99` or `p99`, `latency_p99_9` or `p99.9`.
+    /// Parses the id of a metric by which targets are compared; latencies also in short form: `latency_p99` or `p99`, `latency_p99_9` or
+    /// `p99.9`.
     fn from_str(text: &str) -> Result<Self, WordError> {
         let words: Vec<&str> = Self::compared().map(Self::word).collect();
         let id = text.replace('.', "_");

@@ -39,7 +39,7 @@ pub struct StreamTotals {
     pub upload: bool,
     /// Largest number of streams in a round.
     pub streams: usize,
-    /// Median over the rounds of bytes per second received; for background load, as its streams report. Absent if unknown.
+    /// Median over the rounds of bytes per second received; for background load, from the counts of its streams. Absent if unknown.
     pub bytes_per_s: Option<f64>,
     /// Number of packets sent; absent if a stream does not report it.
     pub sent: Option<u64>,
@@ -58,7 +58,7 @@ pub struct StreamTotals {
     /// Round-trip times in nanoseconds as measured by TCP: the minimum, the median over the rounds of the streams' mean, and the maximum.
     /// Absent if unknown.
     pub rtt_ns: Option<[f64; 3]>,
-    /// Fairness between the streams, by bytes; absent for a single stream.
+    /// Fairness between the streams, by bytes received; absent for a single stream, or if unknown in every round.
     pub fairness: Option<Fairness>,
 }
 
@@ -193,7 +193,8 @@ fn way(upload: bool, measurements: &[&Measurement]) -> Option<StreamTotals> {
     })
 }
 
-/// Computes Jain's index of one measurement's streams of one direction, by bytes received; `None` for fewer than two streams.
+/// Computes Jain's index of one measurement's streams of one direction, by bytes received; `None` for fewer than two streams, if a stream
+/// does not report its bytes, or if nothing was received.
 #[must_use]
 pub fn evenness(m: &Measurement, upload: bool) -> Option<f64> {
     let got: Option<Vec<f64>> = flows(m, upload).map(|flow| Some(flow.received_bytes? as f64)).collect();
@@ -235,7 +236,8 @@ pub(crate) struct Seen<'a> {
 }
 
 /// Returns the counts of each watched interface in one measurement. A guest's agent observes the client from inside; the host observes the
-/// other interfaces, named `PLACE/NAME`, or by the bare name if that is unambiguous. If the path's interfaces are known, others are left out.
+/// other interfaces, named `PLACE/NAME`, or by the bare name if that is unambiguous. If the path's interfaces are known, others are left
+/// out.
 pub(crate) fn seen<'a>(m: &'a Measurement, known: &'a [Interface]) -> Vec<Seen<'a>> {
     let inside = m.outcome.inside.iter().flat_map(|inside| &inside.nics).map(|nic| (true, nic));
     let host = m.host.iter().flat_map(|host| &host.nics).map(|nic| (false, nic));

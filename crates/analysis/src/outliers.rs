@@ -20,8 +20,8 @@ const FAR: f64 = 5.0;
 /// Smallest residual of an outlier, as a multiple of the plan's margin: a smaller one would not change a verdict.
 const MARGINS: f64 = 3.0;
 
-/// Finds the outliers of all workloads: measurements with a large residual of the logarithm of mean latency (for streams, of the time per byte)
-/// after median polish of targets and rounds (Tukey, Exploratory Data Analysis, 1977, chapter 11).
+/// Finds the outliers of all workloads: measurements with a large residual of the logarithm of mean latency (for streams, of the time per
+/// byte) after median polish of targets and rounds (Tukey, Exploratory Data Analysis, 1977, chapter 11).
 pub(super) fn outliers(run: &Run) -> Vec<Warning> {
     run.plan.workloads.iter().flat_map(|workload| of_workload(run, &workload.name)).collect()
 }

@@ -88,7 +88,8 @@ fn of_ios(latency: &Histogram, q: f64) -> Option<Interval> {
     })
 }
 
-/// Returns the geometric mean of the rounds' percentiles with its interval.
+/// Returns the geometric mean of the rounds' percentiles in nanoseconds, with its 95% interval; `None` for fewer than two rounds, or if a
+/// round has too few I/Os.
 fn over_rounds(q: f64, measurements: &[&Measurement]) -> Option<(f64, Interval)> {
     let of_round = |m: &&Measurement| percentile(&m.outcome.tallies.latency(), q).map(f64::ln);
     let logs = measurements.iter().map(of_round).collect::<Option<Vec<_>>>()?;

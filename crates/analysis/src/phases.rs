@@ -33,8 +33,8 @@ pub struct PhaseRatio {
     pub ratio: Ratio,
 }
 
-/// Compares every target with the baseline in each phase of every replay whose trace has at least two phases. All phases and targets of a replay
-/// share one 5% error rate (Holm).
+/// Compares every target with the baseline in each phase of every replay whose trace has at least two phases. All phases and targets of a
+/// replay share one 5% error rate (Holm).
 #[must_use]
 pub fn phased_comparisons(run: &Run) -> Vec<PhasedComparison<'_>> {
     let replays = run.plan.workloads.iter().filter(|workload| workload.read_iolog.is_some());

@@ -114,8 +114,8 @@ pub(crate) fn share_variances<F: ComparedFigure>(family: &mut [(F, Sample)]) {
     }
 }
 
-/// Decides a family of comparisons once, by Holm's procedure at 5%, with all rounds. `margin` is a fraction. The result is in the family's
-/// order.
+/// Decides a family of comparisons once, by Holm's procedure at 5%, with all rounds. `margin` is a fraction, such as 0.02. The result is in
+/// the family's order.
 pub(crate) fn decide_family<F: ComparedFigure>(mut family: Vec<(F, Sample)>, margin: f64) -> Vec<Decision> {
     share_variances(&mut family);
     let asked: Vec<_> = family.iter().map(|(figure, sample)| (sample, figure.more_is_better())).collect();

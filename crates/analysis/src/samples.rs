@@ -115,7 +115,8 @@ impl MeasuredFigures {
         self.by_cell.get(&cell).is_some_and(|rounds| rounds.contains_key(&round))
     }
 
-    /// Builds the comparisons of the pairs, by workload, then by metric. Leaves out pairs without common figures.
+    /// Builds the comparisons of the pairs, by workload, then by pair, then by metric. Leaves out pairs without common figures, and the CPU
+    /// time per TCP segment of pairs with different segment sizes.
     pub(super) fn cases(&self, plan: &Plan, pairs: &[Pair]) -> Vec<PendingComparison> {
         let mut cases = Vec::new();
         for workload in 0..plan.workloads.len() {
@@ -261,8 +262,8 @@ impl PendingComparison {
         &self.figures[..self.figures.partition_point(|(at, ..)| *at <= round)]
     }
 
-    /// Returns the figures of target and baseline in the rounds up to `until`, without late replays. If all rounds are late, returns all; the
-    /// verdict is then withheld.
+    /// Returns the figures of target and baseline in the rounds up to `until`, without late replays. If all rounds are late, returns all;
+    /// the verdict is then withheld.
     fn pairs(&self, until: u32) -> Vec<(f64, f64)> {
         let is_late = |round: u32| self.late.binary_search_by_key(&round, |(at, _)| *at).is_ok();
         let all = self.all_until(until);

@@ -5,8 +5,8 @@ use std::path::Path;
 use iotax_model::TargetSpec;
 use iotax_model::target::{BottomLocation, NbdExportSpec, NetPath, NetworkSpec, Nic, Part};
 
-/// Lists the parts of a network path: the network itself, the link unless it is loopback, the guest if the path starts in one, and a noisy
-/// neighbour. Every guest link counts as a veth pair, so that guests can be compared with the pair and with one another.
+/// Lists the parts of a network path: the network itself, the link if iotax built one other than loopback, the guest if the path starts in
+/// one, and a noisy neighbour. Every guest link counts as a veth pair, so that guests can be compared with the pair and with one another.
 fn paths(target: &TargetSpec, network: &NetworkSpec) -> Vec<Part> {
     let mut ends = Part::plain(match &network.peer {
         Some(peer) => format!("network to {peer}"),

@@ -12,9 +12,9 @@ pub enum Stopped {
     Decided,
     /// The maximum number of rounds was reached.
     MaxRounds,
-    /// The rounds up to the next look would have taken longer than the plan allows.
+    /// The rounds up to the next interim test would have taken longer than the plan allows.
     MaxTime,
-    /// Open comparisons cannot be decided by more rounds: a cell could not be measured, or its measurements are unusable.
+    /// More rounds cannot decide the open comparisons: a workload could not be measured on a target, or its measurements are unusable.
     Failed,
 }
 

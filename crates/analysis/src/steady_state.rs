@@ -1,8 +1,8 @@
-//! Steady states by SNIA's rule: over the last five rounds the values of a cell vary by at most 20% of their mean, and their best
-//! linear fit by at most 10% (Solid State Storage Performance Test Specification 2.0.2, 2.1.24).
+//! Steady states by SNIA's rule: over the last five rounds the values of a workload on a target vary by at most 20% of their mean, and
+//! their best linear fit by at most 10% (Solid State Storage Performance Test Specification 2.0.2, 2.1.24).
 //!
-//! The values are those of the metric in tables ([`Metric::headline`]). A run ends with the first round after which every cell that can
-//! be measured satisfies the rule.
+//! The values are those of the metric in tables ([`Metric::headline`]). A run ends with the first round after which every workload
+//! satisfies the rule on every target on which it can be measured.
 
 use std::collections::HashMap;
 
@@ -17,11 +17,12 @@ use crate::metric::Metric;
 /// The last five rounds of a workload on a target.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct SteadyWindow {
-    /// Mean of the five rounds' values, in the figure's unit.
+    /// Mean of the five rounds' values, in the metric's unit.
     pub mean: f64,
     /// Highest minus lowest value, as a share of the mean; at most 0.2 in a steady state.
     pub range: f64,
-    /// Change of the best linear fit over the five rounds, as a share of the mean, negative if the values fall; within 0.1 of 0 in a steady state.
+    /// Change of the best linear fit over the five rounds, as a share of the mean, negative if the values fall; within 0.1 of 0 in a steady
+    /// state.
     pub slope: f64,
 }
 
@@ -61,7 +62,7 @@ pub struct CellSteadiness {
     pub values: Vec<(u32, f64)>,
     /// The window of the run's last five rounds; `None` if one of these rounds has no value.
     pub window: Option<SteadyWindow>,
-    /// The first round after which the last five rounds satisfied the rule; `None` if they never did.
+    /// The first round that ended five rounds satisfying the rule; `None` if there is none.
     pub first: Option<u32>,
 }
 

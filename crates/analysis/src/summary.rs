@@ -16,7 +16,7 @@ pub struct Summary {
     pub rounds: u32,
     /// All known figures, each summarized over the rounds by its metric's [`OverRounds`].
     pub figures: Vec<(Metric, f64)>,
-    /// Service times of all rounds, reads and writes together.
+    /// Service times of all rounds in nanoseconds: reads, writes, trims and metadata operations together.
     pub latency: Histogram,
     /// The [`QUANTILES`] with their intervals; a quantile with too few I/Os has no value.
     pub percentiles: Vec<Percentile>,

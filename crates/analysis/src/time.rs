@@ -2,16 +2,16 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-/// 9999-12-31T23:59:59Z, the last second that RFC 3339 can write.
+/// 9999-12-31T23:59:59Z, the last second that RFC 3339 can write, in milliseconds since 1970-01-01 UTC.
 const LAST_MS: u64 = 253_402_300_799_000;
 
-/// Formats milliseconds since 1970-01-01 UTC as `2026-01-31T12:00:00Z`.
+/// Formats milliseconds since 1970-01-01 UTC as `2026-01-31T12:00:00Z`. Times after the year 9999 become its last second.
 #[must_use]
 pub fn utc(ms: u64) -> String {
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms.min(LAST_MS))).to_string()
 }
 
-/// Parses a UTC date or time, `2026-01-31` or `2026-01-31T12:00:00Z`, to milliseconds since 1970-01-01 UTC. `None` if malformed.
+/// Parses a UTC date or time, `2026-01-31` or `2026-01-31T12:00:00Z`, to milliseconds since 1970-01-01 UTC. `None` if malformed or earlier.
 #[must_use]
 pub fn parsed(text: &str) -> Option<u64> {
     let time = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };

@@ -28,11 +28,11 @@ const LENGTHS: usize = 4096;
 const MOST_IN_FLIGHT: usize = 1 << 16;
 /// Window over which the peak rate is computed, in nanoseconds.
 const PEAK_NS: u64 = 100_000_000;
-/// Minimum share of I/Os with a completion for which the depth is known: a recording ends while some are in flight.
+/// Minimum share of I/Os with a recorded completion at which the depth is computed: a recording may end while some I/Os are in flight.
 const COMPLETE: f64 = 0.99;
 /// Maximum number of I/O lengths listed in the profile.
 const TOLD: usize = 6;
-/// Maximum number of blocks per I/O that count toward the working set and the reuse.
+/// Maximum number of 4 KiB blocks per I/O that count toward the working set and the reuse: 64 MiB.
 const MOST_BLOCKS: u64 = 1 << 14;
 
 /// An I/O length and its share among reads and writes.
@@ -67,8 +67,8 @@ pub struct TraceProfile {
     pub ios_per_s: Option<f64>,
     /// I/Os of all kinds per second in the busiest tenth of a second; absent for shorter traces.
     pub peak_ios_per_s: Option<f64>,
-    /// Standard deviation of the gaps between I/Os divided by their mean: 1 for random arrivals, more for bursts. Absent for fewer than three I/Os,
-    /// or if all gaps are 0.
+    /// Standard deviation of the gaps between I/Os divided by their mean: 1 for random arrivals, more for bursts. Absent for fewer than
+    /// three I/Os, or if all gaps are 0.
     pub gap_variation: Option<f64>,
     /// The most frequent lengths of reads and writes: up to six, the most frequent first.
     pub lengths: Vec<LengthShare>,
@@ -77,11 +77,11 @@ pub struct TraceProfile {
     /// Share of reads and writes that begin where an earlier one ended, 0 to 1; the last 64 ends are remembered. Absent for fewer than two
     /// I/Os.
     pub sequential: Option<f64>,
-    /// Bytes of distinct 4 KiB blocks read or written, estimated to within 3%.
+    /// Bytes of distinct 4 KiB blocks read or written, estimated to within 3%. Only the first 64 MiB of each I/O count.
     pub working_set: u64,
     /// Highest offset at which an I/O ends, in bytes.
     pub reach: u64,
-    /// Reads and writes that find their block in a cache. All volumes count as one, as in a replay.
+    /// Shares of the reads and writes that would hit caches of different sizes. All volumes count as one, as in a replay.
     pub reuse: Reuse,
     /// Concentration of the I/Os on the busiest regions.
     pub hot: HotAreas,

@@ -9,8 +9,8 @@ use crate::stats::series::series;
 /// Smallest relative deviation of the initial rate that counts as a warm-up.
 const OFF: f64 = 0.1;
 
-/// Describes an apparent warm-up and the ramp time that excludes it; `None` if no warm-up is visible, if its rate deviates by at most 10%, or if
-/// the measurement never settled.
+/// Describes an apparent warm-up and the ramp time that excludes it; `None` if no warm-up is visible, if its rate deviates by at most 10%,
+/// or if the measurement never settled.
 pub(super) fn warm_up(workload: &Workload, m: &Measurement) -> Option<(String, String)> {
     let found = series(&m.samples, |tallies| done(m, tallies))?.warm_up?;
     if found.unsettled || (found.ratio - 1.0).abs() <= OFF {

@@ -1,7 +1,7 @@
 //! Rules that find settings of a machine that endanger data or slow down I/O.
 //!
-//! A rule reads only a [`Survey`] and reports nothing without evidence. A finding names the object, the value found and a remedy. To add a rule, add
-//! an entry in a file of [`rules`] and a line in docs/doctor.md.
+//! A rule reads only a [`Survey`] and reports nothing without evidence. A finding names the object, the value found and a remedy. To add a
+//! rule, add an entry in a file of [`rules`] and a line in docs/doctor.md.
 
 mod rule;
 pub mod rules;

@@ -13,7 +13,7 @@ use serde::Serialize;
 pub enum Subject {
     /// A disk or partition.
     Disk,
-    /// A layer between disk and filesystem: LVM, RAID, loop, multipath, bcache.
+    /// A layer between disk and filesystem: LVM, RAID, encryption, loop, multipath, bcache.
     Layer,
     /// A filesystem.
     Filesystem,

@@ -9,8 +9,8 @@ use crate::window::Window;
 /// Maximum number of gaps kept per class; the shortest is dropped first.
 const MOST: usize = 500;
 
-/// Start and end of a gap in nanoseconds of the engine's clock. It starts at the last completion, or when the first waiting I/O was due if that
-/// is later, and ends at the next completion; the end is `u64::MAX` if no completion followed.
+/// Start and end of a gap in nanoseconds of the engine's clock. It starts at the last completion, or when the first waiting I/O was due if
+/// that is later, and ends at the next completion; the end is `u64::MAX` if no completion followed.
 pub type Span = (u64, u64);
 
 /// The gaps of each I/O class, in the order of `CLASSES`.
@@ -46,15 +46,16 @@ pub(crate) const fn way(direction: IoKind) -> usize {
 }
 
 impl BlackoutRecorder {
-    /// Creates a recorder of gaps of at least `least`; the first gap can start at `now`.
+    /// Creates a recorder of gaps of at least `least`; the first gap can start at `now` nanoseconds of the engine's clock.
     #[must_use]
     pub fn new(least: Nanos, now: u64) -> Self {
         let way = || ClassGaps { last: now, failed: u64::MAX, found: Vec::new() };
         Self { least: least.0, ways: [way(), way(), way()] }
     }
 
-    /// Records a successful completion. `first_due` returns for each class the due time of its oldest I/O not counted yet, the completed I/O
-    /// included; it is only called if the time since the last completion reaches the minimum.
+    /// Records a successful completion at `now` nanoseconds of the engine's clock. `first_due` returns for each class the due time of its
+    /// oldest I/O not counted yet, the completed I/O included, and `None` without one. It is only called if the time since the last
+    /// completion reaches the minimum.
     #[inline]
     pub fn completed(&mut self, direction: IoKind, now: u64, first_due: impl FnOnce() -> [Option<u64>; 3]) {
         let place = way(direction);
@@ -100,7 +101,7 @@ impl ClassGaps {
     }
 }
 
-/// Cuts one worker's gaps to the window. Returns those that are still at least `least` long, class by class.
+/// Cuts one worker's gaps to the window. Returns those that are still at least `least` long, in order of their start.
 pub fn within(spans: &Spans, least: Nanos, window: Window) -> Vec<Blackout> {
     let mut all: Vec<Blackout> = Vec::new();
     for (spans, of) in spans.iter().zip(CLASSES) {

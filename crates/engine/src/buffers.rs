@@ -37,7 +37,7 @@ impl Slot {
     }
 }
 
-/// Size of a huge page in bytes. Memory of at least this size starts at a multiple of it.
+/// Size of a huge page in bytes. If transparent huge pages are requested, memory of at least this size starts at a multiple of it.
 const HUGE: usize = 2 << 20;
 
 /// Buffers of equal length in one mapping that starts zeroed; each slot has one buffer.
@@ -50,8 +50,8 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Allocates `count` buffers of `slot_bytes`, a multiple of 512, and their slots. With 2 MiB or more in total, asks for transparent huge
-    /// pages.
+    /// Allocates `count` buffers of `slot_bytes`, a multiple of 512, and their slots. With 2 MiB or more in total, asks for transparent
+    /// huge pages.
     pub fn new(count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>)> {
         Self::within(Memory::Thp, count, slot_bytes)
     }

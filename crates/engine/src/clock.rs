@@ -41,8 +41,9 @@ pub(crate) fn system() -> u64 {
 /// The time stamp counter's rate, and one point at which its time is known.
 #[derive(Debug, Clone, Copy)]
 struct Counter {
-    /// The counter's ticks at the reference point; the next field has the system clock's nanoseconds at that point.
+    /// The counter's ticks at the reference point.
     ticks: u64,
+    /// The system clock's nanoseconds at the reference point.
     nanos: u64,
     /// Nanoseconds per tick of the counter, times 2^32.
     rate: u64,
@@ -74,7 +75,8 @@ impl Counter {
     }
 }
 
-/// Reads the counter and the system clock as close together as possible: of 8 attempts, the one that took the least time.
+/// Reads the counter and the system clock as close together as possible: of 8 attempts, the one that took the least time. Never returns
+/// `None`.
 fn both() -> Option<(u64, u64)> {
     (0..8)
         .map(|_| {

@@ -78,14 +78,14 @@ impl Collector {
         open.failed += interval.failed;
     }
 
-    /// Ends the window early, at `end`.
+    /// Ends the window early, at `end` nanoseconds of the engine's clock.
     pub(crate) fn cut(&mut self, end: u64) {
         self.window = self.window.cut(end);
     }
 
-    /// Returns the next sample once its interval is over at `now` and every worker has reported it. After [`GRACE`] a sample is returned
-    /// without the missing reports, except the last sample; with `all_done`, at once. `waiting_since` is the start of the longest system call
-    /// still in progress; it can make that call's I/O the sample's oldest.
+    /// Returns the next sample once its interval is over at `now` and every worker has reported it; `None` before that. After [`GRACE`] a
+    /// sample is returned without the missing reports, except the last sample; with `all_done`, at once. `waiting_since` is the start of
+    /// the longest system call still in progress, in nanoseconds of the engine's clock; that call's I/O can be the sample's oldest.
     pub(crate) fn next_sample(
         &mut self,
         now: u64,
@@ -121,7 +121,8 @@ impl Collector {
         })
     }
 
-    /// Returns the time at which the next sample is due even if reports are missing; the last sample may come later.
+    /// Returns the time in nanoseconds of the engine's clock at which the next sample is due even if reports are missing; the last sample
+    /// may come later.
     pub(crate) fn deadline(&self) -> u64 {
         self.patience_ends(self.given)
     }

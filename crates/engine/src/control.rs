@@ -11,6 +11,8 @@ pub struct Control {
     end: AtomicBool,
     /// Start time in nanoseconds of the system's monotonic clock; 0 to start at once.
     start_ns: AtomicU64,
+    /// Start time of the current load in nanoseconds of the system's monotonic clock, which may still be to come; 0 if no start time was
+    /// set.
     started_ns: AtomicU64,
 }
 
@@ -39,7 +41,7 @@ impl Control {
         &self.end
     }
 
-    /// Sets the start to `at_ns` on the system's monotonic clock. Call it before the handler of the measurement's
+    /// Sets the start to `at_ns` nanoseconds of the system's monotonic clock. Call it before the handler of the measurement's
     /// [`Event::Ready`](iotax_model::wire::Event::Ready) returns.
     pub fn start_at(&self, at_ns: u64) {
         self.start_ns.store(at_ns, Ordering::Relaxed);
@@ -51,16 +53,16 @@ impl Control {
         self.start_ns.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns the load's start time on the system's monotonic clock, and clears it. `None` if no start time was set, or if the load has not
-    /// started.
+    /// Returns the load's start time in nanoseconds of the system's monotonic clock, and clears it. `None` if no start time was set, or if
+    /// the load has not started.
     pub fn take_started_ns(&self) -> Option<u64> {
         let at_ns = self.started_ns.load(Ordering::Relaxed);
         let has_begun = at_ns > 0 && at_ns <= clock::system();
         has_begun.then(|| self.started_ns.swap(0, Ordering::Relaxed))
     }
 
-    /// Returns the start of the load on the engine's clock: the set time, or the current time if none is set or the set time has passed. Does
-    /// not block.
+    /// Returns the start of the load in nanoseconds of the engine's clock: the set time, or the current time if none is set or the set time
+    /// has passed. Does not block.
     pub(crate) fn start(&self) -> u64 {
         let now = clock::now();
         match self.start_ns.load(Ordering::Relaxed) {

@@ -97,7 +97,7 @@ pub enum EngineError {
         /// The machine's memory.
         memory: Bytes,
     },
-    /// The workload is the work of another tool, which only its results describe.
+    /// The workload was imported from another tool's results and cannot be run.
     #[error(
         "workload {0:?} is the work of another tool, of which only results are known: it cannot be repeated"
     )]
@@ -229,7 +229,7 @@ pub enum OpenRefusal {
     TooSmall {
         /// Size of the area.
         size: Bytes,
-        /// Bytes of one I/O.
+        /// Length of the longest I/O.
         bs: Bytes,
         /// Number of blocks needed: 1, or one per job for sequential jobs.
         needed: u32,

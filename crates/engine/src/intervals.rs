@@ -28,9 +28,9 @@ pub struct IntervalRecorder {
     pub latencies: Latencies,
     /// Number of I/Os of the current interval that failed.
     pub failed: u64,
-    /// Number of I/Os that completed in the warm-up.
+    /// Number of I/Os that completed in the warm-up, without flushes.
     pub ramp_ios: u64,
-    /// Time of the last counted completion, in nanoseconds of the engine's clock; `None` if none was counted.
+    /// Time of the last successful completion, warm-up included, in nanoseconds of the engine's clock; `None` if there was none.
     pub completed_at: Option<u64>,
     /// Time of the last completion in the warm-up, in nanoseconds of the engine's clock; `None` if there was none.
     pub(crate) ramp_completed_at: Option<u64>,
@@ -63,7 +63,8 @@ impl IntervalRecorder {
         }
     }
 
-    /// Closes the intervals that have ended by `now`, which must be at or after the boundary. Call this before counting newly reaped I/Os.
+    /// Closes the intervals that have ended by `now`, which must be at or after the boundary. `oldest_ns` is the age of the oldest I/O in
+    /// flight; `None` without one. Call this before counting newly reaped I/Os.
     #[cold]
     pub fn turn(&mut self, now: u64, oldest_ns: Option<u64>) -> IntervalState {
         let next = self.window.interval_at(now);

@@ -76,7 +76,7 @@ const SHORTEST_INTERVAL: Nanos = Nanos::from_millis(10);
 /// error, and the run goes on even if all I/Os fail.
 ///
 /// # Errors
-/// The target cannot run the job, or a system call fails. Nothing is created or truncated.
+/// The target cannot run the job, or a system call fails. A target that does not exist is not created.
 pub fn measure(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
     measure_under(&Control::new(), job, path, events)
 }

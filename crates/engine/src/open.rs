@@ -27,7 +27,7 @@ pub(crate) struct Access {
     pub(crate) write: bool,
     pub(crate) direct: bool,
     pub(crate) sync: SyncMode,
-    /// True if a layer built by iotax holds the device, so that it cannot be claimed.
+    /// True if the device cannot be claimed exclusively, because a layer built by iotax or a concurrent job holds it.
     pub(crate) shared: bool,
     /// The file or device that the path must lead to; `None` to accept any.
     pub(crate) identity: Option<Identity>,
@@ -163,8 +163,8 @@ fn misaligned(workload: &Workload, unit: u64) -> Option<(&'static str, String)> 
     }
 }
 
-/// Opens an existing file, block device or virtio device. A device to be written is claimed (O_EXCL) while the target is open, unless a layer that
-/// iotax built holds it.
+/// Opens an existing file, block device or virtio device. A device to be written is claimed (O_EXCL) while the target is open, unless
+/// `access.shared` is set.
 pub(crate) fn open(path: &Path, access: Access) -> Result<Target, OpenRefusal> {
     let kind = kind(path)?;
     let is_device = kind != Kind::File;
@@ -275,7 +275,8 @@ impl Target {
         }
     }
 
-    /// Fails if the target is known not to support discard. Discards no data to find out: a file is tested by punching a hole beyond its end.
+    /// Fails if the target is known not to support discard. Discards no data to find out: a file is tested by punching a hole beyond its
+    /// end.
     pub(crate) fn check_trim(&self) -> Result<(), OpenRefusal> {
         if let Some(device) = &self.virtio {
             return if device.discards {
@@ -299,8 +300,8 @@ impl Target {
         }
     }
 
-    /// Returns the alignment in bytes that direct I/O requires of offsets and lengths: a device's logical block size, the filesystem's statx(2)
-    /// answer (Linux 6.1 and later), or 512 for a virtio device. `None` for buffered I/O on other targets, or if unknown.
+    /// Returns the alignment in bytes that direct I/O requires of offsets and lengths: a device's logical block size, the filesystem's
+    /// statx(2) answer (Linux 6.1 and later), or 512 for a virtio device. `None` for buffered I/O on other targets, or if unknown.
     pub(crate) fn direct_unit(&self) -> Option<u64> {
         if self.virtio.is_some() {
             return Some(VIRTIO_SECTOR);

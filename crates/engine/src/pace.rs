@@ -75,7 +75,7 @@ impl Pace {
         }
     }
 
-    /// Notifies the pacing that all slots of the worker were in use until `now`, so that later starts are delayed by the target.
+    /// Notifies the pacing that all slots of the worker were in use until `now`: I/Os that were due before count as delayed by the target.
     pub(crate) const fn was_full(&mut self, now: u64) {
         match self {
             Self::Open(schedule) => schedule.full_until = now,

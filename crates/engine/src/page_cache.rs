@@ -97,8 +97,9 @@ fn cached(file: &File, begin: u64, length: u64) -> Option<u64> {
     (told == 0).then_some((pages * page) as u64)
 }
 
-/// Writes back and drops the page cache of these files and devices, and reports how much of them is still cached. Other caches, such as that of
-/// dentries, are not dropped.
+/// Writes back and drops the page cache of these files and devices, and reports how much of them is still cached; that is unknown if a file
+/// could not be opened. Returns [`CacheDrop::Nothing`] if no file could be opened, or if the cache of one could not be dropped. Other
+/// caches, such as that of dentries, are not dropped.
 pub fn drop_caches_of(paths: &[PathBuf]) -> CacheDrop {
     let files: Vec<File> = paths.iter().filter_map(|path| File::open(path).ok()).collect();
     if files.is_empty() || !files.iter().all(|file| drop_pages(file).is_ok()) {
@@ -123,8 +124,8 @@ fn length(mut file: &File) -> u64 {
     file.seek(SeekFrom::End(0)).unwrap_or_default()
 }
 
-/// Returns the cached bytes of a file or device, from cachestat(2), or from mincore(2) on older kernels. `None` if neither call reports them:
-/// mincore(2) only does so to the owner, and is not used beyond 1 GiB.
+/// Returns the cached bytes of a file or device, from cachestat(2), or from mincore(2) on older kernels. `None` if neither call reports
+/// them: mincore(2) only does so to the owner, and is not used beyond 1 GiB.
 fn left(file: &File) -> Option<u64> {
     cached_at_all(file).or_else(|| {
         let length = length(file);
@@ -158,8 +159,8 @@ pub(crate) fn drop_pages(file: &File) -> io::Result<()> {
     Ok(fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
-/// Drops the clean pages of a range and starts writeback of the dirty ones. On a device, writes back and drops the whole page cache instead, if
-/// permitted. Errors are ignored: this only affects how long later I/O takes.
+/// Drops the clean pages of a range and starts writeback of the dirty ones. On a device, writes back and drops the whole page cache
+/// instead, if permitted. Errors are ignored: this only affects how long later I/O takes.
 pub(crate) fn drop_range(file: &File, is_device: bool, start: u64, length: u64) {
     /// The ioctl `BLKFLSBUF` of linux/fs.h, which writes back and drops a block device's page cache.
     const BLKFLSBUF: libc::Ioctl = 0x1261;
@@ -170,7 +171,7 @@ pub(crate) fn drop_range(file: &File, is_device: bool, start: u64, length: u64) 
     let _ = fadvise(file, start, NonZeroU64::new(length), Advice::DontNeed);
 }
 
-/// Passes the workload's access hint (`fadvise_hint`) for a worker's open file to the kernel.
+/// Passes the workload's access hint (`fadvise_hint`) to the kernel for a worker's open file.
 pub(crate) fn hint(file: &File, workload: &Workload) {
     let advice = match workload.fadvise_hint {
         AccessHint::None => return,

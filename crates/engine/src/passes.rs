@@ -24,7 +24,7 @@ pub(crate) struct Passes {
 }
 
 impl Passes {
-    /// Creates the cache dropping of worker number `number`, whose passes move `pass` bytes; `None` if caches are dropped only before the load.
+    /// Creates the dropper of worker number `number`, whose passes move `pass` bytes; `None` if the cache is not dropped between passes.
     pub(crate) fn new(
         job: &Job,
         target: &Target,

@@ -31,9 +31,9 @@ const DIRECT_UNIT: u64 = 4096;
 /// Minimum time between two progress reports.
 const PROGRESS_EVERY: Nanos = Nanos::from_millis(200);
 
-/// Writes every byte of an area of an existing file or device once, and flushes. `content` sets how compressible the data is and whether 1 MiB
-/// duplicates occur; the seed determines the bytes. A file that is shorter than the area grows. `progress` gets the bytes written so far, a few
-/// times a second and at the end.
+/// Writes every byte of an area of an existing file or device once, and flushes. `content` sets how compressible the data is and how much
+/// of it repeats earlier 1 MiB writes; the seed determines the bytes. A file that is shorter than the area grows. `progress` gets the bytes
+/// written so far, a few times a second and at the end.
 ///
 /// # Errors
 /// A target that cannot be opened for writing, a device that is too small, and the first write that fails, with its offset.

@@ -208,7 +208,7 @@ impl TraceTimes {
     }
 }
 
-/// Converts a trace time to the replay's speed, `scale` percent of the recorded one: 200 halves the time.
+/// Converts a time of the trace in nanoseconds to the replay's speed, `scale` percent of the recorded speed: 200 halves the time.
 fn scaled(ns: u64, scale: u32) -> u64 {
     u64::try_from(u128::from(ns) * 100 / u128::from(scale.max(1))).unwrap_or(u64::MAX)
 }

@@ -12,7 +12,7 @@ pub struct Io {
     pub direction: IoKind,
     /// Offset in bytes; 0 for a flush.
     pub offset: u64,
-    /// Length in bytes, at most that of a slot's buffer; 0 for a flush.
+    /// Length in bytes; for a read or write at most that of a slot's buffer, 0 for a flush.
     pub length: u32,
 }
 

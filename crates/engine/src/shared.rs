@@ -66,8 +66,7 @@ impl Heartbeat {
         self.since.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the start time of the worker's current system call, as passed to [`Self::enters`]; `None` if the worker
-    /// is not in one.
+    /// Returns the start time of the worker's current system call in nanoseconds of the engine's clock; `None` if the worker is not in one.
     pub(crate) fn since(&self) -> Option<u64> {
         Some(self.since.load(Ordering::Relaxed)).filter(|since| *since > 0)
     }

@@ -21,8 +21,8 @@ use crate::workers::{DRAIN, Finish, WorkerReport, Workers};
 /// The stop flag for loads that are never ended early.
 pub static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// Runs the load of a job on workers that are ready. If `end` is set once the window has begun, the load ends at the
-/// next sample at the latest.
+/// Runs the load of a job on workers that are ready. Setting `end` ends the load once the window has begun, at the next sample at the
+/// latest. Fails if a worker failed, or if the load was over before the window began.
 pub fn carry_out(
     workers: &mut Workers,
     job: &Job,
@@ -193,8 +193,8 @@ fn merged(mut finishes: Vec<Finish>) -> Outcome {
     }
 }
 
-/// Returns the start of the measured time. For a load that ended early without a warm-up, that is its first I/O: starting the workers may take
-/// longer than a small amount of work.
+/// Returns the start of the measured time in nanoseconds of the engine's clock: the start of the window. For a load that ended early
+/// without a warm-up it is the start of the first I/O, because starting the workers may take longer than a small amount of work.
 fn began(window: Window, job: &Job, finishes: &[Finish]) -> u64 {
     // A job that begins after others, in a common window, reports its delay separately.
     let ended_by_itself = window.start <= window.begin && window.end < window.begin + job.workload.window().0;

@@ -52,7 +52,7 @@ impl Window {
         if now >= self.end { self.intervals() } else { (now - self.begin) / self.interval }
     }
 
-    /// Returns the time at which an interval ends.
+    /// Returns the time at which an interval ends, in nanoseconds of the engine's clock.
     pub(crate) fn end_of(&self, interval: u64) -> u64 {
         (self.begin + (interval + 1) * self.interval).min(self.end)
     }

@@ -40,7 +40,7 @@ use crate::workers::{Finish, WorkerContext, WorkerReport};
 
 /// Number of consecutive failures after which a worker backs off, so that it does not retry failing I/O in a busy loop.
 const FAILURES_BEFORE_PAUSE: u32 = 64;
-/// Length of a worker's pause after each further batch of failures.
+/// Length of the pause that a worker makes after each call to the kernel while it backs off.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Everything that one worker needs to run its load.
@@ -50,7 +50,7 @@ pub(crate) struct Task {
     pub(crate) workload: Workload,
     pub(crate) setup: Setup,
     pub(crate) pattern: Pattern,
-    /// Dropper of the page cache before each pass over the area; `None` if caches are dropped only before the load.
+    /// Dropper of the page cache before each further pass over the area; `None` if the cache is not dropped between passes.
     pub(crate) passes: Option<Passes>,
     /// The share that keeps this worker's I/Os in proportion to those of other jobs (`flow`); `None` if the job sets no `flow`.
     pub(crate) share: Option<FlowShare>,
@@ -148,7 +148,8 @@ struct Worker<B> {
     commits: Option<CommitTimer>,
     common: Arc<Common>,
     heartbeat: Arc<Heartbeat>,
-    /// Realtime priority of the thread, from before the start until the first I/Os are submitted or none is due.
+    /// Realtime priority of the thread, from before the start until the first I/Os are submitted or none is due; `None` after that, and if
+    /// the thread did not get one.
     priority: Option<Priority>,
     /// Time of the last return from a call to the kernel, in nanoseconds of the engine's clock. Completions are counted at this time, and
     /// I/Os due by then are started.
@@ -163,7 +164,8 @@ struct CommitTimer {
 }
 
 impl CommitTimer {
-    /// Records a successful I/O. If that is a flush after at least one write, returns the nanoseconds since the submission of the first write.
+    /// Records a successful I/O. If that is a flush after at least one write, returns the nanoseconds since the submission of the first
+    /// write, else `None`.
     #[inline]
     fn completed(&mut self, io: Io, submitted_at: u64, seen_at: u64) -> Option<u64> {
         match io.direction {

@@ -76,15 +76,17 @@ pub struct WorkerInterval {
 /// The result of a worker that has ended.
 #[derive(Debug, Default)]
 pub struct Finish {
-    /// Start of the worker's first I/O, in nanoseconds of the engine's clock; `None` if it did none.
+    /// Start of the worker's load, for a test of its first system call, in nanoseconds of the engine's clock; `None` if the load did not
+    /// start.
     pub began_at: Option<u64>,
     /// End of the worker's load, in nanoseconds of the engine's clock; `None` if it lasted until the window's end.
     pub ended_at: Option<u64>,
-    /// Number of I/Os that completed in the warm-up.
+    /// Number of I/Os that completed in the warm-up, without flushes.
     pub ramp_ios: u64,
     /// Time of the last completion in the warm-up, in nanoseconds of the engine's clock; `None` if there was none.
     pub ramp_completed_at: Option<u64>,
-    /// Time of the last counted completion, in nanoseconds of the engine's clock; `None` if there was none.
+    /// Time of the last successful completion, warm-up included, in nanoseconds of the engine's clock; `None` if there was none, or if the
+    /// load does not record it.
     pub completed_at: Option<u64>,
     /// Punctuality of the schedule: due, delayed and never started I/Os. `None` in a closed loop.
     pub pacing: Option<Pacing>,
@@ -232,7 +234,7 @@ impl Workers {
         let _ = self.spares[worker as usize].send(latencies);
     }
 
-    /// Makes all workers stop at the end of their interval, and waits for that for a limited time.
+    /// Makes all workers stop at the end of their interval, and waits for that up to one `interval` and [`DRAIN`].
     pub fn shutdown(mut self, interval: Nanos) {
         self.common.stop();
         self.starts.clear();
@@ -248,8 +250,8 @@ impl Workers {
     }
 }
 
-/// Raises the process's limit of open files as far as permitted, for `workers` workers. The usual limit of 1024 is meant for programs that use
-/// select(2). If the limit is still too low, opening a file fails with an error.
+/// Raises the process's limit of open files as far as permitted, for `workers` workers. The usual limit of 1024 is meant for programs that
+/// use select(2). If the limit is still too low, opening a file fails with an error.
 fn raise_file_limit(workers: u32) {
     // A target and a ring for each worker and some spare, in addition to the files that are already open.
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);

@@ -68,13 +68,14 @@ impl Trips {
 }
 
 impl ClockOffset {
-    /// Converts a time of the coordinator's clock to the member's.
+    /// Converts a time in nanoseconds of the coordinator's clock to the member's; 0 if the result would be negative.
     #[must_use]
     pub fn to_member(self, at_ns: u64) -> u64 {
         u64::try_from(i128::from(at_ns) + i128::from(self.offset_ns)).unwrap_or(0)
     }
 
-    /// Converts a time of the member's clock to the coordinator's. The result is negative before the zero of the coordinator's clock.
+    /// Converts a time in nanoseconds of the member's clock to the coordinator's. The result is negative before the zero of the
+    /// coordinator's clock.
     #[must_use]
     pub fn to_coordinator(self, at_member_ns: u64) -> i128 {
         i128::from(at_member_ns) - i128::from(self.offset_ns)

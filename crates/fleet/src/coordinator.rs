@@ -87,7 +87,7 @@ pub enum News {
         /// The figures of the interval.
         merged: Box<Merged>,
     },
-    /// A member has ended its run and undone its changes.
+    /// A member has ended its run and undone its changes, except for those that the reason in [`MemberState::Over`] names.
     Over {
         /// Name of the member whose run has ended.
         member: String,
@@ -103,7 +103,7 @@ pub struct Coordinator {
     /// Nanoseconds that a ping may remain unanswered before the member counts as lost.
     silence_ns: u64,
     members: BTreeMap<String, Member>,
-    /// Start time of each step that has started, in nanoseconds of the coordinator's clock.
+    /// First start time of each step that has started, in nanoseconds of the coordinator's clock.
     gone: BTreeMap<StepNumber, u64>,
     has_begun: bool,
     answered: bool,
@@ -144,7 +144,7 @@ impl Coordinator {
         self.members.values().all(Member::is_gone)
     }
 
-    /// Processes a message or the loss of a link that happened at `now_ns`. Returns the actions to take.
+    /// Processes a message or the loss of a link. `now_ns` is the current time of the coordinator's clock. Returns the actions to take.
     pub fn take(&mut self, incoming: Incoming, now_ns: u64) -> Vec<CoordinatorAction> {
         let mut actions = Vec::new();
         match incoming {
@@ -165,7 +165,8 @@ impl Coordinator {
         actions
     }
 
-    /// Does what is due at `now_ns`: sends pings, gives up silent members, and starts steps whose members are ready. Call it regularly.
+    /// Does what is due at `now_ns` nanoseconds of the coordinator's clock: sends pings, gives up silent members, and starts steps whose
+    /// members are ready. Call it regularly.
     pub fn tick(&mut self, now_ns: u64) -> Vec<CoordinatorAction> {
         let mut actions = Vec::new();
         let silent: Vec<String> = self
@@ -226,12 +227,12 @@ impl Coordinator {
         actions
     }
 
-    /// Returns the messages that make all connected members stop at once.
+    /// Returns the messages that make all members stop at once, except those that have ended or are lost.
     pub fn cancel(&self) -> Vec<CoordinatorAction> {
         self.tell_all(&ToMember::Cancel)
     }
 
-    /// Returns the messages that make all connected members stop after the current measurement.
+    /// Returns the messages that make all members stop after the current measurement, except those that have ended or are lost.
     pub fn drain(&self) -> Vec<CoordinatorAction> {
         self.tell_all(&ToMember::Drain)
     }

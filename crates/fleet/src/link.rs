@@ -1,4 +1,4 @@
-//! Transports of messages, over ssh connections and over NATS, each for coordinator and member.
+//! Interfaces of the links between a coordinator and its members, which are pipes (such as ssh connections) or NATS.
 
 use std::time::Duration;
 
@@ -47,9 +47,11 @@ pub enum Incoming {
 
 /// The coordinator's end of the links to all members.
 pub trait Hub: Send {
-    /// Sends a message. Returns no error if the member is gone: that is reported as [`Incoming::Lost`].
+    /// Sends a message. Returns no error if the member is gone: that is reported as [`Incoming::Lost`]. Fails if another coordinator has
+    /// taken over the fleet.
     fn send(&mut self, to: To<'_>, message: &ToMember) -> Result<(), LinkError>;
-    /// Waits up to `patience` for the next event; `None` if there is none in that time.
+    /// Waits up to `patience` for the next event; `None` if there is none in that time. Fails if the transport itself has ended, or if
+    /// another coordinator has taken over the fleet.
     fn receive(&mut self, patience: Duration) -> Result<Option<Incoming>, LinkError>;
     /// Closes the link to a member; the member then stops and undoes its changes.
     fn close(&mut self, member: &str);
@@ -57,8 +59,8 @@ pub trait Hub: Send {
 
 /// The member's end of the link to the coordinator. Several threads use it: one waits for messages while others send.
 pub trait MemberLink: Send + Sync {
-    /// Sends a message to the coordinator.
+    /// Sends a message to the coordinator. Fails if the link has ended.
     fn send(&self, message: &FromMember) -> Result<(), LinkError>;
-    /// Waits up to `patience` for the next message; `None` if none arrives in that time.
+    /// Waits up to `patience` for the next message; `None` if none arrives in that time. Fails if the link has ended.
     fn receive(&self, patience: Duration) -> Result<Option<ToMember>, LinkError>;
 }

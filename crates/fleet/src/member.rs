@@ -42,7 +42,8 @@ pub struct Member<L> {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The step that the coordinator started last, and its start time in nanoseconds of this machine's clock; `None` while the member waits.
+    /// The step that the coordinator started last, and its start time in nanoseconds of this machine's monotonic clock; `None` while the
+    /// member waits.
     went: Option<(StepNumber, u64)>,
     is_draining: bool,
     /// True once the link has ended.
@@ -132,8 +133,8 @@ impl<L: MemberLink> Member<L> {
         Ok(())
     }
 
-    /// Reports that a step is ready, and waits for its start time. Returns that time in nanoseconds of this machine's clock; `None` if the run
-    /// must stop instead.
+    /// Reports that a step is ready, and waits for its start time. Returns that time in nanoseconds of this machine's monotonic clock;
+    /// `None` if the run must stop instead.
     pub fn pass(&self, step: StepNumber) -> Option<u64> {
         self.state().went = None;
         self.link.send(&FromMember::Ready { step }).ok()?;
@@ -149,7 +150,7 @@ impl<L: MemberLink> Member<L> {
         }
     }
 
-    /// Reports the actual and the intended start time of a step, in nanoseconds of this machine's clock.
+    /// Reports the intended and the actual start time of a step, in nanoseconds of this machine's monotonic clock.
     pub fn began(&self, step: StepNumber, intended_member_ns: u64, at_member_ns: u64) {
         self.tell(&FromMember::Began { step, intended_member_ns, at_member_ns });
     }
@@ -180,7 +181,8 @@ impl<L: MemberLink> Member<L> {
         self.state().is_draining
     }
 
-    /// Waits until the coordinator has acknowledged all parts of the run, then reports the run's end with this state and reason.
+    /// Waits until the coordinator has acknowledged all parts of the run or the link has ended, then reports the run's end with this state
+    /// and reason.
     pub fn end(&self, run: RunState, reason: Option<String>) {
         let mut state = self.state();
         while !state.kept.is_empty() && !state.has_ended {

@@ -1,8 +1,8 @@
 //! Writes runs of suite `bonnie` as bonnie++ CSV, for programs that read it, such as bon_csv2html(1) and bon_csv2txt(1).
 //!
-//! Tests shorter than 0.5 s show `+++++`, as in bonnie++. A rate is the test's work over its duration, including the flush if the suite has one; CPU
-//! is the load generator's. bonnie++ measures the latency of a whole chunk, so latency is left out where iotax needs several system calls per chunk:
-//! byte by byte, and for rewrites. The latency of a seek is the latency of its read.
+//! Tests shorter than 0.5 s show `+++++`, as in bonnie++. A rate is the test's work over its duration, including the flush if the suite has
+//! one; CPU is the load generator's. bonnie++ measures the latency of a whole chunk, so latency is left out where iotax needs several
+//! system calls per chunk: in tests that read or write byte by byte, and in rewrites. The latency of a seek is the latency of its read.
 
 use iotax_model::Workload;
 use iotax_model::record::{Measurement, Tally};
@@ -124,7 +124,7 @@ fn planned_seeks(workload: &Workload) -> Option<u64> {
     Some(workload.io_size?.0 / workload.bs.0 * u64::from(workload.numjobs))
 }
 
-/// Returns the number of files in units of 1024, as bonnie++ writes it; `None` if the number is not a multiple of 1024.
+/// Returns the number of files in units of 1024, as bonnie++ writes it; `None` if the number is unknown, 0 or not a multiple of 1024.
 fn thousands(measured: &Measurement) -> Option<u64> {
     let files = measured.outcome.tallies.meta.as_ref()?.ios;
     (files > 0 && files.is_multiple_of(1024)).then_some(files / 1024)

@@ -77,7 +77,7 @@ fn definition(text: &mut String, run: &Run, m: &Measurement) -> fmt::Result {
     writeln!(text)
 }
 
-/// Returns the requested rate of all jobs together in I/Os per second; `None` in a closed loop.
+/// Returns the requested rate of a workload, all clones together, in I/Os per second; `None` in a closed loop.
 fn asked(workload: &Workload) -> Option<String> {
     let of_one = workload.rate_iops.or_else(|| workload.rate.map(|Bytes(rate)| rate / workload.bs.0.max(1)));
     of_one.map(|rate| (rate * u64::from(workload.numjobs)).to_string())

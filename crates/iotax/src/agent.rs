@@ -1,7 +1,7 @@
 //! The agent: the process that makes the I/O load, on this host, on another machine or in a guest, as the runner requests.
 //!
 //! It exchanges [`iotax_model::wire`] messages with the runner on stdin and stdout. On a host these are pipes or an ssh connection; in a
-//! guest PID 1 connects them to the virtio-serial port and names the guest's disk in [`DISK_VARIABLE`].
+//! guest PID 1 connects them to the virtio-serial port and names the path to measure in [`DISK_VARIABLE`].
 
 mod activity;
 mod files;
@@ -35,14 +35,15 @@ use crate::say::say;
 use activity::ActivityRecorder;
 use files::Files;
 
-/// Environment variable with the path of the disk to measure if a request names no path; PID 1 of a guest sets it.
+/// Environment variable with the path to measure if a request names no path: the disk of a guest, or a file on it. PID 1 of the guest sets
+/// it.
 pub(crate) const DISK_VARIABLE: &str = "IOTAX_DISK";
 
 /// The sysfs file with the name of the kernel's current clocksource.
 pub(crate) const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Serves the runner on stdin and stdout until the runner shuts the agent down or disconnects. Then removes the files that the agent created.
-/// `undo_dir` is the directory for the undo log of these files.
+/// Serves the runner on stdin and stdout until the runner shuts the agent down or disconnects. Then removes the files that the agent
+/// created. `undo_dir` is the directory for the undo log of these files.
 pub(crate) fn main(undo_dir: Option<PathBuf>) -> ExitCode {
     let disk = std::env::var_os(DISK_VARIABLE).map(PathBuf::from);
     let files = Arc::new(Mutex::new(Files::new(undo_dir)));
@@ -182,8 +183,8 @@ impl<W: Write> SenderState<W> {
         wire::send(&mut self.stream, event)
     }
 
-    /// Sends a heartbeat if a request is being answered and the last event is at least [`wire::BEAT`] old. Returns the time since the last event or
-    /// heartbeat.
+    /// Sends a heartbeat if a request is being answered and the last event is at least [`wire::BEAT`] old. Returns the age of the last
+    /// event, if that is less than [`wire::BEAT`], otherwise zero.
     fn beat(&mut self) -> Duration {
         let since = self.last_sent.elapsed();
         if since < wire::BEAT {
@@ -199,7 +200,7 @@ impl<W: Write> SenderState<W> {
 }
 
 struct Agent {
-    /// Path of the disk to measure if a request names no path; `None` outside of guests.
+    /// Path to measure if a request names none; `None` outside of guests, and in guests without a disk.
     disk: Option<PathBuf>,
     files: Arc<Mutex<Files>>,
     /// The running server for network measurements; `None` until the runner requests a server.
@@ -209,7 +210,7 @@ struct Agent {
 }
 
 impl Agent {
-    /// Answers requests until the channel closes. Fails only if an answer cannot be sent.
+    /// Answers requests until the channel closes. Fails only if an event cannot be sent.
     fn serve<W: Write + Send + 'static>(
         &self,
         requests: &Receiver<Request>,
@@ -245,7 +246,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Carries out one request. Passes events to `emit` as they occur and returns the final event. On failure, returns a message for the runner.
+    /// Carries out one request. Passes events to `emit` as they occur and returns the final event. On failure, returns a message for the
+    /// runner.
     fn answer(&self, request: Request, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
         match request {
             Request::Hello { .. } => Ok(Event::Hello(self.hello())),
@@ -305,7 +307,8 @@ impl Agent {
         Ok(iotax_engine::drop_caches_of(&all))
     }
 
-    /// Starts a network server on a free port of the address `bind`, and stops the previous server. With `token`, clients must authenticate.
+    /// Starts a network server on a free port of the address `bind`, and stops the previous server. With `token`, clients must
+    /// authenticate.
     fn listen_as_server(&self, bind: &str, token: Option<&str>) -> Result<Event, String> {
         let mut serving = lock(&self.server);
         *serving = None;
@@ -367,7 +370,7 @@ impl Agent {
         Ok(Event::Done(Box::new(outcome)))
     }
 
-    /// Returns a request's path, or the disk that [`DISK_VARIABLE`] names if the request has no path. Fails without either.
+    /// Returns a request's path, or the path that [`DISK_VARIABLE`] names if the request has none. Fails without either.
     fn target(&self, path: Option<String>) -> Result<PathBuf, String> {
         path.map(PathBuf::from)
             .or_else(|| self.disk.clone())
@@ -389,8 +392,8 @@ impl Agent {
     }
 }
 
-/// Returns the length, layers and machine of the target at `path`. The length is `None` if nothing exists there and a new file of `size`
-/// can be created. The error is the reason why the target cannot be measured.
+/// Returns the length in bytes and the layers of the target at `path`, and a description of this machine. The length is `None` if nothing
+/// exists there and a new file of `size` can be created. The error is the reason why the target cannot be measured.
 fn describe(path: &Path, size: Bytes) -> Result<Description, String> {
     let root = Path::new("/");
     let length = preflight::look(path, size).map_err(|refusal| refusal.to_string())?;

@@ -30,7 +30,7 @@ use crate::say::say;
 mod disk;
 mod net;
 
-/// Time limit for devices to appear once their drivers are loaded.
+/// Time limit for a device to appear once its driver is loaded, and for the host to open its end of the virtio-serial port.
 const APPEAR: Duration = Duration::from_secs(10);
 /// Time limit for the kernel to settle on its final clocksource.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -114,7 +114,7 @@ fn mount(kind: &str, at: &str) -> Result<()> {
         .with_context(|| format!("{at}: {kind} could not be mounted"))
 }
 
-/// Loads the listed modules in order.
+/// Loads the kernel modules that the list in `dir` names, in that order. A module that is already loaded is no error.
 fn load_modules(dir: &Path) -> Result<()> {
     let list = dir.join(guest_abi::MODULES_LIST);
     for name in fs::read_to_string(&list).with_context(|| list.display().to_string())?.lines() {
@@ -156,7 +156,7 @@ fn present(dir: &str) -> String {
     format!("{dir} has {names:?}")
 }
 
-/// Opens the port and waits until the host's end is open; before that, a read returns end of file.
+/// Opens the port and waits until the host's end is open; before that, a read returns end of file. Fails after 10 s.
 fn open_port(path: &Path) -> Result<File> {
     let port =
         File::options().read(true).write(true).open(path).with_context(|| path.display().to_string())?;
@@ -173,7 +173,7 @@ fn open_port(path: &Path) -> Result<File> {
     }
 }
 
-/// Waits, at most [`SETTLE`], until the kernel has calibrated the TSC, which takes about a second after boot. Otherwise the kernel could switch to
+/// Waits, at most 3 s, until the kernel has calibrated the TSC, which takes about a second after boot. Otherwise the kernel could switch to
 /// the final clocksource during the first measurement.
 fn await_clocksource() {
     let end = Instant::now() + SETTLE;

@@ -28,8 +28,8 @@ fn main() -> ExitCode {
     if std::process::id() == 1 {
         init::main();
     }
-    // Without this, a write beyond the maximum file size (RLIMIT_FSIZE) would end the process; with it, the write fails with EFBIG. If no handler can
-    // be installed, the default stays.
+    // Without this, a write beyond the maximum file size (RLIMIT_FSIZE) would end the process; with it, the write fails with EFBIG. If no
+    // handler can be installed, the default stays.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     // Prefer the first thread: the kernel delivers signals to it, such as one for a new terminal size.
     let limit = getrlimit(Resource::Stack).current.and_then(|limit| usize::try_from(limit).ok());

@@ -1,7 +1,7 @@
 //! The only place that writes to stdout and stderr.
 //!
-//! All text passes [`visible`], so that no name, path or error from elsewhere reaches the terminal as an escape sequence. Only
-//! pages ([`Styled`]) and clap's help are written unchanged.
+//! All text passes [`visible`], so that no name, path or error from elsewhere reaches the terminal as an escape sequence. Only pages
+//! ([`Styled`]), clap's help, and documents that go into a pipe or file are written unchanged.
 //!
 //! Output waits for a slow reader; after Ctrl-C for at most [`PATIENCE`]. If the reader of stdout goes away, measuring and undoing
 //! continue. Other errors of stdout are kept for [`finish`], so that lost output is not reported as success.
@@ -44,7 +44,7 @@ pub(crate) use {note, print_line, say};
 /// Default width in columns without a terminal.
 const DEFAULT_WIDTH: usize = 80;
 
-/// Time that output waits for a stalled reader after an interrupt.
+/// Time for which output waits for a stalled reader after an interrupt.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The bytes that a ready pipe takes without blocking: `PIPE_BUF` on Linux.
@@ -56,7 +56,7 @@ static QUIET: AtomicBool = AtomicBool::new(false);
 /// The interrupt flag of a command that undoes changes after Ctrl-C; empty in other commands.
 static STOP: OnceLock<Interrupt> = OnceLock::new();
 
-/// The error that ended output to stdout, for [`finish`].
+/// The error that ended output to stdout, for [`finish`]; `None` while stdout accepts output.
 static BROKEN: Mutex<Option<Errno>> = Mutex::new(None);
 
 /// A stream for human-readable text.
@@ -84,7 +84,7 @@ impl Stream {
         self.obeys_escapes() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
     }
 
-    /// Returns the width in columns: `COLUMNS`, else the terminal's.
+    /// Returns the width in columns: `COLUMNS`, else that of the terminal, else 80.
     pub(crate) fn width(self) -> usize {
         let stated = std::env::var("COLUMNS").ok().and_then(|columns| columns.trim().parse().ok());
         let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
@@ -105,7 +105,7 @@ impl Stream {
         }
     }
 
-    /// Writes text, including its line ends.
+    /// Writes text with control characters and invisible ones escaped, except line ends and tabs. Adds no line end.
     pub(crate) fn text(self, text: &str) {
         self.put(in_locale(&visible::text(text)).as_bytes());
     }
@@ -126,7 +126,8 @@ impl Stream {
     }
 }
 
-/// Returns whether the locale names a character set other than UTF-8. The first variable that is set counts (locale(7)).
+/// Returns whether the locale names a character set other than UTF-8. The first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set counts
+/// (locale(7)); false if none is set.
 pub(crate) fn is_ascii_locale() -> bool {
     let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
     let locale = set.into_iter().find(|locale| !locale.is_empty());
@@ -212,7 +213,7 @@ pub(crate) fn document(document: &str) {
     }
 }
 
-/// Writes a document to a named stream, with the rules of [`document`].
+/// Writes a document to the pipe, terminal or open file with this name: unchanged, or with escaped control characters on a terminal.
 pub(crate) fn document_to(name: &Path, document: &[u8]) -> Result<(), Errno> {
     let stream = open(name)?;
     if stream.is_terminal() {
@@ -269,7 +270,8 @@ fn write_all(stream: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Waits until a stream accepts bytes or reports an error.
+/// Waits until a stream accepts bytes or has an error, which the next write returns. Fails only with `ECANCELED`, if the reader stalls
+/// after an interrupt.
 fn await_room(stream: BorrowedFd<'_>) -> Result<(), Errno> {
     let look_again = Timespec::try_from(POLL).ok();
     let mut reader = Reader::default();
@@ -281,7 +283,8 @@ fn await_room(stream: BorrowedFd<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Opens a stream for appending, because it may be a file that the shell opened.
+/// Opens a stream for appending, because it may be a file that the shell opened. Waits until a named pipe has a reader; fails with
+/// `ECANCELED` if an interrupt ends the wait.
 fn open(name: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let is_pipe = FileType::from_raw_mode(rustix::fs::stat(name)?.st_mode) == FileType::Fifo;
@@ -297,12 +300,12 @@ fn open(name: &Path) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Time limit for a stalled reader after an interrupt. Holds the time at which the wait began; `None` before an interrupt.
+/// Time limit for a stalled reader after an interrupt. Holds the time at which the interrupt was noticed; `None` before.
 #[derive(Default)]
 struct Reader(Option<Instant>);
 
 impl Reader {
-    /// Returns `ECANCELED` if the reader takes nothing for [`PATIENCE`] after an interrupt.
+    /// Fails with `ECANCELED` if the reader takes nothing for [`PATIENCE`] after an interrupt.
     fn may_take_its_time(&mut self) -> Result<(), Errno> {
         let stopped = STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed));
         if stopped && self.0.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
@@ -312,7 +315,8 @@ impl Reader {
     }
 }
 
-/// Reports an earlier error of stdout, or syncs the file that stdout is redirected to.
+/// Returns the error that ended output to stdout, except if the reader went away or an interrupt ended the wait for it. Without an error,
+/// syncs the file that stdout is redirected to.
 pub(crate) fn finish() -> io::Result<()> {
     let broken = BROKEN.lock().unwrap_or_else(PoisonError::into_inner).take();
     match broken {

@@ -182,7 +182,8 @@ pub struct PowerCut {
     pub volatile: Option<VolatileCut>,
     /// The condition of the image or database after the cut.
     pub image: ImageCondition,
-    /// Reason why the stack could not be used after the cut; all flushed writes then count as lost. Absent if it could be used.
+    /// Reason why the stack could not be used after the cut; absent if it could be used. With a database, all acknowledged commits then
+    /// count as lost; without one, no block was read back.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unusable: Option<String>,
     /// Blocks compared with their last flushed write.
@@ -233,7 +234,7 @@ pub struct LostBlocks {
     pub stale: u64,
     /// Blocks that mix data of two writes.
     pub torn: u64,
-    /// Blocks with any other fault: wrong bytes, data of a write to another offset, or unreadable.
+    /// Blocks with any other fault: wrong bytes, data of a write to another offset, data that the load did not write, or unreadable.
     pub damaged: u64,
 }
 

@@ -7,13 +7,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Log2 of the number of buckets per power of two.
 const SUB_BITS: u32 = 7;
 const SUB: u64 = 1 << SUB_BITS;
-/// Number of bits of the largest value that the buckets resolve: `2^MAX_BITS` ns is about 18 minutes. The last bucket counts all larger values;
-/// minimum, maximum and mean stay exact.
+/// Number of bits of the largest value that the buckets resolve: `2^MAX_BITS` ns is about 18 minutes. The last bucket also counts all
+/// larger values; minimum, maximum and mean stay exact.
 const MAX_BITS: u32 = 40;
 /// Number of buckets of a histogram in which all buckets are allocated.
 pub const BUCKETS: usize = ((MAX_BITS - SUB_BITS + 1) as usize) << SUB_BITS;
-/// Maximum relative error of a quantile. A bucket's width is at most `1/2^SUB_BITS` of its lowest value, and quantiles report its middle. Values
-/// below `2^SUB_BITS` ns are exact.
+/// Maximum relative error of a quantile up to about 18 minutes (2^40 ns). A bucket's width is at most `1/2^SUB_BITS` of its lowest value,
+/// and quantiles report its middle. Values below 256 ns are exact.
 pub const RELATIVE_ERROR: f64 = 0.5 / SUB as f64;
 
 /// Counts of values, usually latencies in nanoseconds. Memory is 8 bytes per bucket between the lowest and highest bucket in use, at most 34 KiB.
@@ -192,8 +192,8 @@ impl Histogram {
         Some((squares / self.count as f64).sqrt())
     }
 
-    /// Returns the nearest-rank quantile `q` (0 to 1) with a relative error of at most [`RELATIVE_ERROR`], never outside the exact minimum and
-    /// maximum; `None` for an empty histogram.
+    /// Returns the nearest-rank quantile `q` (0 to 1) with a relative error of at most [`RELATIVE_ERROR`], never outside the exact minimum
+    /// and maximum. Returns the maximum if the quantile is above about 18 minutes (2^40 ns), and `None` for an empty histogram.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,

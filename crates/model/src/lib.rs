@@ -1,7 +1,7 @@
 //! The data types that iotax's other crates share: plans, targets, workloads, measurements, and the wire protocol.
 //!
 //! This crate opens no files and starts no processes, and only [`threads`] reads a clock. Parsers take text, and [`wire`] reads from byte streams
-//! that the caller opens. Keys of workloads have fio's names, keys of guests QEMU's.
+//! that the caller opens. Keys of workloads are named as in fio and keys of guests as in QEMU, where these have the same setting.
 
 mod compiled;
 pub mod crash;

@@ -1,4 +1,4 @@
-//! Network traffic: the settings of `iotax net`. Keys are iperf3's long options.
+//! Network traffic: the settings of `iotax net`. Settings that iperf3 also has are named after its options, except `direction`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ words! {
     NetTest, "test" {
         /// TCP streams, at full speed or at a bitrate.
         Tcp = "tcp",
-        /// UDP datagrams at a bitrate.
+        /// UDP datagrams, at full speed or at a bitrate.
         Udp = "udp",
         /// Round trips of a message over a TCP connection.
         TcpRtt = "tcp-rtt",
@@ -218,7 +218,7 @@ impl Traffic {
     }
 }
 
-/// Address of the server of a network test, and optionally the client's local address and port.
+/// Address and token of the server of a network test, and optionally the client's local address and port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Peer {

@@ -1,6 +1,6 @@
 //! The results of a measurement, as sent over the wire and kept in the store.
 //!
-//! Values that are not known are absent. Times are in nanoseconds.
+//! Values that are not known are absent. Times are in nanoseconds, unless the field's name ends in another unit.
 
 mod edges;
 mod fleet_member;
@@ -68,7 +68,7 @@ const fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// CPU time of a process.
+/// CPU time of a process or of a group of threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CpuTime {
@@ -94,25 +94,27 @@ pub struct ErrorCount {
     pub error: String,
     /// `read`, `write`, `trim` or `sync`.
     pub direction: String,
-    /// The number of failures, those in the warm-up included.
+    /// The number of failures in the warm-up, in the window and in the flush after it.
     pub count: u64,
     /// The number of failures in the warm-up.
     pub in_ramp: u64,
-    /// Byte offset of the first failure; 0 for `sync`, which has no offset.
+    /// Byte offset of the first failure; 0 for `sync` and for network streams, which have no offset.
     pub first_offset: u64,
-    /// Byte offset of the last failure. Absent in records of versions that did not keep it.
+    /// Byte offset of the last failure. Absent for the flush after the window, for network streams, and in records of versions that did not
+    /// keep it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub last_offset: Option<u64>,
 }
 
 impl ErrorCount {
-    /// Returns the number of failures in the window.
+    /// Returns the number of failures after the warm-up: in the window and in the flush after it.
     #[must_use]
     pub const fn in_window(&self) -> u64 {
         self.count.saturating_sub(self.in_ramp)
     }
 
-    /// Adds an error to a list that has one entry per error name and direction: counts are added up.
+    /// Adds an error to the list `known`, which has one entry per error name and direction. For a known error, counts are added and
+    /// `last_offset` is replaced.
     pub fn add(known: &mut Vec<Self>, error: &Self) {
         let same = |one: &&mut Self| one.error == error.error && one.direction == error.direction;
         match known.iter_mut().find(same) {
@@ -131,7 +133,8 @@ words! {
     Stop, "stop" {
         /// An I/O was in flight longer than `stall_timeout`.
         Stalled = "stalled",
-        /// I/Os still in flight at the end did not complete.
+        /// I/Os in flight at the end of the window did not complete soon enough after it. Not used for a workload with `blackout`, which
+        /// records this as a period without a completed I/O.
         Unanswered = "unanswered",
         /// `max_errors` I/Os failed.
         Errors = "errors",
@@ -148,8 +151,8 @@ pub struct Outcome {
     pub duration_ns: u64,
     /// I/Os completed in the window, by direction.
     pub tallies: Tallies,
-    /// Distance of the window's start and end from the last completion before each. Absent without a warm-up, for several guests together, and for
-    /// work other than block I/O.
+    /// Distance of the window's start and end from the last completion before each. Absent if no I/O completed in the warm-up or in the
+    /// window, for several guests together, and for work other than block I/O.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub edges: Option<WindowEdges>,
     /// I/Os completed in the warm-up; no other count includes them.
@@ -160,7 +163,7 @@ pub struct Outcome {
     /// did not keep them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub counts: Option<ProcessCounts>,
-    /// I/O errors in the warm-up and the window, by error and direction.
+    /// I/O errors in the warm-up, in the window and in the flush after it, by error and direction.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub errors: Vec<ErrorCount>,
     /// Deviations from the requested settings, one sentence each.
@@ -219,15 +222,16 @@ pub struct Outcome {
 pub enum CacheDrop {
     /// All caches of the machine, dropped via /proc/sys/vm/drop_caches after a sync.
     Machine,
-    /// The caches of the target's own files and devices, dropped with posix_fadvise after a sync of each.
+    /// The caches of the target's own files and devices that could be opened, dropped with posix_fadvise after a sync of each.
     Target {
         /// Total size in bytes of the target's files and devices.
         of: u64,
-        /// Bytes of these files and devices that were still cached afterwards; absent if the kernel does not report residency.
+        /// Bytes of these files and devices that were still cached afterwards; absent if one of them could not be opened, or if the kernel
+        /// does not report residency.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         left: Option<u64>,
     },
-    /// No cache was dropped.
+    /// No file or device could be opened, or the cache of one could not be dropped.
     Nothing,
 }
 
@@ -280,7 +284,7 @@ pub struct DiskFlushes {
     pub fua: Option<bool>,
 }
 
-/// The CPU time of all CPUs of the host over a window, from /proc/stat.
+/// The CPU time of all CPUs of a machine over a window, from /proc/stat.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostCpu {
@@ -329,7 +333,7 @@ pub struct Pressure {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostActivity {
-    /// End of the interval, from the start of the measured window, by the host's clock.
+    /// End of the interval, from the start of the measured window, by the clock of the observed machine.
     pub at_ns: u64,
     /// Length of the interval.
     pub duration_ns: u64,
@@ -406,9 +410,10 @@ pub struct BlockStats {
 pub struct Share {
     /// `1`, `2`, ... for the guests of a target; otherwise the name of the neighbour or job.
     pub name: String,
-    /// Total length of the intervals that lie completely within the common window; rates are computed over this time.
+    /// Time over which rates are computed. For a guest or neighbour, the total length of the intervals that lie completely within the
+    /// common window; for a job, the part of the window in which it ran.
     pub duration_ns: u64,
-    /// I/Os completed in these intervals, by direction.
+    /// I/Os completed in this time, by direction.
     pub tallies: Tallies,
 }
 
@@ -521,10 +526,10 @@ pub struct TargetRecord {
     /// QEMU's complete command line for the guest; absent without a guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub command_line: Option<String>,
-    /// Kernel release of the guest or other machine; absent for a target on the host.
+    /// Kernel release of the guest, or of the other machine that holds the target; absent for a target on the host.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub guest_kernel: Option<String>,
-    /// Clocksource of the guest or other machine; absent for a target on the host, or if unknown.
+    /// Clocksource of the guest, or of the other machine that holds the target; absent for a target on the host, or if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub guest_clocksource: Option<String>,
     /// The network interfaces on the packets' path.

@@ -99,8 +99,8 @@ pub fn quoted(word: &str) -> String {
 }
 
 impl Run {
-    /// Formats a command about this run that can be pasted into a shell. A `resume` command repeats the user's consent to overwrite devices and NBD
-    /// exports.
+    /// Formats a command about this run that can be pasted into a shell. A `resume` command repeats the user's consent (`--overwrite`) for
+    /// the local devices and, if a workload writes, for the NBD exports of the plan.
     #[must_use]
     pub fn command(&self, word: &str, options: &str) -> String {
         let mut options = options.to_owned();

@@ -55,9 +55,9 @@ pub fn windows(plan: &Plan, cells: &[Cell]) -> Vec<Vec<Cell>> {
     windows
 }
 
-/// Returns the events of a watch during a workload in round `round` (from 1), with their times from the start of the window, in order.
-/// Alternatives without a time swap places at random. Rounds 2n - 1 and 2n use opposite orders, so each alternative comes first equally
-/// often.
+/// Returns the events of a watch during a workload in round `round` (from 1), with their times from the start of the window, in order of
+/// time. Two events that are alternatives to each other (see [`WatchSpec::exchanged`]) swap places in one of the rounds 2n - 1 and 2n,
+/// chosen at random, so that each comes first equally often.
 #[must_use]
 pub fn events_in_round<'a>(
     watch: &'a WatchSpec,

@@ -8,12 +8,12 @@ use schemars::JsonSchema;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A number of bytes. Text form as in fio: `4k`, `8GiB`, `512` (bytes). `k`, `m`, `g`, `t`, `p` and `KiB`, `MiB` ... are powers of 1024;
-/// `KB`, `MB` ... are powers of 1000.
+/// A number of bytes. Text form: `4k`, `8GiB`, `512` (bytes). `k`, `m`, `g`, `t`, `p` (as in fio) and `KiB`, `MiB` ... are powers of 1024;
+/// `KB`, `MB` ... are powers of 1000, unlike fio's default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bytes(pub u64);
 
-/// A span of time in nanoseconds. Text form: `30s`, `500ms`, `2m`, `1h`, `250us`, `10ns`; the unit is required.
+/// A span of time in nanoseconds. Text form: `10ns`, `250us`, `500ms`, `30s`, `2m` (minutes), `1h`, `1d`; the unit is required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Nanos(pub u64);
 
@@ -51,7 +51,7 @@ fn split_number(text: &str) -> Option<(f64, &str)> {
 )]
 fn scale(number: f64, unit: u64) -> Option<u64> {
     let value = number * unit as f64;
-    // 2^63: far above any size or time in use, and far below where f64 -> u64 saturates.
+    // About 2^63: far above any size or time in use, and below 2^64, where f64 -> u64 saturates.
     (0.0..9.2e18).contains(&value).then(|| value.round() as u64)
 }
 

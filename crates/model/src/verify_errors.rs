@@ -227,7 +227,7 @@ pub struct Recovery {
     pub findings: Findings,
     /// Result of comparing every block with its last durable write. A fault here breaks the guarantee of a flush.
     pub durable: Findings,
-    /// Number of journal records before the record of the oldest missing write; absent if no write is missing.
+    /// Number of acknowledged writes in the journal before the oldest one that the target lacks; absent if the target has all of them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost_from: Option<u64>,
     /// Number of blocks without their last acknowledged write although a write survived that began after that acknowledgement.

@@ -8,29 +8,29 @@ use crate::words::words;
 words! {
     /// The kind of a warning.
     WarningKind, "warning" {
-        /// Bytes at the top of the stack did not come from the bottom device.
+        /// A cache answered direct I/O: the devices at the bottom transferred far fewer bytes than the workload requested.
         CacheLie = "cache_lie",
-        /// The area has holes or unallocated clusters.
+        /// The area has holes, unallocated clusters or extents shared with other files, or a workload trims data that is accessed later.
         Holes = "holes",
         /// A compressing or deduplicating layer could shorten the payload.
         Compressible = "compressible",
         /// Direct I/O was requested and not honoured.
         BufferedDirect = "buffered_direct",
-        /// A clock disagrees with another or is slow to read.
+        /// A clock disagrees with another or is slow to read, or the hypervisor gave CPU time to others.
         Clock = "clock",
         /// The guest's CPU was emulated (TCG).
         Emulated = "emulated",
         /// The load generator's own CPU time was the bottleneck.
         SaturatedGenerator = "saturated_generator",
-        /// The results did not reach a steady state within the measurement.
+        /// The rate was not steady within the measurement.
         Unsteady = "unsteady",
-        /// The rate dropped in a step, as with rate limits.
+        /// The rate dropped in a step, as with rate limits; or CPUs were slowed by heat, or their frequency governor changed.
         Throttled = "throttled",
-        /// Another process used the device during the measurement.
+        /// Other programs used the device, the network or the CPUs during the measurement.
         OtherLoad = "other_load",
         /// A cache could not be dropped before the measurement.
         CacheKept = "cache_kept",
-        /// More I/O was due than the target could start.
+        /// The target could not keep up with the scheduled rate: I/Os were due but not started, or a stream did not reach its bitrate.
         CannotSustain = "cannot_sustain",
         /// A replay was late, or left out I/Os of its trace.
         UnfaithfulReplay = "unfaithful_replay",

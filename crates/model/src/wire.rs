@@ -23,7 +23,7 @@ pub const PROTOCOL: u16 = 18;
 /// Maximum length of a payload in bytes. A sample of two full histograms has less than 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 
-/// Maximum time between two messages of an agent that is working on a request.
+/// Time without a message after which an agent that is working on a request sends [`Event::Alive`].
 pub const BEAT: Duration = Duration::from_secs(5);
 
 const MARKER: [u8; 4] = *b"iotx";
@@ -70,7 +70,8 @@ pub enum Request {
     },
     /// Flushes and verifies what the load wrote; sent after the runner has read its counters. Answered by [`Event::Done`].
     Conclude,
-    /// Starts a server for network measurements, which runs while the agent handles other requests. Answered by [`Event::Serving`].
+    /// Starts a server for network measurements on a free port, in place of the previous one. It runs while the agent handles other
+    /// requests. Answered by [`Event::Serving`].
     Serve {
         /// Address that the server listens on.
         bind: String,

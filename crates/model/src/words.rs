@@ -23,7 +23,7 @@ impl WordError {
     }
 }
 
-/// Maximum length of an input for which a similar word is suggested.
+/// Maximum length in bytes of an input for which a similar word is suggested.
 const LONGEST_INPUT: usize = 100;
 
 /// Returns the accepted word that is most similar to `input`; `None` if no word is similar enough to be suggested.

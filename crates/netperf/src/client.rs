@@ -113,7 +113,8 @@ impl ClientSession {
         Ok((sockets, started))
     }
 
-    /// Waits until the server's streams run. Pass `started` if the server is known to have started the test.
+    /// Waits until the server reports that its streams run. Pass true as `started` if the server has already reported the start of the
+    /// test.
     pub(super) fn await_running(&self, started: bool) -> Result<(), NetError> {
         if !started {
             self.control.expect(State::TestStart)?;
@@ -121,8 +122,8 @@ impl ClientSession {
         self.control.expect(State::TestRunning)
     }
 
-    /// Opens a UDP stream: sends the opening datagram until the server answers, or starts the test because its answer was lost. Returns the
-    /// socket, and true if the server has started the test.
+    /// Opens a UDP stream: sends the opening datagram once a second until the server answers, or until it starts the test because its
+    /// answer was lost; fails after 10 s. Returns the socket, and true if the server has started the test.
     fn open_datagrams(&self, from: SocketAddr, options: &Options) -> Result<(UdpSocket, bool), NetError> {
         let socket = dial::udp(from, self.address, options)?;
         socket.set_read_timeout(Some(LOOK))?;
@@ -195,7 +196,7 @@ fn connect(peer: &Peer) -> io::Result<std::net::TcpStream> {
     Err(last.unwrap_or_else(|| io::Error::other("the name has no address")))
 }
 
-/// Adds the peer's name to an error.
+/// Adds the peer's name and port to an error, and for a refused connection the command that starts a server.
 pub(super) fn with_name(peer: &Peer, error: NetError) -> EngineError {
     let name = format!("{}:{}", peer.host, peer.port);
     EngineError::Net(match error {

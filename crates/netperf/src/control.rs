@@ -1,7 +1,7 @@
 //! The control connection of iperf3's protocol (esnet/iperf, `iperf_api.c`): states of one byte, and JSON preceded by its length.
 //!
-//! Each message has one deadline as a whole, so that a peer that sends a byte now and then cannot stall the other end. Lengths are checked
-//! before use.
+//! A received message has one deadline as a whole, so that a peer that sends a byte now and then cannot stall this end. For sending, each
+//! write call has a timeout. Lengths are checked before use.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,7 +18,7 @@ pub(super) const COOKIE: usize = 37;
 pub(super) const MAX_PARAMETERS: u32 = 64 << 10;
 /// Maximum length of the results' JSON in bytes; the results of 256 streams take about 100 KiB.
 pub(super) const MAX_RESULTS: u32 = 2 << 20;
-/// Maximum time to wait for each message of the peer.
+/// Maximum time to wait for each message of the peer, and for each write call.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Idle time after which the kernel sends TCP keep-alive probes on the control connection.
 const KEPT_ALIVE: Duration = Duration::from_secs(30);
@@ -42,7 +42,7 @@ pub(super) enum State {
     Done = 16,
     AccessDenied = -1,
     ServerError = -2,
-    /// Demand of an iotax server that the client proves that it knows the token.
+    /// Request of an iotax server for proof that the client knows the token.
     Challenge = 73,
 }
 
@@ -141,7 +141,8 @@ impl Control {
         self.send_bytes(&framed(message)?)
     }
 
-    /// Waits up to `patience` for the peer's next state; `None` if none arrives in that time.
+    /// Waits up to `patience` for the peer's next state; `None` if none arrives in that time. Fails if the state reports a failure of the
+    /// peer.
     pub(super) fn poll(&self, patience: Duration) -> Result<Option<State>, NetError> {
         let deadline = Instant::now() + patience;
         loop {

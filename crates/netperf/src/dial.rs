@@ -18,7 +18,8 @@ pub(super) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if found.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(found) }
 }
 
-/// Returns the local address to bind to: `bind` if set, else any address, in the address family of `to`.
+/// Returns the local address to bind to: `bind` if set, else any address, in the address family of `to`. Fails if `bind` has no address of
+/// that family.
 pub(super) fn local(bind: Option<&str>, to: SocketAddr, port: u16) -> io::Result<SocketAddr> {
     let any = match to {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -67,8 +68,8 @@ fn await_connection(socket: &OwnedFd, patience: Duration) -> io::Result<()> {
     sockopt::socket_error(socket)?.map_err(io::Error::from)
 }
 
-/// Creates a UDP socket that is bound to `from` and connected to `to`. If `from` names a port, other sockets can share it, like the server's streams
-/// do. A port that the kernel picks is exclusive.
+/// Creates a UDP socket that is bound to `from` and connected to `to`. If `from` names a port, other sockets can share it, as the server's
+/// streams do. A port that the kernel picks is exclusive.
 pub(super) fn udp(from: SocketAddr, to: SocketAddr, options: &Options) -> io::Result<UdpSocket> {
     let socket = socket(to, SocketType::DGRAM, SocketFlags::empty())?;
     options.set(&socket, false)?;
@@ -89,7 +90,7 @@ fn socket(to: SocketAddr, kind: SocketType, flags: SocketFlags) -> io::Result<Ow
     Ok(net::socket_with(family, kind, flags | SocketFlags::CLOEXEC, Some(protocol))?)
 }
 
-/// Binds a TCP listener and a UDP socket to the same address and port.
+/// Binds a non-blocking TCP listener and a non-blocking UDP socket to the same address and port.
 pub(super) fn listen(bind: &str, port: u16) -> io::Result<(std::net::TcpListener, UdpSocket)> {
     let addresses = resolve(bind, port)?;
     let listener = std::net::TcpListener::bind(&addresses[..])?;

@@ -32,7 +32,7 @@ struct StreamResult {
     /// Interarrival jitter in seconds.
     jitter: f64,
     errors: f64,
-    /// The part of `errors` that belongs to the warm-up; iperf3 has sent it since 3.13.
+    /// The part of `errors` that belongs to the warm-up; `None` from iperf3 before 3.13.
     #[serde(skip_serializing_if = "Option::is_none")]
     omitted_errors: Option<f64>,
     /// Number of datagrams sent; the receiver derives it from their sequence numbers.
@@ -94,7 +94,8 @@ impl Results {
         }
     }
 
-    /// Checks the other end's results and converts them. `local` has this end's results, which name the streams of the test.
+    /// Checks the other end's results and converts them. Streams that `local`, this end's results, does not have are ignored. `warmed_up`
+    /// is true if the test had a warm-up.
     pub(super) fn read(self, local: &End, udp: bool, warmed_up: bool) -> End {
         let duration_ns =
             self.streams.iter().filter_map(|stream| nanos(stream.end_time - stream.start_time)).max();
@@ -116,8 +117,8 @@ impl StreamResult {
     fn of(stream: &StreamEnd, udp: bool) -> Self {
         let StreamFigures { bytes, packets, lost, jitter_ns, retransmits, .. } = stream.figures;
         let count = |count: Option<u64>| count.map_or(0.0, |count| count as f64);
-        // Includes the warm-up, which iperf3 subtracts: before 3.13 by its own count, later by ours. Warm-up losses it subtracts only if we send
-        // them.
+        // The count of packets includes the warm-up, because iperf3 subtracts the warm-up: before 3.13 by its own count, later by the count
+        // that we send. It subtracts losses in the warm-up only if we send them.
         let omitted = stream.omitted_packets as f64;
         let packets = if udp { count(packets) + count(lost) + omitted } else { 0.0 };
         Self {

@@ -3,8 +3,10 @@
 
 use super::control::{COOKIE, Cookie};
 
-/// The numbers in iperf3's opening datagrams, in the sender's byte order: the first since version 3.12, the second before.
+/// The numbers in iperf3's opening datagrams, in the sender's byte order: iperf3 sends the first since version 3.12, and sent the second
+/// before.
 const CALLS: [u32; 2] = [0x3637_3839, 123_456_789];
+/// The numbers in the server's answers to these datagrams, for the same versions.
 const ANSWERS: [u32; 2] = [0x3938_3736, 987_654_321];
 
 /// Length in bytes of an opening datagram with a cookie, the longest one.
@@ -40,7 +42,7 @@ pub(super) fn is_answer(datagram: &[u8]) -> bool {
     datagram.len() == 4 && is_one_of(datagram, ANSWERS)
 }
 
-/// Returns whether the first four bytes are one of `numbers` in either byte order, because the other machine's may differ.
+/// Returns whether these four bytes encode one of `numbers` in either byte order, because the other machine's may differ from this one's.
 fn is_one_of(bytes: &[u8], numbers: [u32; 2]) -> bool {
     numbers.iter().any(|number| bytes == number.to_be_bytes() || bytes == number.to_le_bytes())
 }

@@ -1,8 +1,8 @@
 //! Generates network load in this process: streams, round trips, and the server for both.
 //!
-//! Both ends speak iperf3's protocol, so that either end may be an iperf3. A `control` connection carries the `parameters` at the beginning and
-//! the `exchange` of results at the end. The data moves on streams (`stream`), with one thread each (`streams`). The client runs a `test`, on
-//! which `client` agrees with the `server`.
+//! Both ends speak iperf3's protocol, so that either end may be an iperf3. A `control` connection carries the `parameters` at the beginning
+//! and the `exchange` of results at the end. The data moves on streams (`stream`), with one thread each (`streams`). The client runs a
+//! `test`; the module `client` agrees on it with the `server`.
 
 mod auth;
 mod client;
@@ -30,11 +30,11 @@ pub use report::{
 pub use server::{Server, ServerEvent, Serving};
 pub use test::{ClientTest, Prepared, Progress};
 
-/// Runs one measurement with the server at `peer`. `events` receives the same events as from [`iotax_engine::measure`]. The load starts at the
-/// time set in `control`. Setting the end in `control` ends round trips early; streams ignore it.
+/// Runs one measurement with the server at `peer`. `events` receives the same events as from [`iotax_engine::measure`]. The load starts at
+/// the time set in `control`. An early end set in `control` ends round trips; streams ignore it.
 ///
 /// # Errors
-/// The job has no network traffic, or the network or the server fails.
+/// The job is invalid or has no network traffic, or the network or the server fails.
 pub fn measure_under(
     control: &Control,
     job: &Job,

@@ -29,11 +29,11 @@ pub(super) struct Parameters {
     pub(super) udp: bool,
     /// Length of the warm-up in seconds.
     pub(super) omit: u64,
-    /// Length of the test in seconds; 0 if a number of bytes or blocks ends it.
+    /// Length of the test in seconds; 0 for no time limit.
     pub(super) time: u64,
-    /// Number of bytes that ends the test; 0 for no limit.
+    /// Number of bytes per direction that ends the test; 0 for no limit.
     pub(super) num: u64,
-    /// Number of blocks (writes or datagrams) that ends the test; 0 for no limit.
+    /// Number of blocks (writes or datagrams) per direction that ends the test; 0 for no limit.
     pub(super) blockcount: u64,
     #[serde(rename = "MSS", skip_serializing_if = "Option::is_none")]
     pub(super) mss: Option<u32>,
@@ -44,7 +44,7 @@ pub(super) struct Parameters {
     pub(super) bidirectional: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) window: Option<u64>,
-    /// Length in bytes of one write or datagram; `None` for TCP's default.
+    /// Length in bytes of one write or datagram; `None` or 0 for the protocol's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) len: Option<u64>,
     /// Target bit rate of each stream in bits per second; `None` or 0 for no limit.
@@ -87,13 +87,15 @@ pub(super) struct Extension {
     /// The kind of round-trip test; `None` for a test of streams.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) test: Option<NetTest>,
-    /// Nanoseconds for which the server's kernel polls the network device before it sleeps; `None` if it need not poll.
+    /// Nanoseconds for which the server's kernel polls the network device before it sleeps; the echo server then polls its sockets too.
+    /// `None` if neither polls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) busy_poll_ns: Option<u64>,
 }
 
 impl Parameters {
-    /// Creates the parameters for a path with segments of `mss` bytes. A `time` of 0 sets no time limit.
+    /// Creates the parameters for a path with segments of `mss` bytes (`None` if unknown). A `time` of 0 sets no time limit. `auth` is true
+    /// if the client knows a token.
     pub(super) fn new(traffic: &Traffic, time: Nanos, omit: Nanos, mss: Option<u32>, auth: bool) -> Self {
         let udp = matches!(traffic.test, NetTest::Udp | NetTest::UdpRtt);
         let default = if udp { mss.map_or(UDP_LENGTH, u64::from) } else { TCP_LENGTH };
@@ -155,8 +157,8 @@ impl Parameters {
         self.iotax.as_ref()?.test
     }
 
-    /// Refuses parameters that contradict each other or are outside their limits. For a limit, the error names the parameter, its value and the accepted
-    /// range.
+    /// Refuses parameters that contradict each other or are outside their limits. For a limit, the error names the parameter, its value and
+    /// the accepted range.
     pub(super) fn check(&self) -> Result<(), String> {
         let within = |key: &str, value: u64, least: u64, most: u64| {
             let fine = (least..=most).contains(&value);

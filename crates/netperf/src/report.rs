@@ -29,7 +29,7 @@ pub struct Start {
     pub length: u64,
     /// Length of the warm-up, whose data does not count.
     pub omit: Nanos,
-    /// Length of the window after the warm-up; 0 if a number of bytes or blocks ends the test.
+    /// Length of the window after the warm-up; 0 for no time limit.
     pub time: Nanos,
     /// Number of bytes per direction that ends the test; 0 for no limit.
     pub bytes: u64,
@@ -47,7 +47,7 @@ pub struct Start {
     pub buffers: Option<(u64, u64)>,
     /// Maximum segment size in bytes of the streams' connections, or of the control connection for UDP; `None` if unknown.
     pub mss: Option<u32>,
-    /// Name of the TCP congestion control at this end; `None` for UDP.
+    /// Name of the TCP congestion control at this end; `None` for UDP or if unknown.
     pub congestion: Option<String>,
 }
 
@@ -69,24 +69,24 @@ pub struct Connection {
 pub struct StreamFigures {
     /// Bytes that the kernel accepted from the sender, or that the receiver read.
     pub bytes: u64,
-    /// Datagrams sent, or received without duplicates; for TCP, segments with data.
+    /// Datagrams sent, or received without duplicates; for TCP, segments with data. `None` if unknown.
     pub packets: Option<u64>,
-    /// Datagrams that did not arrive. One that arrives after the end of its interval is subtracted only from the total, so the intervals may
-    /// add up to more than the total.
+    /// Datagrams that did not arrive; `None` for TCP, at the sending end, or if unknown. One that arrives after the end of its interval is
+    /// subtracted only from the total, so the intervals may add up to more than the total.
     pub lost: Option<u64>,
-    /// Datagrams that arrived after one with a higher number.
+    /// Datagrams that arrived after one with a higher number; `None` for TCP, at the sending end, or if unknown.
     pub out_of_order: Option<u64>,
-    /// Datagrams that arrived more than once, each repetition counted.
+    /// Datagrams that arrived more than once, each repetition counted; `None` for TCP, at the sending end, or if unknown.
     pub duplicates: Option<u64>,
-    /// Interarrival jitter in nanoseconds (RFC 3550) at the end of the period.
+    /// Interarrival jitter in nanoseconds (RFC 3550) at the end of the period; `None` for TCP, at the sending end, or if unknown.
     pub jitter_ns: Option<u64>,
-    /// Number of retransmitted TCP segments; only the sender knows it.
+    /// Number of retransmitted TCP segments; `None` for UDP, at the receiving end, or if unknown.
     pub retransmits: Option<u64>,
 }
 
 impl StreamFigures {
-    /// Sums the counts of several streams. The jitter is the mean of the streams, as in iperf3. A count that is `None` for one stream is `None`
-    /// in the sum.
+    /// Sums the counts of several streams. The jitter is the mean of the streams, as in iperf3. A count that is `None` for one stream is
+    /// `None` in the sum; without streams, all counts but the bytes are `None`.
     pub fn sum(streams: impl Iterator<Item = Self>) -> Self {
         let streams: Vec<Self> = streams.collect();
         let all = |of: fn(&Self) -> Option<u64>| {
@@ -127,7 +127,7 @@ pub struct StreamInterval {
     pub sends: bool,
     /// The stream's counts in the interval.
     pub figures: StreamFigures,
-    /// The kernel's metrics of the connection at the interval's end; `None` for UDP.
+    /// The kernel's metrics of the connection at the interval's end; `None` for UDP, or if the kernel does not report them.
     pub tcp: Option<TcpInfo>,
 }
 
@@ -197,7 +197,8 @@ pub struct TestReport {
     pub local: End,
     /// The results that the other end sent; `None` if it sent none.
     pub remote: Option<End>,
-    /// Notes on deviations from the requested settings.
+    /// Notes for the user: streams that broke, the way datagrams were passed to and from the kernel, and settings or clocks that did not
+    /// work as expected.
     pub notes: Vec<String>,
 }
 

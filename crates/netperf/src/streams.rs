@@ -49,7 +49,8 @@ struct Stream {
 struct Reading {
     counts: Snapshot,
     tcp: Option<TcpInfo>,
-    /// Number of segments with data, sent or received. The kernel's 32-bit count is extended to 64 bits.
+    /// Number of segments with data, sent or received; `None` for UDP, and if the kernel does not count them. The kernel's 32-bit count is
+    /// extended to 64 bits.
     segments: Option<u64>,
 }
 
@@ -269,7 +270,7 @@ impl Streams {
         each.collect()
     }
 
-    /// Returns each stream's counts from the start of counting to the last reading. `now` is the time of that reading.
+    /// Returns each stream's counts from the start of counting to the last reading, which was at `now` nanoseconds of the engine's clock.
     pub(super) fn totals(&self, now: u64) -> Vec<StreamEnd> {
         let each = self.all.iter().map(|stream| {
             let tcp = stream.sends && !self.udp;

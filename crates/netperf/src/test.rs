@@ -25,7 +25,7 @@ const QUIET_NS: u64 = 2_000_000_000;
 /// The note if the kernel refuses to enable busy polling.
 const NOT_POLLED: &str =
     "busy_poll: this end's kernel does not poll for the streams (SO_BUSY_POLL takes CAP_NET_ADMIN)";
-/// Maximum time in nanoseconds to wait until data that the kernel has accepted arrives.
+/// Maximum time in nanoseconds to wait until data that this end's kernel has accepted is acknowledged.
 const ARRIVAL_NS: u64 = 10_000_000_000;
 
 /// A test with a server, before it starts.
@@ -85,7 +85,8 @@ impl ClientTest {
     /// Agrees on the test with the server.
     ///
     /// # Errors
-    /// The test has no end, or the server does not listen, is not iperf3, is busy, or refuses the parameters.
+    /// The test has no end, or the server does not listen, does not speak iperf3's protocol, is busy, or refuses the parameters or the
+    /// token.
     pub fn prepare(self) -> Result<Prepared, EngineError> {
         if self.time == Nanos(0) && self.traffic.bytes.is_none_or(|bytes| bytes.0 == 0) {
             return Err(EngineError::Net("neither a time nor a number of bytes ends the test".into()));
@@ -205,7 +206,8 @@ impl Running<'_> {
         Ok(End { duration_ns: end - begin, cpu: Some(used.cpu), congestion: None, streams })
     }
 
-    /// Runs the streams for `time` nanoseconds, or without a time limit, and reports each interval. Returns the start and end time.
+    /// Runs the streams for `time` nanoseconds (`None` for no time limit), and reports each interval. Returns the start and end time in
+    /// nanoseconds of the engine's clock.
     fn phase(&mut self, time: Option<u64>, omitted: bool) -> Result<(u64, u64), NetError> {
         let begin = self.streams.begin();
         let mut end = time.map_or(u64::MAX, |time| begin + time);

@@ -9,7 +9,7 @@ use iotax_model::{Run, TargetSpec};
 
 use crate::figure::grouped;
 
-/// Largest deviation of a ratio from 1 that is not mentioned: ratios of I/Os, sizes or bytes within 5% of 1.
+/// Ratios of I/O counts, I/O sizes or bytes that differ from 1 by at most this fraction (5%) are not mentioned.
 const TELLING: f64 = 0.05;
 
 /// Formats one line per direction with the layers that changed the I/O: `reads: vdb merged 24:1 (96 KiB each), 5.0% of the bytes, ...`.
@@ -46,7 +46,8 @@ pub(super) fn counted(run: &Run, workload: &str) -> Vec<String> {
     run.plan.targets.iter().flat_map(of_target).collect()
 }
 
-/// Returns a line per target whose transactions of a database were flushed: `cached, a transaction of 480 us: 1.00 flushes of 410 us in vda`.
+/// Returns a line per target on which a database flushed: `cached, a transaction of 480 us: 1.00 flushes of 410 us in vda`, with the number
+/// of flushes per transaction and the mean time of a flush in each layer. Empty for workloads that are not databases.
 pub(super) fn transactions(run: &Run, judgement: &Judgement, workload: &str) -> Vec<String> {
     let Some(work) = run.plan.workloads.iter().find(|work| work.name == workload) else { return vec![] };
     let of_target = |target: &TargetSpec| {
@@ -66,15 +67,15 @@ pub(super) fn transactions(run: &Run, judgement: &Judgement, workload: &str) -> 
     run.plan.targets.iter().filter_map(of_target).collect()
 }
 
-/// Selects the reads or the writes of a layer.
+/// Function that selects the figures of a layer's reads or writes.
 type Of = fn(&Level) -> &Passed;
 
 /// Name of each direction, and the function that selects its I/Os in a layer.
 pub(super) const DIRECTIONS: [(&str, Of); 2] =
     [("read", |level| &level.read), ("write", |level| &level.write)];
 
-/// Describes the change that a layer made: `merged 24:1 (96 KiB each)`; `None` if the layer passed I/O on unchanged, or if the program did
-/// no I/O in this direction. `top` counts the program's own I/O.
+/// Describes the change that a layer made: `merged 24:1 (96 KiB each)`; `None` if the layer passed I/O on unchanged (within 5%), or if the
+/// program did no I/O in this direction. `top` counts the program's own I/O.
 pub(super) fn in_words(direction: &str, passed: &Passed, top: &Passed) -> Option<String> {
     if top.bytes == 0 {
         return None;

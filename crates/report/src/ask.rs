@@ -30,7 +30,8 @@ pub(super) fn sentences(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Vec<
     answers.targets.iter().map(one).chain(next_step(run, ask, answers)).collect()
 }
 
-/// Suggests a longer search, with its command, if a rate has no interval or a comparison is undecided; else `None`.
+/// Suggests a longer search, with its command, if a completed search left a rate without an interval, or left a comparison or the requested
+/// rate undecided; else `None`. `None` for imported runs.
 fn next_step(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Option<String> {
     let has_interval = |answer: &Answer<'_>| {
         !matches!(answer.found, HighestRate::Rate(Located { interval: None, .. }) | HighestRate::Unknown)
@@ -82,7 +83,8 @@ fn rate(answer: &Answer<'_>) -> String {
     }
 }
 
-/// Names the limiting condition: `limited by p99 <= 500us, at 46% of the 25.9k that it can do; 62 trials`; `None` unless a rate was found.
+/// Names the limiting condition: `limited by p99 <= 500us, at 46% of the 25.9k that it can do; 62 trials` (in IOPS). `None` unless a rate
+/// and its limiting condition were found.
 fn limit(answer: &Answer<'_>) -> Option<String> {
     let HighestRate::Rate(located) = answer.found else { return None };
     let limit = match answer.limited_by? {

@@ -44,7 +44,7 @@ pub fn sheets(runs: &[(Run, Judgement)]) -> Vec<Sheet> {
     ]
 }
 
-/// Builds the CSV file of a history, with one row per cell and run.
+/// Builds the CSV file of a history, with one row per run, target, workload and metric.
 #[must_use]
 pub fn history(accounts: &[Account], history: &History) -> Sheet {
     sheet("history.csv", tables::history(accounts, history))

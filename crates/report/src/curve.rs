@@ -76,7 +76,7 @@ fn against(
 }
 
 /// Compares mean response times with the baseline's at the sustained rate nearest to half of this target's capacity: `responses +40.0 us at
-/// 5.50k IOPS`. `None` if both targets sustained no common rate.
+/// 5.50k IOPS`. `None` if the capacity is unknown, or if no rate was sustained on both targets and compared.
 fn at_half(judgement: &Judgement, curve: &Curve<'_>, base: &Curve<'_>) -> Option<String> {
     let half = curve.capacity?.at * HALF;
     let both = |point: &RatePoint<'_>| -> Option<(f64, f64, String)> {

@@ -93,7 +93,8 @@ pub(super) fn shown(demand: &DemandOnTarget<'_>) -> Option<String> {
     })
 }
 
-/// Explains why a demand has no figure, no interval or no decision; `None` if it has all three.
+/// Explains why a demand has no figure, no interval or no decision. `None` if nothing is missing; such a demand is undecided if its limit
+/// lies within the interval.
 pub(super) fn why(demand: &DemandOnTarget<'_>) -> Option<String> {
     Some(match demand.missing? {
         NoFigure::Unusable => "its measurements cannot be used".into(),

@@ -153,8 +153,8 @@ pub(crate) fn share(share: f64) -> String {
     format!("{}%", hundredths(share * 100.0))
 }
 
-/// Formats a ratio as a change in percent: `+1.2%`, `-35%`, `+210%`; from 10 as a multiple, `12.0 times`. A part
-/// that would round to `-100%` is named: `1/333`.
+/// Formats a ratio as a change in percent: `+1.2%`, `-35%`, `+210%`; from 10 as a multiple, `12.0 times`. A ratio so small that it would
+/// round to `-100%` is shown as a fraction: `1/333`.
 pub(crate) fn change(ratio: f64) -> String {
     if ratio >= 10.0 {
         return format!("{} times", human::count(ratio));

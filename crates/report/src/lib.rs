@@ -36,7 +36,8 @@ use iotax_model::Plan;
 use iotax_model::Run;
 pub use outcome::outcome;
 
-/// Returns the run's plan as a file for `iotax run`, with the seed that the run used. A seed above TOML's largest integer (2^63 - 1) is omitted.
+/// Returns the run's plan as a file for `iotax run`, with the seed that the run used. A seed above TOML's largest integer (2^63 - 1) is
+/// omitted. Fails if the plan has a value that TOML cannot express.
 pub fn plan_toml(run: &Run) -> Result<String, toml::ser::Error> {
     let seed = Some(run.seed).filter(|seed| i64::try_from(*seed).is_ok());
     Plan { seed, ..run.plan.clone() }.to_toml()

@@ -11,9 +11,11 @@ const BURSTY: f64 = 1.3;
 const EVEN: f64 = 0.5;
 /// Minimum share of sequential reads and writes at which a trace counts as sequential.
 const SEQUENTIAL: f64 = 0.5;
-/// Share of the workload's area. If half of the trace's I/Os go to a smaller area than this, the loss of the hot area is reported.
+/// If half of the trace's I/Os go to an area smaller than this share of the area that half of the workload's I/Os go to, the loss of the
+/// hot area is reported.
 const LESS: f64 = 0.8;
-/// Difference of an LRU cache's hit shares. If the trace's share exceeds the workload's by more than this, the loss of reuse is reported.
+/// If the share of reads that an LRU cache answers is higher for the trace than for the workload by more than this, the loss of reuse is
+/// reported.
 const REUSED: f64 = 0.1;
 
 /// The synthetic workload that comes closest to a trace, as flags of `iotax bench`, and the properties of the trace that it lacks.

@@ -42,7 +42,7 @@ pub(super) fn checks(run: &Run) -> [&'static str; 5] {
     ["caches", "clocks", "the load generator", "steadiness", "errors"]
 }
 
-/// Groups the warnings by kind and remedy, in order of first appearance.
+/// Groups the warnings by kind and remedy, those on a workload apart from those on the whole run or a target; in order of first appearance.
 pub(super) fn remarks(run: &Run, warnings: &[Warning]) -> Vec<Remark> {
     let mut groups: Vec<Vec<&Warning>> = Vec::new();
     for warning in warnings {

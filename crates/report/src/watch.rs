@@ -338,7 +338,8 @@ fn hung(episode: &Episode<'_>) -> String {
     format!("HUNG: {}", oldest.unwrap_or_else(|| "I/Os did not return".into()))
 }
 
-/// Names the lowest block device that stalled in the longest gap, or the reason why none did; `None` without a gap or without watched devices.
+/// Names the lowest block device that stalled in the longest gap, or the reason why none did. `None` without a gap or without watched
+/// devices, and for a gap of flushes that shows at no device.
 fn origin(episode: &Episode<'_>) -> Option<String> {
     let gap = episode.longest_gap()?;
     let origin = episode.origin(gap)?;

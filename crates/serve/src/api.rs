@@ -1,4 +1,5 @@
-//! The JSON API, which returns the same documents that the commands print with `--json`.
+//! The JSON API. Runs, comparisons, histories, trends and fleet results are the documents that the commands print with
+//! `--json`.
 
 use axum::Router;
 use axum::extract::rejection::JsonRejection;
@@ -66,7 +67,7 @@ async fn runs(State(app): State<Shared>, pairs: Pairs) -> Result<Response, Probl
     Ok(answer(&json!({ "runs": runs.iter().map(line).collect::<Vec<_>>() })))
 }
 
-/// Converts a run's list entry to the JSON of `iotax list --json`, with its tags.
+/// Converts a run's list entry to JSON, with the fields of `iotax list --json` except for the outcome and the user.
 fn line(run: &RunSummary) -> Value {
     let mut line = json!({
         "id": run.id,

@@ -15,7 +15,7 @@ use crate::pool::Pool;
 
 /// Maximum number of clients that receive updates on runs in progress, because each one keeps a connection open.
 const FOLLOWERS: usize = 64;
-/// Number of runs whose trend figures are cached; each takes a few kilobytes.
+/// Number of runs whose trend figures are cached; each typically takes a few kilobytes.
 const PAST: usize = 2000;
 
 /// The state that all requests share.
@@ -73,7 +73,8 @@ impl Counters {
         self.micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// Returns the number of responses of each class, such as `2xx`, and the total seconds until they started.
+    /// Returns the number of responses of each class, such as `2xx`, and the total time from receiving the
+    /// requests to starting the responses, in seconds.
     pub(crate) fn read(&self) -> (Vec<(String, u64)>, f64) {
         let answers = self.answers.iter().zip(1..);
         let answers = answers.map(|(count, class)| (format!("{class}xx"), count.load(Ordering::Relaxed)));

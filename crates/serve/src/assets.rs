@@ -29,7 +29,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
     all.map(|(name, kind, text)| Asset { name, kind, edition: edition(&text), text }).collect()
 });
 
-/// Returns the URL path of an asset, which contains the hash.
+/// Returns the URL path of an asset, with the hash of its contents as the query.
 pub(crate) fn path(name: &str) -> String {
     let edition = ASSETS.iter().find(|asset| asset.name == name).map_or("", |asset| &asset.edition);
     format!("/static/{name}?{edition}")

@@ -10,14 +10,16 @@ use sha2::Sha256;
 /// Name of the login cookie.
 pub(crate) const COOKIE: &str = "iotax_session";
 
-/// Number of random bytes in a form token. They differ on each page, so that the size of the compressed page reveals nothing about the token.
+/// Number of random bytes in a form token. They differ on each page, so that the size of the compressed page reveals nothing about the
+/// token.
 const NONCE: usize = 8;
 
 /// The secrets of this server process. Logins become invalid when the process ends.
 #[derive(Debug)]
 pub(crate) struct Secrets {
     key: [u8; 32],
-    /// MAC of the token; `None` without a token. Comparing MACs takes the same time for all wrong tokens.
+    /// MAC of the token; `None` without a token. MACs are compared in its place, so that the time of a comparison reveals nothing about the
+    /// token.
     token: Option<Vec<u8>>,
 }
 
@@ -49,8 +51,8 @@ impl Secrets {
         self.are_open() || self.bearer(headers) || self.has_cookie(headers)
     }
 
-    /// Returns whether a request has the token in its Authorization header. Browsers do not add that header on their own, so such a request is
-    /// not forged by another site.
+    /// Returns whether a request has the token in its Authorization header. Browsers do not add that header on their own, so such a request
+    /// is not forged by another site.
     pub(crate) fn bearer(&self, headers: &HeaderMap) -> bool {
         let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = value.and_then(|value| value.split_once(' '));

@@ -18,7 +18,7 @@ use crate::judged::Judged;
 use crate::problem::Problem;
 use crate::query::{Pairs, encoded};
 
-/// Maximum number of runs side by side, because each is compared with every other.
+/// Maximum number of runs shown side by side. It is limited because every run is compared with every other.
 pub(crate) const MOST: usize = 20;
 
 /// A run to compare, or one target of a run: `RUN` or `RUN:TARGET` in the query.

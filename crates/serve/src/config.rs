@@ -14,13 +14,14 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Path prefix under which a reverse proxy forwards requests to this server, such as `/iotax`; empty without a prefix.
     pub base: String,
-    /// Host names under which browsers may reach this server, in addition to those of loopback.
+    /// Host names under which browsers may reach this server, in addition to `localhost` and loopback addresses. Ignored unless the server
+    /// listens on loopback.
     pub hosts: Vec<String>,
-    /// Token that every request must carry; `None` to require none.
+    /// Token that clients must present, in each request or once to log in; `None` to require none.
     pub token: Option<String>,
     /// Certificates for HTTPS; `None` for plain HTTP.
     pub tls: Option<Tls>,
-    /// True to reject requests that change notes or start runs.
+    /// True to reject requests that change notes. Does not affect `launch`.
     pub read_only: bool,
     /// Settings for starting runs from the browser; `None` if that is not permitted.
     pub launch: Option<Launch>,
@@ -44,7 +45,7 @@ pub struct Tls {
 pub struct Launch {
     /// Path of the `iotax` binary.
     pub program: PathBuf,
-    /// Directories in which a started run may create files; it cannot write anywhere else.
+    /// Directories in which a started run may create files. Plans that write elsewhere are rejected.
     pub directories: Vec<PathBuf>,
     /// Directory with plans that may be started, in addition to the plans of stored runs; `None` to permit only plans of stored runs.
     pub plans: Option<PathBuf>,

@@ -77,8 +77,8 @@ impl Connections {
 }
 
 impl Open {
-    /// Closes a connection of which no request is being answered: among those with the highest `rank`, the one that has waited longest. Connections
-    /// without a rank stay open. Returns false if no connection could be closed.
+    /// Closes a connection of which no request is being answered: among those with the highest `rank`, the one that has waited longest.
+    /// Connections without a rank stay open. Returns false if no connection could be closed.
     fn close_one(&mut self, rank: impl Fn(&Entry) -> Option<usize>) -> bool {
         let waiting = self.by_number.iter().filter(|(_, entry)| entry.busy == 0);
         let ranked =

@@ -20,8 +20,9 @@ use crate::problem::Problem;
 
 /// Maximum time from a received request to the start of its response.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Maximum time for receiving the body of a request; the next constant is the maximum length in bytes.
+/// Maximum time for receiving the body of a request.
 const BODY: Duration = Duration::from_secs(10);
+/// Maximum length of the body of a request, in bytes.
 const LONGEST_BODY: usize = 256 << 10;
 /// Maximum length in bytes of a request's path and query.
 const LONGEST: usize = 8192;
@@ -72,8 +73,8 @@ pub(crate) async fn guard(
     answer
 }
 
-/// Receives the whole body of a request. Fails if that takes longer than [`BODY`], or if the body exceeds [`LONGEST_BODY`]. Meanwhile, the connection may
-/// be closed to make room for another.
+/// Receives the whole body of a request. Fails if that takes longer than [`BODY`], or if the body exceeds [`LONGEST_BODY`]. Meanwhile, the
+/// connection may be closed to make room for another.
 pub(crate) async fn whole(request: Request) -> Result<Request, Problem> {
     let (parts, body) = request.into_parts();
     let read = tokio::time::timeout(BODY, axum::body::to_bytes(body, LONGEST_BODY)).await;
@@ -90,7 +91,7 @@ pub(crate) async fn whole(request: Request) -> Result<Request, Problem> {
     Ok(Request::from_parts(parts, body.into()))
 }
 
-/// Answers a completely received request; fails after [`PATIENCE`].
+/// Runs the handler of a completely received request. Returns an error response (503) if it takes longer than [`PATIENCE`].
 pub(crate) async fn answered(request: Request, next: Next) -> Response {
     let busy = request.extensions().get::<Arc<Connection>>().map(Connection::busy);
     let answer = tokio::time::timeout(PATIENCE, next.run(request)).await;
@@ -144,7 +145,7 @@ fn without_base(base: &str, uri: &Uri) -> Option<Uri> {
     };
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = Some(rest.parse().ok()?);
-    // Keeps only the path. The host check has already used the authority, if the client sent one.
+    // Only path and query change: the host check still needs the authority, if the client sent one.
     Uri::from_parts(parts).ok()
 }
 
@@ -156,7 +157,7 @@ pub(crate) fn check_host(
     uri: &Uri,
     headers: &HeaderMap,
 ) -> Result<(), Problem> {
-    // A server on another interface requires a token or certificate, or is open to everybody.
+    // On other interfaces, the site requires a token or a certificate, and the metrics of `LastMetrics` are open to everybody.
     if !listen.is_loopback() {
         return Ok(());
     }
@@ -185,7 +186,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// Rejects requests that come from a page of another site, as shown by the Origin header.
+/// Rejects requests that come from a page of another site, as shown by the Sec-Fetch-Site or the Origin header.
 fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let foreign = || Err(Problem::forbidden("the request comes from a page of another server"));
@@ -204,7 +205,8 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// Adds the body to an error response: JSON for API clients; for browsers, a redirect to the login page or an error page.
+/// Adds the body to an error response: JSON for the API and `/metrics`, an error page for other paths. A page that needs a login becomes a
+/// redirect to the login page.
 fn told(app: &App, method: &Method, uri: &Uri, mut answer: Response) -> Response {
     let path = uri.path();
     let status = answer.status();

@@ -89,7 +89,7 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// Returns a run with its judgement, from the cache if the run has not changed since.
+    /// Returns a run with its judgement, from the cache if the run has not changed since it was cached.
     pub(crate) fn get(&self, store: &Store, id: i64) -> Result<Arc<Judged>, Problem> {
         let Some(summary) = summary(store, id)? else {
             // The store's error says which runs exist.

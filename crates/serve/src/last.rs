@@ -1,4 +1,5 @@
-//! Serves a text that changes, such as metrics, to Prometheus. Clients have the same limits as for the pages.
+//! Serves a text that changes, such as metrics, to Prometheus. Connections, request bodies and response times
+//! are limited as for the site's pages; there is no login and no limit on the request rate.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -24,7 +24,7 @@ const FAREWELL: Duration = Duration::from_mins(2);
 /// The state of a run that this server started.
 #[derive(Debug, Clone)]
 pub(crate) struct Begun {
-    /// Name of the plan.
+    /// Name of the plan, or of its file.
     pub(crate) name: String,
     /// The last 16 KiB of the process's stderr.
     pub(crate) said: String,
@@ -40,7 +40,7 @@ struct Process {
     begun: Begun,
 }
 
-/// Launcher of runs, of which only one runs at a time; can also stop the run.
+/// Launcher that starts and stops runs, one at a time.
 #[derive(Debug)]
 pub(crate) struct Launcher {
     pub(crate) launch: Launch,
@@ -61,8 +61,9 @@ impl Launcher {
 
     /// Starts a run of a plan. Fails if another one is still running: concurrent runs would disturb each other's results.
     ///
-    /// The plan is passed on stdin and the store's location in the environment, so that no shell interprets them and no other user sees them.
-    /// Because the plan's author is unknown, the process can write only in the configured directories, and rejects plans that need more.
+    /// The plan is passed on stdin and the store's location in the environment, so that no shell interprets them and no other user sees
+    /// them. Because the plan's author is unknown, the process rejects plans that do more than create and read files in the configured
+    /// directories.
     pub(crate) fn begin(&self, name: &str, plan: String) -> Result<(), Problem> {
         let mut last = lock(&self.last);
         if let Some(process) = last.as_ref().filter(|process| process.begun.ended.is_none()) {

@@ -1,8 +1,8 @@
 //! Shows the runs of a store in a browser: reports, comparisons, histories and runs in progress.
 //!
 //! The pages contain the same elements as the HTML report, so a run looks the same here and in its file. Every page works without scripts;
-//! scripts draw the charts and update the page of a run in progress. The store is accessed on threads that may block, so that a slow request
-//! does not delay others.
+//! scripts draw the charts and update the page of a run in progress. The store is accessed on threads that may block, so that a slow
+//! request does not delay others.
 
 mod api;
 mod app;

@@ -65,10 +65,11 @@ pub enum ServeError {
     System(#[from] io::Error),
 }
 
-/// Serves until SIGINT, SIGTERM or SIGHUP. Calls `listening` with the address once connections are accepted.
+/// Serves until SIGINT, SIGTERM or SIGHUP. Calls `listening` with the actual address once the socket is open.
 ///
 /// # Errors
-/// The address or a certificate cannot be used, or other machines could read the store without a token or certificate.
+/// The address or a certificate cannot be used, other machines could read the store without a token or certificate, or
+/// another system call fails.
 pub fn serve(config: Config, listening: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
     let has_clients = config.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
     if !config.listen.ip().is_loopback() && config.token.is_none() && !has_clients {

@@ -14,7 +14,7 @@ use crate::notes;
 use crate::problem::Problem;
 use crate::query::{LONGEST, Pairs, encoded};
 
-/// Returns the path of the login page, with the requested page as a parameter to return to.
+/// Returns the path of the login page. For a GET of a page other than `/`, a parameter names the page to return to.
 pub(crate) fn address(method: &Method, uri: &Uri) -> String {
     let asked = uri.path_and_query().map_or("/", PathAndQuery::as_str);
     if method == Method::GET && asked != "/" && asked.len() <= LONGEST && is_of_this_site(asked) {
@@ -24,8 +24,8 @@ pub(crate) fn address(method: &Method, uri: &Uri) -> String {
     }
 }
 
-/// Returns whether browsers treat this text as a path on this site. They do not for `//host`, `/\host`, and texts with characters that browsers
-/// drop.
+/// Returns whether browsers treat this text as a path on this site. They do not for `//host`, `/\host`, and texts with characters that
+/// browsers drop.
 fn is_of_this_site(to: &str) -> bool {
     to.starts_with('/') && !to[1..].starts_with(['/', '\\']) && to.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -17,8 +17,9 @@ use crate::judged::Judged;
 use crate::problem::Problem;
 use crate::runs::list;
 
-/// Number of newest runs that are searched; the next constant is the maximum number of runs to export.
+/// Number of newest complete runs that are searched for the runs to export.
 const LOOKED_AT: u32 = 500;
+/// Maximum number of runs to export.
 const TOLD: usize = 40;
 
 pub(crate) async fn get(State(app): State<Shared>) -> Result<Response, Problem> {
@@ -27,7 +28,8 @@ pub(crate) async fn get(State(app): State<Shared>) -> Result<Response, Problem> 
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
-/// Returns the newest complete run of each plan on each machine, at most 40 in total.
+/// Returns the newest complete run of each plan on each machine, at most 40 in total. Leaves out damaged
+/// runs.
 fn newest(app: &App, store: &Store) -> Result<Vec<Arc<Judged>>, Problem> {
     let filter = Filter { state: Some(RunState::Complete), limit: Some(LOOKED_AT), ..Filter::default() };
     let (mut seen, mut found) = (HashSet::new(), Vec::new());
@@ -77,7 +79,8 @@ fn results(app: &App, store: &Store) -> Result<String, Problem> {
     Ok(text)
 }
 
-/// Returns the name of a metric in Prometheus's base unit, and the factor that converts a value to that unit.
+/// Returns a metric's name for Prometheus, and the factor that converts a value to Prometheus's base unit:
+/// seconds for times.
 fn name(metric: Metric) -> (String, f64) {
     let definition = metric.definition();
     match definition.unit {

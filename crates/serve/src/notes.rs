@@ -15,9 +15,11 @@ use crate::problem::Problem;
 use crate::query::RunId;
 use crate::runs::tags;
 
-/// Maximum number of tags; the next constants limit the bytes of a tag and of the text.
+/// Maximum number of tags of a run.
 const TAGS: usize = 32;
+/// Maximum length of a tag in bytes.
 const TAG_BYTES: usize = 100;
+/// Maximum length of the text in bytes.
 const TEXT_BYTES: usize = 64 << 10;
 
 /// The notes on a run as JSON.

@@ -17,8 +17,9 @@ use crate::runs::list;
 
 /// Number of newest runs of the store among which the plan's runs are searched.
 pub(crate) const LOOKED_AT: u32 = 10_000;
-/// Default number of runs in a trend; the next constant is the maximum.
+/// Default number of runs in a trend.
 const FOLLOWED: usize = 100;
+/// Maximum number of runs in a trend.
 pub(crate) const MOST_FOLLOWED: usize = 1000;
 
 /// The plan and filters in the query of a request.
@@ -70,8 +71,8 @@ fn metric(text: &str) -> Result<Metric, Problem> {
 /// The runs of a trend, before their data is loaded.
 #[derive(Debug)]
 pub(crate) struct Chosen {
-    /// Names of all plans that have been run and the number of their runs, the most recently run plan first. Runs in progress and runs without
-    /// measurements do not count.
+    /// Names of all plans among the searched runs and the number of their runs, the most recently run plan first. Runs in progress and runs
+    /// without measurements do not count.
     pub(crate) plans: Vec<(String, usize)>,
     /// Name of the plan to show; `None` if the store has no run to show.
     pub(crate) plan: Option<String>,
@@ -83,8 +84,9 @@ pub(crate) struct Chosen {
     pub(crate) elsewhere: usize,
 }
 
-/// Chooses runs as `iotax trend` does: those of a plan, on the machine of its newest run, that are over and have measurements. Without a given
-/// plan, takes the plan of the newest run that was repeated on the same machine, or else of the newest run.
+/// Chooses runs as `iotax trend` does: finished runs of a plan that have measurements, on the requested machine or else on that of the
+/// plan's newest run. Without a given plan, takes the plan of the newest run that was repeated on the same machine, or else of the newest
+/// run.
 pub(crate) fn choose(store: &Store, asked: &AskedHistory) -> Result<Chosen, Problem> {
     let filter = Filter { tags: asked.tags.clone(), limit: Some(LOOKED_AT), ..Filter::default() };
     let mut runs = list(store, &filter)?;

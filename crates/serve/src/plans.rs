@@ -55,7 +55,7 @@ pub(crate) async fn page(State(app): State<Shared>) -> Result<Response, Problem>
         .answer(&app))
 }
 
-/// Returns the newest run of each plan.
+/// Returns the newest run of each plan among the store's newest 500 runs.
 fn newest(store: &Store) -> Result<Vec<RunSummary>, Problem> {
     let mut runs = list(store, &Filter { limit: Some(LOOKED_AT), ..Filter::default() })?;
     let mut seen = HashSet::new();

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use crate::problem::Problem;
 
-/// Maximum number of stores that are open at the same time.
+/// Maximum number of requests that use a store at the same time.
 const OPEN: usize = 8;
 /// Maximum time that a request waits for a store.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -4,7 +4,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use iotax_store::StoreError;
 
-/// An error response. The guard turns it into HTML or JSON, as the client accepts.
+/// An error response. The guard turns it into JSON for the API and `/metrics`, and into HTML for
+/// other paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
@@ -42,7 +43,8 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
     }
 
-    /// Returns true if the store failed, false if the request was invalid.
+    /// Returns true if the store failed, false if the request was invalid or the server itself
+    /// failed.
     pub(crate) fn is_of_the_store(&self) -> bool {
         self.of_the_store
     }

@@ -9,8 +9,9 @@ use crate::problem::Problem;
 
 /// Maximum length in bytes of a key's value.
 pub(crate) const LONGEST: usize = 1000;
-/// Default number of runs on a page; the next constant is the maximum.
+/// Default number of runs in the list of runs.
 pub(crate) const PAGE: u32 = 100;
+/// Maximum number of runs in the list of runs.
 pub(crate) const MOST: u32 = 1000;
 
 /// The number of a run, taken from the URL path.

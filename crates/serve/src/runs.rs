@@ -68,7 +68,7 @@ fn search(app: &App, filter: &Filter) -> Markup {
     }
 }
 
-/// Returns the main figures of a run as one line; `None` if it is in progress or cannot be read.
+/// Returns the main figures of a run as one line; `None` if it is in progress, cannot be read or has no such figures.
 fn outcome_of(store: &Store, run: &RunSummary) -> Option<String> {
     if run.state == RunState::Running || run.damage.is_some() {
         return None;

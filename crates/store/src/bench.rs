@@ -1,5 +1,5 @@
-//! Measures how long a store takes to list and load 10,000 runs, and to compute a trend over 1,000 runs of 20 cells (5 targets with 4 workloads
-//! each). Started by `scripts/bench-store`.
+//! Measures how long a store takes to list and load 10,000 runs, and to compute a trend over 1,000 runs of 20 cells (5 targets with 4
+//! workloads each). Started by `scripts/bench-store`.
 
 use std::time::Instant;
 

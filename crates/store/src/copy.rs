@@ -21,8 +21,8 @@ struct Parcel {
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Copies a run to another store, or completes an existing copy. Fails if the run or its copy is running. Waits up to 10 s for another process that
-/// copies the same run.
+/// Copies a run to another store, or completes an existing copy. Fails if a process has claimed the run, or if both were continued since
+/// they were copied. Waits up to 10 s for a process that has claimed the copy, such as one that copies the same run.
 pub(crate) fn copy(from: &Store, run: i64, to: &mut Store) -> Result<Copied, StoreError> {
     let parcel = from.read(run, &mut |database| pack(database, run))?;
     let mut done = None;
@@ -87,8 +87,8 @@ fn add(database: &mut dyn Database, parcel: &Parcel) -> Result<Copied, Fault> {
     Ok(Copied::Added { run: id, measurements: rows.len() as u64 })
 }
 
-/// Adds the measurements and notes that an existing copy lacks. If both have notes, the later ones are kept. `not_ours` is the error if this
-/// user may change only the notes of the copy.
+/// Adds the measurements and notes that an existing copy lacks. If both have notes, the later ones are kept. `not_ours` is the error if
+/// this user may change only the notes of the copy.
 fn complete(
     database: &mut dyn Database,
     parcel: &Parcel,
@@ -133,7 +133,7 @@ fn complete(
     })
 }
 
-/// Computes a checksum of a run and its notes. It is the same in every store that has a complete copy.
+/// Computes a checksum of a run and its notes. It is the same in every store that has the same state of both.
 pub(crate) fn fingerprint(store: &Store, run: i64) -> Result<i64, StoreError> {
     let Parcel { sealed, notes, .. } = store.read(run, &mut |database| pack(database, run))?;
     let measured = serde_json::to_vec(&sealed.head.measured).unwrap_or_default();

@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use crate::error::{Fault, StoreError};
 use crate::{Claim, Location};
 
-/// Maximum number of times that a transaction is repeated after a lost connection. A limit is needed because the transaction itself may break
-/// the connection.
+/// Maximum number of times that a transaction is repeated after a lost connection. A limit is needed because the transaction itself may
+/// break the connection.
 const MOST_LOSSES: u32 = 5;
 
 /// A value of a column, in one of the types that the schema uses.
@@ -131,20 +131,22 @@ pub(crate) trait Database: Debug + Send {
     /// Rolls back the transaction that [`Self::begin`] started.
     fn roll_back(&mut self);
 
-    /// Returns the suffix of a SELECT that locks its rows until the commit, so that others cannot change them.
+    /// Returns the suffix of a SELECT that locks its rows until the commit, so that others cannot change them; empty for SQLite, where a
+    /// write transaction locks the whole file.
     fn to_change(&self) -> &'static str;
 
-    /// Reconnects after [`Fault::Lost`] and renews the claims. Fails if the server does not answer for a minute, or for 5 s in a store that is
-    /// open only for reading.
+    /// Reconnects after [`Fault::Lost`] and renews the claims. Fails if this does not succeed within a minute, or within 5 s in a store
+    /// that is open only for reading: the server does not answer, or another process has claimed one of the runs meanwhile. Always fails
+    /// for SQLite.
     fn reconnect(&mut self, lost: Fault) -> Result<(), Fault>;
 
     /// Returns the owner of a run that this user may not change; `None` if the user may.
     fn other_writer(&mut self, run: i64) -> Result<Option<String>, Fault>;
 
-    /// Claims a run for this process; fails if another process has claimed it.
+    /// Claims a run for this process. Fails if the run is already claimed, also by this process, or belongs to another user.
     fn claim(&mut self, run: i64) -> Result<Claim, Fault>;
 
-    /// Returns those of the given runs that any process has claimed.
+    /// Returns the subset of `runs` that any process has claimed.
     fn claimed(&mut self, runs: &[i64]) -> Result<BTreeSet<i64>, Fault>;
 
     /// Publishes the progress of a run as JSON text. Does not write to a disk.

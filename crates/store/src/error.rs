@@ -53,7 +53,7 @@ pub enum StoreError {
         /// The reason why it cannot be written.
         reason: String,
     },
-    /// A process was killed while it wrote, and the filesystem is read-only, so that the write cannot be rolled back.
+    /// A process was killed while it wrote, and this process cannot write the file, so that the unfinished write cannot be rolled back.
     #[error(
         "the store {place} is in the middle of a write that its file of the same name with -journal takes back, and it cannot be \
          written; copy both files to a place that can be written and name the copy with --db"
@@ -62,7 +62,8 @@ pub enum StoreError {
         /// The store's file.
         place: Location,
     },
-    /// Files that SQLite would use with the store belong to another user, or another user could replace them.
+    /// A journal next to the store belongs to another user, could be created by one, or is not from iotax; or there is a write-ahead log,
+    /// which iotax never creates.
     #[error("the store {place} was left untouched: {reason}; or name another one with --db")]
     Planted {
         /// The store's file.
@@ -82,7 +83,7 @@ pub enum StoreError {
         place: Location,
         /// Number of the affected run; `None` if unknown or if no run is affected.
         run: Option<i64>,
-        /// Name of the damaged table, or `structure`.
+        /// The damaged part: `structure`, or `table` and the name of a table, such as `table run`.
         table: &'static str,
         /// A description of the damage.
         reason: String,
@@ -98,7 +99,7 @@ pub enum StoreError {
         /// The reason that the client or server gives.
         reason: String,
     },
-    /// Another process has claimed the run and is working on it.
+    /// A process has claimed the run and is working on it.
     #[error("run {run} is still going on in another process")]
     Claimed {
         /// Number of the claimed run.
@@ -147,7 +148,7 @@ pub enum StoreError {
         /// The database's error message.
         reason: String,
     },
-    /// A value cannot be stored, or a store's location is invalid.
+    /// A value cannot be stored, a store's URL is invalid, or roles were given for a file.
     #[error("the store {place}: {what}: {reason}")]
     Value {
         /// Location of the store.
@@ -175,7 +176,7 @@ pub(crate) enum Fault {
     Postgres(::postgres::Error),
     /// The connection was lost or could not be opened. The transaction must be repeated.
     Lost(String),
-    /// A damaged table, and a description of the damage.
+    /// The damaged part, `structure` or a table such as `table run`, and a description of the damage.
     Damaged(&'static str, String),
     Value(&'static str, String),
     /// The database has no row for the run.

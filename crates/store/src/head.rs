@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::Xxh3;
 pub(crate) struct Head {
     /// The run's UUID, which is the same in all copies of the run.
     pub(crate) uuid: String,
-    /// Number that each change of the run increments.
+    /// Number of the state of the run: 1 at its creation, incremented by each change.
     pub(crate) revision: u64,
     pub(crate) plan: Plan,
     pub(crate) seed: u64,
@@ -74,7 +74,7 @@ pub(crate) fn seal(run: i64, parts: &[&[u8]]) -> i64 {
     hash.digest().cast_signed()
 }
 
-/// Replaces NUL characters, which PostgreSQL cannot store in texts, so that both databases store the same text.
+/// Replaces NUL characters by U+FFFD, so that both databases store the same text: PostgreSQL cannot store NUL in texts.
 pub(crate) fn column(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }

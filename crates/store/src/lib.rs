@@ -1,7 +1,7 @@
 //! Stores runs in one SQLite file, or in a PostgreSQL database that a team shares.
 //!
-//! Data is on disk when a call returns, and survives a killed process or a power failure. Reports can be read while a run is being written. A
-//! read returns exactly the data that was written, or an error.
+//! Data is on disk when a call returns, and survives a killed process or a power failure. Reports can be read while a run is being written.
+//! A read returns exactly the data that was written, or an error.
 //!
 //! With PostgreSQL, calls block on an internal runtime while they wait for the server. Call them from threads that may block
 //! (`spawn_blocking`), not from an asynchronous task.
@@ -44,7 +44,8 @@ pub use self::postgresql::init;
 use self::sealed::{HeadRow, MeasurementRow, Sealed};
 use self::sqlite::Sqlite;
 
-/// The exclusive right of this process to work on a run. It ends when it is dropped or the process ends.
+/// The exclusive right of this process to work on a run. It ends when it is dropped or when the process ends. With PostgreSQL, it also ends
+/// when the connection is lost; the store renews it when it reconnects.
 pub struct Claim {
     _held: Box<dyn Any + Send>,
 }
@@ -68,8 +69,7 @@ fn not_ours(database: &mut dyn Database, run: i64) -> Result<Option<Fault>, Faul
     Ok(writer.map(|writer| Fault::Store(StoreError::OfAnother { run, place, writer })))
 }
 
-/// Returns whether the warning reports a failed earlier attempt at this measurement (`by`: target, workload, round), and is therefore
-/// obsolete once the measurement is stored.
+/// Returns whether the warning is about a failed earlier attempt at this measurement (`by`: target, workload, round).
 fn is_made_up_for(warning: &Warning, by: (&str, &str, u32)) -> bool {
     warning.kind == WarningKind::Incomplete
         && warning.target.as_deref() == Some(by.0)
@@ -113,7 +113,7 @@ pub struct Filter {
     pub machine: Option<String>,
     /// Id of the fleet that the runs belong to; `None` for any.
     pub fleet: Option<String>,
-    /// Number that the runs' numbers must be below, for paging; `None` for any.
+    /// Run number below which all returned numbers are, for paging; `None` for any.
     pub before: Option<i64>,
     /// Maximum number of runs, of which the newest are returned; `None` for no limit.
     pub limit: Option<u32>,
@@ -126,7 +126,7 @@ pub struct RunSummary {
     pub id: i64,
     /// Name of the run's plan.
     pub name: String,
-    /// State of the run, such as running or complete.
+    /// State of the run. A run stored as running that no process has claimed is interrupted; one whose row cannot be read is failed.
     pub state: RunState,
     /// Start time in milliseconds since 1970-01-01 UTC.
     pub started_at_ms: u64,
@@ -140,10 +140,10 @@ pub struct RunSummary {
     pub tags: Vec<String>,
     /// Number of the run's measurements that are stored.
     pub measured: u64,
-    /// Number of planned measurements. If the run adds rounds until its comparisons are decided, this is the maximum
-    /// until the run is complete, then the actual number.
+    /// Number of planned measurements. If the run adds rounds, this is the maximum until the run is complete, then the actual number. For a
+    /// search (`iotax ask`) and for a complete imported run it equals `measured`.
     pub planned: u64,
-    /// The reason why the run cannot be read; `None` if it can.
+    /// The reason why the run, its measurements or its notes cannot be read; `None` if no damage was found.
     pub damage: Option<StoreError>,
 }
 
@@ -164,7 +164,7 @@ pub enum Copied {
         /// Number of measurements that were added to the copy.
         measurements: u64,
     },
-    /// The other store had the run; only its notes were older and were replaced.
+    /// The other store had the run; only its notes were missing or older, and were replaced.
     Noted {
         /// Number of the copy in the target store.
         run: i64,
@@ -183,16 +183,17 @@ pub struct Store {
     name: Option<String>,
 }
 
-/// Maximum number of lost runs (numbers without a row) that are listed individually.
+/// Maximum number of lost runs (numbers without a row) that [`Store::runs`] lists.
 const MOST_LOST: u32 = 1000;
 
-/// A run's number, and its summary or the reason why the run cannot be read.
+/// A run's number, and its summary or the reason why its row is lost or cannot be read.
 pub type Listed = (i64, Result<RunSummary, StoreError>);
 
 impl Store {
-    /// Opens a store for writing. Creates it if the file is missing or empty, or if the database has no store. The file's directory must exist.
+    /// Opens a store for writing. Creates it if the file is missing or empty, or if the database has no store; migrates a store with an
+    /// older schema version. The file's directory must exist.
     ///
-    /// Refuses a file that is damaged, has another version or is not an iotax store, and does not change it.
+    /// Refuses, and leaves unchanged, a damaged file, an unsupported schema version, and anything that is not an iotax store.
     pub fn open(place: impl Into<Location>) -> Result<Self, StoreError> {
         let mut database: Box<dyn Database> = match place.into() {
             Location::File(path) => Box::new(Sqlite::to_write(&path)?),
@@ -203,7 +204,7 @@ impl Store {
         Ok(Self::over(database))
     }
 
-    /// Opens an existing store for reading, also on a read-only filesystem. In a damaged store, the intact runs can be read.
+    /// Opens a store of the current schema version to read, also on a read-only filesystem. In a damaged store, intact runs can be read.
     pub fn open_to_read(place: impl Into<Location>) -> Result<Self, StoreError> {
         Ok(Self::over(match place.into() {
             Location::File(path) => Box::new(Sqlite::to_read(&path)?),
@@ -253,7 +254,7 @@ impl Store {
     }
 
     /// Claims a run for this process until the returned claim is dropped. Two processes that work on one run would disturb each other's
-    /// measurements.
+    /// measurements. Fails if the run is already claimed, also by this process, or belongs to another user of the database.
     pub fn claim(&self, run: i64) -> Result<Claim, StoreError> {
         let claimed = self.database.borrow_mut().claim(run);
         claimed.map_err(|fault| self.of_run(run, fault))
@@ -275,7 +276,7 @@ impl Store {
         })
     }
 
-    /// Adds the wall-clock time of phases to the run.
+    /// Adds wall-clock times of phases to the run. Times of a phase that the run already has are added up.
     pub fn add_phases(&mut self, run: i64, phases: &[RunPhase]) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             for phase in phases {
@@ -350,7 +351,7 @@ impl Store {
         Ok(())
     }
 
-    /// Sets the number of rounds in the run's plan.
+    /// Sets the number of rounds in the run's plan. Fails if the plan is invalid with it.
     pub fn set_repeat(&mut self, run: i64, repeat: u32) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             head.plan.repeat = repeat;
@@ -358,7 +359,7 @@ impl Store {
         })
     }
 
-    /// Replaces the run's plan, for example by one with rates that the run has determined.
+    /// Replaces the run's plan, for example by one with rates that the run has determined. Fails if the new plan is invalid.
     pub fn set_plan(&mut self, run: i64, plan: &Plan) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             head.plan = plan.clone();
@@ -366,7 +367,7 @@ impl Store {
         })
     }
 
-    /// Loads a run with its measurements.
+    /// Loads a run with its measurements and checks their checksums. A run stored as running that no process has claimed is interrupted.
     pub fn load(&self, run: i64) -> Result<Run, StoreError> {
         let (sealed, is_claimed) = self.read(run, &mut |database| {
             let sealed = Sealed::read(database, run)?.ok_or(Fault::Unknown)?;
@@ -377,14 +378,14 @@ impl Store {
         Ok(Run { measurements, state, store: self.name.clone(), ..head.run(run) })
     }
 
-    /// Loads a run without its measurements, and the figures that trends need. A finished run has these figures in a separate row, so its
-    /// measurements are neither unpacked nor checked.
+    /// Loads a run without its measurements, and the figures that trends need. Uses stored figures without reading measurements; if they
+    /// are missing or out of date, computes them from all measurements.
     pub fn load_figures(&self, run: i64) -> Result<(Run, RunFigures), StoreError> {
         self.read(run, &mut |database| run_figures::read(database, run))
     }
 
-    /// Returns all runs, oldest first; for a run that cannot be read, its number and the error. Reads all measurements and checks their checksums.
-    /// Lists at most 1000 numbers without a row, because a damaged counter could imply very many.
+    /// Returns all runs, oldest first, and checks all checksums. A lost or damaged row gives an error; damaged measurements or notes set
+    /// `damage`. Lists at most 1000 lost rows (numbers without a row), because a damaged counter could imply very many.
     pub fn runs(&self) -> Result<Vec<Listed>, StoreError> {
         let checked = |run| {
             let (sealed, is_claimed) = self.read(run, &mut |database| {
@@ -425,8 +426,7 @@ impl Store {
         ids.map_err(|fault| database.told(None, fault))
     }
 
-    /// Returns the runs that match a filter, newest first. Does not read measurements. A run with a damaged row has only its number and the
-    /// error.
+    /// Returns the runs that match a filter, newest first. Reads no measurements. A run with a damaged row has only number and `damage`.
     pub fn list(&self, filter: &Filter) -> Result<Vec<RunSummary>, StoreError> {
         let mut database = self.database.borrow_mut();
         let lines = insist(database.as_mut(), Purpose::Read, &mut |database| summary::list(database, filter));
@@ -443,12 +443,12 @@ impl Store {
         Ok(notes.map(|(notes, _)| notes).unwrap_or_default())
     }
 
-    /// Replaces the notes on a run.
+    /// Replaces the notes on a run, also damaged ones.
     pub fn set_notes(&mut self, run: i64, notes: &Notes) -> Result<(), StoreError> {
         self.change_notes(run, |old| *old = notes.clone())
     }
 
-    /// Changes the notes on a run with `change`, which may be called more than once. Concurrent changes by others are not lost.
+    /// Changes the notes on a run with `change`, which may be called repeatedly. Keeps concurrent changes, replaces damaged notes.
     pub fn change_notes(&mut self, run: i64, mut change: impl FnMut(&mut Notes)) -> Result<(), StoreError> {
         let put = insist(self.database.get_mut().as_mut(), Purpose::Write, &mut |database| {
             notes::lock(database, run)?;
@@ -488,13 +488,13 @@ impl Store {
         Ok(Some(self.last()?).filter(|last| *last > 0))
     }
 
-    /// Copies a run with its notes to another store, completely or not at all. Completes an earlier copy there and replaces older notes; leaves a
-    /// copy that is as new unchanged. Fails if the run or its copy is running.
+    /// Copies a run with its notes to another store, completely or not at all. Completes an earlier copy; leaves a newer one unchanged.
+    /// Fails if a process has claimed the run or, for more than 10 s, its copy, or if both were continued separately.
     pub fn copy_run(&self, run: i64, to: &mut Self) -> Result<Copied, StoreError> {
         copy::copy(self, run, to)
     }
 
-    /// Computes a checksum of a run and its notes. It is the same in every store that has a complete copy.
+    /// Computes a checksum of a run and its notes: equal in stores with the same state of both. Fails if a process has claimed the run.
     pub fn fingerprint(&self, run: i64) -> Result<i64, StoreError> {
         copy::fingerprint(self, run)
     }
@@ -553,8 +553,8 @@ impl Store {
         changed.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// Converts an internal error that concerns a run. A number without a row, up to the newest run's, is reported as a lost run, because runs
-    /// are not removed.
+    /// Converts an internal error that concerns a run. A number without a row, up to the newest run's, is reported as a lost run, because
+    /// only the newest run can be removed, and its number is then used again.
     fn of_run(&self, run: i64, fault: Fault) -> StoreError {
         match fault {
             Fault::Unknown => match self.last() {

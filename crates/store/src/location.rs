@@ -22,8 +22,8 @@ impl Location {
         }
     }
 
-    /// Returns the location as a user writes it, with the password. Pass it only in a process's environment, never on a command line or in a
-    /// message.
+    /// Returns the location as a user writes it, with the password. Pass it only in a process's environment, never on a command line or in
+    /// a message.
     #[must_use]
     pub fn with_password(&self) -> OsString {
         match self {

@@ -29,7 +29,8 @@ pub(crate) fn read(database: &mut dyn Database, run: i64) -> Result<Option<(Note
     }
 }
 
-/// Waits for other processes that change notes. Locks the counter, because only the owner of a run may lock the run's row.
+/// Waits for other processes that change notes, and makes later ones wait until this transaction ends. Locks the counter of runs, because
+/// only the owner of a run may lock the run's row. Fails if the run does not exist.
 pub(crate) fn lock(database: &mut dyn Database, run: i64) -> Result<(), Fault> {
     counter::lock(database)?;
     let there = database.query("SELECT id FROM run WHERE id = $1", &[run.into()])?;

@@ -1,8 +1,8 @@
 //! A store in the schema `iotax` of a PostgreSQL database.
 //!
-//! A claim on a run is a row that names a database session, and an advisory lock that this session holds. The session that holds the claim also
-//! writes the run. A process that loses its connection thus loses its claim, and renews it before it writes again. The lock alone would not be
-//! enough, because everyone who can connect can take it.
+//! A claim on a run is a row that names a database session, and an advisory lock that this session holds. The session that holds the claim
+//! also writes the run. A process that loses its connection thus loses its claim, and renews it before it writes again. The lock alone
+//! would not be enough, because everyone who can connect can take it.
 
 mod connect;
 mod pgpass;
@@ -30,14 +30,15 @@ const SCHEMA_LOCK: i64 = i32::from_be_bytes(*b"iotx") as i64;
 /// SQL condition that a row of `claim` is valid: the session that it names holds the advisory lock.
 const IS_HELD: &str = "EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted \
                        AND pg_locks.pid = claim.pid AND (classid::bigint << 32) | objid::bigint = claim.key)";
-/// Maximum time to wait for a server that does not answer, or for a lock.
+/// Maximum time to wait for a server that does not answer.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Maximum time to wait for the server if the store is open only for reading.
 const READ_PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum number of cached prepared statements. Apart from filters, iotax uses fewer.
 const MOST_STATEMENTS: usize = 200;
 
-/// Statements that begin each session. They raise `synchronous_commit`, because with a weaker default, acknowledged measurements could be lost.
+/// Statements that begin each session. They turn on `synchronous_commit` if it is off by default, because acknowledged measurements could
+/// otherwise be lost.
 const SETTINGS: &str = "
 SET search_path = iotax;
 SET client_min_messages = warning;
@@ -56,7 +57,7 @@ pub(crate) struct Postgres {
     connector: Connector,
     is_read_only: bool,
     session: Arc<Mutex<Session>>,
-    /// Time of the first failed attempt to reconnect; `None` while the server answers.
+    /// Time at which the loss of the connection was noticed; `None` while the server answers.
     away: Option<Instant>,
 }
 
@@ -168,8 +169,8 @@ impl Postgres {
     }
 }
 
-/// Creates or migrates a store, and grants access to existing PostgreSQL roles: `readers` may read, `writers` may also store runs. Fails if roles
-/// are given for a SQLite file, which has no roles.
+/// Creates or migrates a store, and grants access to existing PostgreSQL roles: `readers` may read, `writers` may also store runs. Fails if
+/// roles are given for a SQLite file, which has no roles.
 pub fn init(place: &Location, readers: &[String], writers: &[String]) -> Result<(), StoreError> {
     crate::Store::open(place)?.add_figures()?;
     if readers.is_empty() && writers.is_empty() {
@@ -223,8 +224,8 @@ impl Session {
         Ok(statement)
     }
 
-    /// Claims a run that no process has claimed, or that this process claimed with the key `before` in a lost session. Returns whether the run
-    /// is now claimed.
+    /// Claims a run that no process has claimed, or that this process claimed with the key `before` in a lost session. Returns true if this
+    /// session now has the claim, and false if another process has it.
     fn hold(&mut self, run: i64, before: Option<i64>) -> Result<bool, Error> {
         let key: i64 = self.client.query_one("SELECT (random() * 9e18)::bigint", &[])?.get(0);
         self.client.query("SELECT pg_advisory_lock($1)", &[&key])?;
@@ -405,7 +406,7 @@ fn told(place: &Location, run: Option<i64>, fault: Fault) -> StoreError {
     }
 }
 
-/// Converts an error: a lost connection to [`Fault::Lost`], all others to [`Fault::Postgres`].
+/// Converts an error: a connection that was lost or could not be opened to [`Fault::Lost`], all others to [`Fault::Postgres`].
 fn fault(error: Error) -> Fault {
     // 08: connection exception; 57P: shutdown, crash, not yet started; 53300: too many connections.
     let is_lost = match error.code().map(SqlState::code) {

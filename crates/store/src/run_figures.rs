@@ -1,7 +1,7 @@
-//! The figures of a run that trends need, in a separate row for each finished run, so that a trend does not read measurements.
+//! The figures of a run that trends need, in a separate row for each run that is not running, so that a trend does not read measurements.
 //!
-//! The figures are derived from the measurements. A row is used only if its checksum is right, it belongs to the run's latest revision, and it
-//! was computed by this version's rules; otherwise all measurements of the run are read.
+//! The figures are derived from the measurements. A row is used only if its checksum is right, it belongs to the run's latest revision, it
+//! was computed by this version's rules and no measurement is missing; otherwise all measurements of the run are read.
 
 use iotax_analysis::trend::RunFigures;
 use iotax_model::{Run, RunState};

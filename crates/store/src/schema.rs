@@ -20,7 +20,8 @@ pub(crate) struct Step {
 /// The migrations up to the newest version. The first one creates all tables; later versions append migrations.
 pub(crate) const STEPS: &[Step] = &[Step { to: OLDEST, both: TABLES, sqlite: SQLITE, postgres: POSTGRES }];
 
-/// SQL of the tables. `content` columns hold JSON compressed with zstd; `seal` columns hold checksums over the other columns (see `sealed`).
+/// SQL of the tables. `content` columns hold JSON compressed with zstd. `seal` columns hold checksums over the row's data and the run's
+/// number. In the table `run`, `summary_seal` covers the columns that lists show, and `seal` only `content`.
 const TABLES: &str = "
 CREATE TABLE store (
     one      {int} PRIMARY KEY CHECK (one = 1),
@@ -90,8 +91,8 @@ CREATE TABLE run_figures (
 ){strict};
 ";
 
-/// SQL of the views for SQLite. `bucket_ns` converts the index of a histogram bucket to the middle of the bucket, as in `model::histogram`: 128
-/// buckets per power of two; the last one has no upper bound.
+/// SQL of the views for SQLite. In the view `bucket`, `value_ns` is the middle of a histogram's bucket, as in `model::histogram`: there are
+/// 128 buckets per power of two. The last bucket has no upper bound, so its value is the measured maximum.
 const SQLITE: &str = "
 CREATE VIEW figure AS
 SELECT m.run, m.target, m.workload, m.round, f.key AS figure, f.value AS value
@@ -109,9 +110,9 @@ FROM (SELECT m.run, m.target, m.workload, m.round, d.key AS direction,
       FROM measurement m, json_each(m.latency) d, json_each(d.value, '$.buckets') b);
 ";
 
-/// SQL of the views and access rules for PostgreSQL. A run belongs to the role that stored it. Other roles can read it, and can change only its
-/// notes and tags. The owner of the tables is not bound by these rules. A run's identity never changes. Figures must be numbers, because other
-/// values would make every query of the views fail. The length of notes is limited, because lists read them.
+/// SQL of the views and access rules for PostgreSQL. A run belongs to the role that stored it. Other roles can read it, and can change only
+/// its notes and tags. The owner of the tables is not bound by these rules. A run's identity never changes. Figures must be numbers,
+/// because other values would make every query of the views fail. The length of notes is limited, because lists read them.
 ///
 /// The search path names `pg_temp`, because otherwise temporary tables come first: a session with a temporary table `run` could pass as the
 /// owner of every run.

@@ -1,7 +1,7 @@
 //! The rows of runs and measurements, with checksums.
 //!
-//! Databases do not detect flipped bits in their files. So each row has a checksum over its content and its run's number. The row of a run also
-//! has the number of its measurements and the sum of their checksums, so that a missing measurement is detected.
+//! Databases do not detect flipped bits in their files. So each row has a checksum over its content and its run's number. The row of a run
+//! also has the number of its measurements and the sum of their checksums, so that a missing measurement is detected.
 
 use std::io::{self, Read as _};
 
@@ -158,7 +158,7 @@ impl MeasurementRow {
         })
     }
 
-    /// Reads the rows of all measurements of a run, each with true if its checksum is right.
+    /// Reads the rows of all measurements of a run, each with true if its checksum is right. Does not unpack them.
     pub(crate) fn all(database: &mut dyn Database, run: i64) -> Result<Vec<(Self, bool)>, Fault> {
         let sql = format!("SELECT {} FROM measurement WHERE run = $1", Self::COLUMNS);
         let rows = database.query(&sql, &[run.into()])?;
@@ -209,7 +209,8 @@ impl MeasurementRow {
     }
 }
 
-/// The rows of a run, still packed. Unpacking happens after the read transaction, so that writers do not wait for it.
+/// The rows of a run, with the measurements still packed. They can be unpacked after the read transaction, so that writers do not wait for
+/// that.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     pub(crate) head: Head,
@@ -218,7 +219,7 @@ pub(crate) struct Sealed {
 }
 
 impl Sealed {
-    /// Reads the rows of a run in one snapshot; `None` if the run has no row.
+    /// Reads the rows of a run, in the caller's transaction; `None` if the run has no row.
     pub(crate) fn read(database: &mut dyn Database, run: i64) -> Result<Option<Self>, Fault> {
         let Some((head, head_row)) = HeadRow::read(database, run, "")? else { return Ok(None) };
         let rows = MeasurementRow::all(database, run)?;

@@ -1,7 +1,7 @@
 //! A store in one SQLite file.
 //!
-//! Uses a rollback journal: the store is then a single file while nobody writes, and can be read on a read-only mount. A write-ahead log would
-//! need more files.
+//! Uses a rollback journal: the store is then a single file while nobody writes, and can be read on a read-only mount. A write-ahead log
+//! would need more files.
 
 mod claim;
 mod live;
@@ -40,8 +40,8 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens a store for reading. The file and its directory may be read-only. SQLite's files next to the store are not used if another user
-    /// may have written them.
+    /// Opens a store for reading. The file and its directory may be read-only. Fails if there is a write-ahead log, or a journal that is
+    /// not a regular file of this user; waits up to 5 s for another user's write to end.
     pub(crate) fn to_read(path: &Path) -> Result<Self, StoreError> {
         if is_new(path, schema::version())? {
             return Err(StoreError::Foreign { place: path.into() });
@@ -268,7 +268,8 @@ fn check_pages(connection: &Connection) -> Result<(), Fault> {
     if found == "ok" { Ok(()) } else { Err(Fault::Damaged("structure", found.replace('\n', " "))) }
 }
 
-/// Rejects a file with tables, views or triggers that this version did not create, because their SQL would run with queries.
+/// Rejects a file whose tables, views, indexes and triggers are not exactly those of its schema version, because the SQL of foreign ones
+/// would run with queries.
 fn check_tables(connection: &Connection, version: i64, steps: &'static [Step]) -> Result<(), Fault> {
     let ours = Connection::open_in_memory()?;
     for step in steps.iter().filter(|step| step.to <= version) {
@@ -304,8 +305,8 @@ fn make(connection: &mut Connection, steps: &'static [Step]) -> Result<(), Fault
     Ok(transaction.commit()?)
 }
 
-/// Returns whether the store is new: its file is missing or empty. Reads only the first bytes of an existing file; a file that is not an iotax
-/// store is rejected without opening it as a database.
+/// Returns whether the store is new: its file is missing or empty. Reads only the first bytes of an existing file; a file that is not an
+/// iotax store is rejected without opening it as a database.
 fn is_new(path: &Path, known: i64) -> Result<bool, StoreError> {
     let fail = |source| StoreError::Open { place: path.into(), source };
     // Without this flag, opening a FIFO would block.

@@ -163,8 +163,8 @@ fn mode(mode: FleetMode) -> &'static str {
     }
 }
 
-/// Returns the state of a run to show. A run that is marked as running but not claimed was interrupted: a killed process cannot record that it
-/// stopped.
+/// Returns the state of a run to show. A run that is marked as running but not claimed was interrupted: a killed process cannot record that
+/// it stopped.
 pub(crate) fn actual(state: RunState, is_claimed: bool) -> RunState {
     if state == RunState::Running && !is_claimed { RunState::Interrupted } else { state }
 }

@@ -1,7 +1,7 @@
 //! Client side of the agent protocol, over any byte stream.
 //!
-//! Every wait has a deadline and ends within [`POLL`] of an interrupt. After an error the connection is unusable: a late answer could be
-//! mistaken for the answer to the next request.
+//! Every wait has a deadline, and a wait for an answer ends within [`POLL`] of an interrupt, unless the load may be ended early. After an
+//! error other than [`AgentError::Failed`] the connection is unusable: a late answer could be mistaken for the answer to the next request.
 
 mod ending;
 mod error;
@@ -42,7 +42,7 @@ const SYNC: Duration = Duration::from_mins(5);
 const PREPARED: Duration = Duration::from_mins(1);
 /// Timeout of the overhead measurement, which itself takes well under a second.
 const FLOOR: Duration = Duration::from_mins(1);
-/// Timeout of an audit, which reads back all data in the journal. The user can interrupt it.
+/// Timeout of an audit, which reads back all writes that the journal lists. The user can interrupt it.
 const AUDIT: Duration = Duration::from_hours(24);
 /// Assumed minimum speed of storage in bytes per second, for the deadline of reading an area into the page cache.
 const SLOWEST: u64 = 10_000_000;
@@ -106,8 +106,8 @@ impl AgentClient {
         client
     }
 
-    /// Connects to an agent over a socket. `peer` is the agent's name in errors; `exit_diagnostics` is called when the
-    /// connection is lost.
+    /// Connects to an agent over a socket. `peer` is the agent's name in errors; `exit_diagnostics` is called when the agent exits, hangs
+    /// or misses a deadline.
     pub fn over(
         stream: UnixStream,
         peer: impl Into<String>,
@@ -201,7 +201,7 @@ impl AgentClient {
         })
     }
 
-    /// Surveys the setup of the agent's machine, or only of the layers below `path` on it.
+    /// Surveys the agent's machine; with `path`, only the storage layers below that path.
     pub fn survey(&mut self, path: Option<&Path>) -> Result<Survey, AgentError> {
         self.follow("survey", &Request::Survey { path: text(path) }, PREPARED, |event| match event {
             Event::Surveyed(survey) => Heard::Answer(*survey),
@@ -218,7 +218,7 @@ impl AgentClient {
         })
     }
 
-    /// Makes the agent leave a file in place when the agent exits. The agent must have created the file.
+    /// Tells the agent not to remove a file when it exits. The agent must have created the file.
     pub fn keep(&mut self, path: &Path) -> Result<(), AgentError> {
         let request = Request::Keep { path: path.display().to_string() };
         self.follow("keep", &request, PROMPT, |event| match event {
@@ -247,8 +247,8 @@ impl AgentClient {
         })
     }
 
-    /// Drops the cached pages of `paths` and of the files below them, or of the agent's disk if `paths` is empty. With `machine`, drops all
-    /// caches of the machine if permitted.
+    /// Drops the cached pages of the files and devices `paths`, and of files and devices behind them, such as a loop device's file. If
+    /// `paths` is empty, does so for the agent's disk. With `machine`, drops all caches of the machine instead, if permitted.
     pub fn drop_caches(&mut self, paths: &[PathBuf], machine: bool) -> Result<CacheDrop, AgentError> {
         let paths = paths.iter().map(|path| path.display().to_string()).collect();
         self.follow("drop_caches", &Request::DropCaches { paths, machine }, SYNC, |event| match event {
@@ -268,8 +268,9 @@ impl AgentClient {
     }
 
     /// Starts the load of the prepared job: at once, or at `at_ns` of the monotonic clock if the agent is on this machine. `observe` gets
-    /// each event up to [`Event::Over`]; then the agent flushes the job's writes. The load's deadline is warm-up and runtime plus `slack`.
-    /// If the job records I/O gaps, an interrupt after the warm-up ends its load early, and the outcome so far is returned.
+    /// each event up to [`Event::Over`]; then the agent flushes the job's writes. The load's deadline is start delays, warm-up and runtime
+    /// plus `slack`; flushing has `slack` again. If the job records I/O gaps, an interrupt after the warm-up ends its load early, and the
+    /// outcome so far is returned.
     pub fn go(
         &mut self,
         job: &Job,
@@ -313,13 +314,14 @@ impl AgentClient {
         self.go(job, slack, None, observe)
     }
 
-    /// Returns the process id of the local agent, or of the local ssh that runs a remote one; `None` for a guest's agent.
+    /// Returns the process id of the local agent, or of the local program that connects to a remote one, such as ssh; `None` for the agent
+    /// of a guest that iotax booted.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref()?.lock().ok().map(|child| child.id())
     }
 
-    /// Returns true if an earlier error has made the connection unusable.
+    /// Returns true if the connection is unusable after an error, or after [`Self::shutdown`].
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.over
@@ -382,8 +384,8 @@ impl AgentClient {
         }
     }
 
-    /// Asks the agent to exit. Returns the exit status of its local process; `None` without a local process, or if the agent does not exit
-    /// within `deadline`.
+    /// Asks the agent to exit. Returns the exit status of its local process; `None` without a local process, if the agent's output stream
+    /// does not close within `deadline`, or if the process then does not exit within the same time.
     pub fn end(&mut self, deadline: Duration) -> Option<ExitStatus> {
         self.shutdown(deadline).ok()?;
         self.child.as_ref().and_then(|child| status(child, deadline))

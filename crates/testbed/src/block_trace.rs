@@ -97,7 +97,7 @@ impl TracedDisk {
     }
 }
 
-/// A tracepoint event: the issue of a request to the disk, or its completion.
+/// A tracepoint event: a request is issued to the disk, or it completes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskRequest {
     /// Time of the event by the monotonic clock, in nanoseconds.
@@ -110,7 +110,8 @@ pub struct DiskRequest {
     pub sectors: u32,
     /// Type and flags as the kernel's letters, such as `WFS` for a synchronous FUA write; padded with zero bytes.
     pub kind: [u8; 10],
-    /// Process id of the issuer; for a completion, of the process that was running when the interrupt arrived.
+    /// Id of the thread that issued the request (the tracepoint's `common_pid`); for a completion, of the thread that ran on the CPU at
+    /// that moment.
     pub process: u32,
 }
 
@@ -131,7 +132,7 @@ pub struct BlockTrace {
     buffers: Vec<(u32, File)>,
     issue: Layout,
     complete: Layout,
-    /// Requests that were read but not returned yet, because the trace buffer of another CPU may still hold earlier ones.
+    /// Events that were read but not returned yet, because the trace buffer of another CPU may still hold earlier ones.
     held: Vec<DiskRequest>,
     page: Vec<u8>,
     /// Keeps the tracing filesystem mounted as long as the trace buffers are open.
@@ -175,8 +176,8 @@ impl BlockTrace {
         Ok(Self { directory, buffers, issue, complete, held, page, _tracing: tracing })
     }
 
-    /// Returns the requests since the last call, sorted by time. With `all`, returns every request read so far; otherwise holds back requests
-    /// that an earlier one on another CPU may still precede.
+    /// Reads new events from the trace buffers and returns them sorted by time. Without `all`, holds back events until the next call if
+    /// unread events of another CPU may precede them.
     pub fn read(&mut self, all: bool) -> Result<Vec<DiskRequest>, BlockTraceError> {
         // Events after this time may still be preceded by unread ones on a CPU whose buffer was read earlier.
         let settled = now_ns();
@@ -207,7 +208,7 @@ impl BlockTrace {
         Ok(self.held.drain(..ready).collect())
     }
 
-    /// Stops the recording. Requests that are still in the buffers can be read afterwards.
+    /// Stops the recording. Events that are still in the buffers can be read afterwards.
     pub fn stop(&self) -> Result<(), BlockTraceError> {
         fs::write(self.directory.join("tracing_on"), "0")
             .map_err(|error| BlockTraceError::Tracing { doing: "stopping".into(), error })

@@ -18,7 +18,7 @@ pub enum BuildError {
         /// Error of the system call.
         source: std::io::Error,
     },
-    /// The undo log could not be written, so nothing was done.
+    /// The undo log could not be written, or a file or directory could not be created through it.
     #[error(transparent)]
     UndoLog(#[from] UndoLogError),
     /// qemu-img could not create or read an image.

@@ -106,7 +106,8 @@ impl IoController {
         fs::write(self.root.join(PASSED_ON), "+io")
     }
 
-    /// Disables the controller. Does nothing after a reboot, or while another run has cgroups: that run disables it.
+    /// Disables the controller. Does nothing if the machine has or may have rebooted, or while another run has cgroups: that run disables
+    /// it.
     pub(crate) fn turn_off(&self) -> io::Result<()> {
         if self.boot_id.is_none() || self.boot_id != boot_id() || has_groups(&self.root) {
             return Ok(());
@@ -132,7 +133,7 @@ impl RunCgroup {
     }
 
     /// Moves the remaining processes back and removes the cgroup; does nothing if it is missing. Retries for up to 10 s while the cgroup is
-    /// busy.
+    /// busy. Fails if the cgroup hierarchy is not mounted.
     pub(crate) fn remove(&self) -> io::Result<()> {
         let root = self.path.parent().unwrap_or(Path::new("/"));
         if !root.join(PROCESSES).exists() {
@@ -169,7 +170,7 @@ fn move_to(group: &Path, pid: u32) -> io::Result<()> {
 #[derive(Debug)]
 pub struct IoLimit {
     cgroup: RunCgroup,
-    /// The limit files: path, the line that sets the limit, and the line that removes it.
+    /// The limit files: path, text that sets the limit, and text that removes it.
     files: Vec<(PathBuf, String, String)>,
 }
 

@@ -27,7 +27,7 @@ pub struct LuksHeader {
 }
 
 impl LuksHeader {
-    /// Wipes the LUKS header, if the device still carries its UUID.
+    /// Wipes the LUKS header, if a device still carries its UUID.
     pub(crate) fn wipe(&self, lock: &ProcessLock) -> io::Result<()> {
         let Self { device, disk, uuid } = self;
         SignedDevice { device, disk: disk.as_deref(), kind: "crypto_LUKS", uuid }.wipe(lock)

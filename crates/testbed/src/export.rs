@@ -1,4 +1,4 @@
-//! Daemons that export images, and the removal of their exports.
+//! Processes that export images and directories, and the removal of FUSE exports.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,11 +23,12 @@ pub(crate) const DAEMON: Program = Program { name: "qemu-storage-daemon", packag
 /// The tool that unmounts FUSE filesystems of unprivileged users.
 pub(crate) const FUSERMOUNT: Program = Program { name: "fusermount3", package: "fuse3" };
 
-/// A running daemon that exports an image. Stop it only after the layers above it have been removed.
+/// A running process that exports an image or a directory, or connects a device to an export. Stop it only after the layers above it have
+/// been removed.
 #[derive(Debug)]
 pub struct StorageDaemon {
     child: Child,
-    /// Program name of the daemon, such as `qemu-storage-daemon`.
+    /// Name of the program, such as `qemu-storage-daemon`.
     program: &'static str,
 }
 
@@ -41,7 +42,7 @@ impl StorageDaemon {
         self.child.id()
     }
 
-    /// Returns the process ids of the daemon and of the processes that it started, such as smbd's for a client.
+    /// Returns the process ids of the daemon and of its direct child processes. smbd, for example, starts one for each client.
     pub fn pids(&self) -> impl Iterator<Item = u32> {
         let daemon = self.pid();
         let children = fs::read_to_string(format!("/proc/{daemon}/task/{daemon}/children"));
@@ -50,7 +51,8 @@ impl StorageDaemon {
         iter::once(daemon).chain(children)
     }
 
-    /// Returns the threads of the daemon's processes for CPU accounting: by role for QEMU's programs, under the program's name for other servers.
+    /// Returns the daemon and its child processes for CPU accounting. Threads of QEMU's programs count by role (`main` or `worker`), those
+    /// of other programs under the program's name.
     pub fn threads(&self) -> impl Iterator<Item = GuestThreads> {
         let server = (!self.program.starts_with("qemu-")).then(|| self.program.to_owned());
         self.pids().map(move |pid| GuestThreads { pid, roles: BTreeMap::new(), server: server.clone() })

@@ -92,7 +92,8 @@ impl Mounted {
         Ok(table.into_iter().rfind(|mount| mount.point == self.point || renamed(mount)))
     }
 
-    /// Returns whether a mount has the recorded device number or source name.
+    /// Returns whether a mount has the recorded source: by its device number, its source name, or the number of the device that the name
+    /// refers to.
     fn is(&self, mount: &Mount) -> bool {
         let device = || fs::metadata(&mount.source).map(|found| device::number_text(found.rdev()));
         [&mount.number, &mount.source].contains(&&self.source)

@@ -29,8 +29,8 @@ impl BackingFile {
         Self { number: (found.dev(), found.ino()), content: Some((found.len(), born)) }
     }
 
-    /// Returns whether both may be the same file: their numbers are equal or, on different filesystems, their lengths and, if both are
-    /// known, their birth times.
+    /// Returns whether both may be the same file: their numbers are equal or, on different filesystems, their lengths and birth times are.
+    /// If a birth time is unknown, equal lengths above 0 suffice.
     pub(crate) fn may_be(self, other: Self) -> bool {
         let same = self.content.zip(other.content).is_some_and(|(one, other)| match (one, other) {
             ((length, Some(born)), (other, Some(other_born))) => length == other && born == other_born,

@@ -1,6 +1,7 @@
 //! Reads facts about this machine: kernel, CPU, memory, hypervisor, free space.
 //!
-//! All files are below a root path, `/` on a live system. Values that cannot be read are `None`.
+//! Functions that take a root path read the files below it, `/` on a live system. A value that cannot be read is `None`, except the free
+//! space, which is an error.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -44,8 +45,8 @@ pub fn free_space(dir: &Path) -> Result<FilesystemSpace, HostInfoError> {
     })
 }
 
-/// Reads kernel, CPU, memory and clock facts from /proc, /sys and /etc below `root`. The caller adds QEMU, accelerator, tool version and
-/// overhead.
+/// Reads kernel, CPU, memory and clock facts from /proc, /sys and /etc below `root`. The caller adds user, tool version, QEMU, accelerator
+/// and overhead.
 pub fn environment(root: &Path) -> Environment {
     let read = |path: &str| text(&root.join(path));
     let cpuinfo = read("proc/cpuinfo").unwrap_or_default();
@@ -133,8 +134,8 @@ fn length_of_list(list: &str) -> Option<u32> {
     })
 }
 
-/// Returns the frequency of the CPU's time stamp counter in kHz, from /proc/cpuinfo of a virtual machine. `None` on
-/// bare metal, where the same line shows the CPU's current frequency.
+/// Returns the frequency of the CPU's time stamp counter in kHz, from the line `cpu MHz` of /proc/cpuinfo in a virtual machine. `None` on
+/// bare metal, where that line shows the CPU's current frequency, or if the line is missing.
 #[must_use]
 pub fn tsc_khz(root: &Path) -> Option<u64> {
     let cpuinfo = text(&root.join("proc/cpuinfo"))?;
@@ -177,7 +178,8 @@ const FIRMWARE: [(&str, &str); 9] = [
 /// Clocksources that only exist under a certain hypervisor, with the hypervisor's name.
 const CLOCKS: [(&str, &str); 3] = [("kvm-clock", "KVM"), ("hyperv_clocksource", "Hyper-V"), ("xen", "Xen")];
 
-/// Returns the name of the hypervisor that runs this machine, from Xen's own file, the firmware or the clocksources; `None` on bare metal.
+/// Returns the name of the hypervisor that runs this machine, from Xen's own file, the firmware or the clocksources. `None` on bare metal,
+/// or if nothing shows a hypervisor.
 fn hypervisor(root: &Path, cpuinfo: &str) -> Option<String> {
     if let Some(kind) = text(&root.join("sys/hypervisor/type")) {
         return Some(kind);

@@ -42,7 +42,7 @@ pub struct Attached {
     pub boot_id: Option<String>,
 }
 
-/// A line of `losetup --list`. A device that is just being detached has no backing file.
+/// An entry in the output of `losetup --list --json`. A device that is just being detached has no backing file.
 #[derive(Deserialize)]
 pub(crate) struct Listed {
     pub(crate) name: String,

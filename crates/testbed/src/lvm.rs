@@ -33,7 +33,7 @@ pub struct Physical {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Group {
-    /// A new group; holds its only physical volume.
+    /// A new group that iotax created, with its only physical volume.
     Own(Box<Physical>),
     /// An existing group of the user, identified by its UUID.
     Users(String),
@@ -165,7 +165,7 @@ impl Physical {
         }
     }
 
-    /// Removes LVM's label from the device and zeroes the ends of the device.
+    /// Removes LVM's label from the device and zeroes the ends of the device; does nothing if the disk no longer carries the UUID.
     pub(crate) fn remove(&self, lock: &ProcessLock) -> io::Result<()> {
         let Some(device) = self.locate()? else { return Ok(()) };
         change(Scope::Device(&device), "pvremove", &device.to_string_lossy(), lock)?;
@@ -186,7 +186,7 @@ impl Physical {
 }
 
 impl Group {
-    /// Removes a logical volume; does nothing if it is missing.
+    /// Removes a logical volume; does nothing if it is missing. Fails if the user's group is missing.
     pub(crate) fn remove_volume(&self, group: &str, name: &str, lock: &ProcessLock) -> io::Result<()> {
         match self {
             Self::Own(physical) => match physical.locate()? {

@@ -51,7 +51,7 @@ pub struct Namespace {
 pub enum NameDirectory {
     /// Only the mount was missing: ip(8) mounts the existing directory on itself.
     Mounted,
-    /// Both were missing: ip(8) creates the directory and mounts it on itself.
+    /// Directory and mount were missing: ip(8) creates the directory and mounts it on itself.
     Made,
 }
 

@@ -17,7 +17,7 @@ const OTHERS_WRITE: u32 = 0o002;
 /// Returns the path without symbolic links.
 ///
 /// # Errors
-/// The directory is missing, or another user may write to it.
+/// The directory is missing or belongs to another user, or another user may write to it.
 pub(crate) fn directory(path: &Path) -> io::Result<PathBuf> {
     walk(path, true)
 }
@@ -52,7 +52,7 @@ fn walk(path: &Path, is_own: bool) -> io::Result<PathBuf> {
 /// Checks a directory as [`directory`] does; returns `None` if the directory is missing.
 ///
 /// # Errors
-/// Another user may write to the directory.
+/// The directory belongs to another user, or another user may write to it.
 pub(crate) fn existing(path: &Path) -> io::Result<Option<PathBuf>> {
     match directory(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

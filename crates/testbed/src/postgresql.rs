@@ -18,7 +18,7 @@ const VERSIONS: &str = "/usr/lib/postgresql";
 /// The tool that starts PostgreSQL's programs, in a user namespace if this user is root.
 const UNSHARE: Program = Program { name: "unshare", package: "util-linux" };
 /// Flags of unshare(1) for a user namespace in which root appears as an unprivileged user that still owns its files: PostgreSQL refuses to
-/// run as root. The segment of System V shared memory that a killed server leaves goes with its IPC namespace.
+/// run as root. The separate IPC namespace removes the segment of System V shared memory that a killed server leaves.
 const UNPRIVILEGED: [&str; 4] = ["--user", "--map-user=65534", "--map-group=65534", "--ipc"];
 /// Name of the database superuser.
 pub const USER: &str = "iotax";

@@ -38,7 +38,7 @@ pub enum ProgramError {
     Failed {
         /// The command line, for messages.
         command: String,
-        /// The tool's stderr or, if it is empty, its exit status.
+        /// The tool's stderr or, if it is empty, its exit status; the system's error if the tool could not be run.
         reason: String,
     },
 }
@@ -101,7 +101,7 @@ impl Program {
         text(&root.join(RECORDED).join(self.line(arguments).replace('/', "!")))
     }
 
-    /// Returns the tool's command line for messages.
+    /// Returns the tool's command line, for messages and for the names of recorded outputs.
     pub(crate) fn line(self, arguments: &[&str]) -> String {
         std::iter::once(self.name).chain(arguments.iter().copied()).collect::<Vec<_>>().join(" ")
     }

@@ -1,8 +1,9 @@
-//! Errors that are found before anything is changed.
+//! Rejections of requests, most of them before anything is changed.
 
 use iotax_model::exit::Exit;
 
-/// A request that was rejected before anything was changed.
+/// The reason why a request is rejected, with its remedy. Most rejections are found before anything is changed, others while a target is
+/// built.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {

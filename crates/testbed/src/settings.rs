@@ -56,8 +56,8 @@ pub struct KernelSettings {
 }
 
 impl KernelSettings {
-    /// Finds the files of a plan's kernel settings below `root` and reads their values. Rejects a file that is missing or read-only, and a
-    /// value that the kernel will not accept.
+    /// Finds the files of a plan's kernel settings below `root` and reads their values. Rejects a file that is missing or read-only, a
+    /// scheduler that the kernel does not offer, and a request size above the hardware's limit.
     pub fn find(root: &Path, plan: &Plan) -> Result<Self, Refusal> {
         let touched = plan.targets.iter().map(|target| of_target(root, target));
         let touched = touched.collect::<Result<Vec<_>, Refusal>>()?;
@@ -352,7 +352,8 @@ fn queues(root: &Path, found: &LayerStack) -> Vec<String> {
     chosen
 }
 
-/// Returns the kernel name of the device whose read-ahead applies to files on the uppermost filesystem: for a partition, its disk. Empty for btrfs.
+/// Returns the kernel name of the device whose read-ahead applies to files on the uppermost filesystem: for a partition, its disk. Empty
+/// for btrfs, or if no device is known.
 fn top(root: &Path, found: &LayerStack) -> Vec<String> {
     let own = found.layers.iter().rev().find(|layer| layer.kind == LayerKind::Filesystem);
     let Some(name) = found.disks.last().filter(|_| own.is_none_or(|own| own.name != "btrfs")) else {
@@ -362,7 +363,7 @@ fn top(root: &Path, found: &LayerStack) -> Vec<String> {
     if is_partition { below(root, name) } else { vec![name.clone()] }
 }
 
-/// Returns the settings of a target's storage that this user can change on this machine, each with its current value.
+/// Returns the settings of a target's storage that this user can change on this machine, each with the current value of its first device.
 #[must_use]
 pub fn changeable(root: &Path, target: &TargetSpec) -> Vec<(Setting, String)> {
     let now = |setting: Setting| {

@@ -40,7 +40,7 @@ pub(crate) const fn client(protocol: ShareProtocol) -> &'static str {
     }
 }
 
-/// Returns the source of the client's mount of the directory that is exported in a network namespace.
+/// Returns the mount source by which the client mounts the directory that a server exports in the network namespace `namespace`.
 pub(crate) fn source(protocol: ShareProtocol, namespace: &str) -> String {
     match protocol {
         ShareProtocol::Nfs => format!("{namespace}{NFS_ROOT}"),

@@ -30,7 +30,8 @@ pub struct LayerStack {
     pub disks: Vec<String>,
     /// Timeouts and error policies of the layers, as far as they can be read; from the bottom up.
     pub timeouts: Vec<Timeout>,
-    /// The files and devices whose page cache may hold data of the path: the path itself, and the backing file of each loop device below it.
+    /// The files and devices whose page cache may hold data of the path: the path itself, and files and devices behind loop devices and
+    /// behind exports of this machine's own servers (NFS, SMB, NVMe). Empty for a directory without any of these.
     pub(crate) cached_in: Vec<PathBuf>,
     /// The mounts of the filesystems among the layers, from the bottom up.
     pub(crate) mounts: Vec<Mount>,
@@ -45,7 +46,7 @@ impl LayerStack {
             || self.disks.iter().any(|disk| disk.starts_with("nbd") || disk.starts_with("ublkb"))
     }
 
-    /// Returns whether one of the layers is a filesystem or volume of ZFS, whose cache in memory direct I/O passes through too.
+    /// Returns whether one of the layers is a ZFS filesystem or volume. Even direct I/O to these passes through ZFS's cache in memory.
     #[must_use]
     pub fn is_on_zfs(&self) -> bool {
         self.mounts.iter().any(|mount| mount.kind == zfs::FILESYSTEM)
@@ -89,8 +90,9 @@ pub fn of_path(root: &Path, path: &Path) -> Result<LayerStack, StackError> {
     Ok(walk.stack)
 }
 
-/// Returns the files and devices whose page cache may hold data of a path: the path itself, and the backing file of each loop device below it. A
-/// device below a filesystem is left out: its page cache holds only metadata.
+/// Returns the files and devices whose page cache may hold data of a path: the path itself, and files and devices behind loop devices and
+/// behind exports of this machine's own servers (NFS, SMB, NVMe). A device below a filesystem is left out: its page cache holds only
+/// metadata.
 #[must_use]
 pub fn cached_in(root: &Path, path: PathBuf) -> Vec<PathBuf> {
     let found = of_path(root, &path).map(|stack| stack.cached_in).unwrap_or_default();
@@ -235,7 +237,7 @@ pub fn identity(layers: &[Layer]) -> impl Iterator<Item = (LayerKind, &str, &str
     })
 }
 
-/// Describes a filesystem. `properties` are those that its mount table does not show.
+/// Describes a filesystem. `properties` are settings that the mount table does not show.
 fn filesystem(mount: &Mount, properties: &[String], on_device: bool) -> Layer {
     let mut detail = format!("{}, {}", mount.point.display(), mount.options);
     detail.extend(properties.iter().flat_map(|property| [", ", property]));

@@ -23,7 +23,7 @@ pub(crate) const ZVOL_ID: Program = Program { name: "zvol_id", package: "zfsutil
 
 /// Type of ZFS filesystems in the mount table and in /proc/filesystems.
 pub(crate) const FILESYSTEM: &str = "zfs";
-/// Directory with a directory of counters for each imported pool, and those of ZFS as a whole.
+/// Directory of ZFS's counters, with a subdirectory for each imported pool.
 pub(crate) const COUNTERS: &str = "/proc/spl/kstat/zfs";
 /// Directory of udev's links to volumes: the path of a link below it is the name of the volume.
 const LINKS: &str = "/dev/zvol";
@@ -131,8 +131,8 @@ fn disks_in(listed: &str) -> Vec<PathBuf> {
     listed.lines().filter_map(name).filter(|name| name.starts_with('/')).map(PathBuf::from).collect()
 }
 
-/// Returns those of the properties `names` that a dataset or volume has, as `recordsize=16K`, in the order in which zfs(8) shows them; empty if it shows
-/// none.
+/// Returns the properties from the list `names` that a dataset or volume has, such as `recordsize=16K`, in the order of zfs(8)'s output;
+/// empty if zfs(8) shows none.
 pub(crate) fn properties(root: &Path, dataset: &str, names: &str) -> Vec<String> {
     if is_suspended(pool_of(dataset)) {
         return Vec::new();

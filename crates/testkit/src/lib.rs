@@ -25,8 +25,8 @@ const TIER: &str = "IOTAX_TESTS";
 /// Skips the test unless this machine has the required programs, files, kernel modules or privileges: the calling function then returns its
 /// default value.
 ///
-/// Forms: `program "fio", "busybox"`, `programs LIST`, `file "/path"`, `files LIST`, `kernel "ahci"` (a kernel in /boot with this module), `guests` (QEMU
-/// and a kernel with virtio_blk) and `root`.
+/// Forms: `program "fio", "busybox"`, `programs LIST`, `file "/path"`, `files LIST`, `kernel "ahci"` (a kernel in /boot with this module),
+/// `guests` (QEMU and a kernel with virtio_blk) and `root`.
 #[macro_export]
 macro_rules! require {
     (program $($name:expr),+) => { $crate::require!(programs &[$($name),+]) };
@@ -58,8 +58,8 @@ macro_rules! require {
     };
 }
 
-/// Skips the test with a reason, given like the arguments of `format!`. Returns the default value of the calling function. Use it for limits
-/// of the machine that no package removes.
+/// Skips the test with a reason, given like the arguments of `format!`. Returns the default value of the calling function. Use it for
+/// limits of the machine that no package removes.
 #[macro_export]
 macro_rules! skip {
     ($($words:tt)+) => {
@@ -163,8 +163,8 @@ pub fn assert_among_guests() {
     );
 }
 
-/// Returns true if `missing` is empty. Otherwise prints `skipped:` and returns false; panics instead if `promised`, the value of `IOTAX_REQUIRE`, is
-/// `all`.
+/// Returns true if `missing` is empty. Otherwise prints `skipped:` and returns false; panics instead if `promised`, the value of
+/// `IOTAX_REQUIRE`, is `all`.
 fn judge(missing: &[String], promised: Option<&str>) -> bool {
     assert!(
         matches!(promised, None | Some("all")),

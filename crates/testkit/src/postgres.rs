@@ -103,7 +103,8 @@ impl PostgresServer {
         server
     }
 
-    /// Starts the server again after [`Self::stop`] or [`Self::crash`], on the same port and with the same data.
+    /// Starts the server again after [`Self::stop`] or [`Self::crash`], on the same port and with the same data. Panics if it does not
+    /// accept connections within 1 minute.
     pub fn start_again(&mut self) {
         let mut command = self.command("sh");
         command.args(["-c", KEEPER, "sh"]).arg(&self.directory).args(&self.arguments);

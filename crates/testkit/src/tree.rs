@@ -42,8 +42,8 @@ pub fn remove(root: &Path, path: &str) {
     }
 }
 
-/// Writes a file of a tree, with a newline after `content`. An existing file keeps its inode, so that open handles see the new content, as
-/// in /proc.
+/// Writes a file of a tree, with a newline after `content`, in which `\x00` is a byte in hexadecimal. An existing file keeps its inode, so
+/// that open handles see the new content, as in /proc.
 pub fn write(root: &Path, path: &str, content: &str) {
     let path = root.join(path);
     fs::create_dir_all(path.parent().expect("below the root")).expect("created");
@@ -52,7 +52,7 @@ pub fn write(root: &Path, path: &str, content: &str) {
     fs::write(path, bytes).expect("written");
 }
 
-/// Decodes the escapes `\n` and `\x00` in a file's content.
+/// Decodes the hexadecimal escapes `\x00` in a file's content.
 fn bytes(content: &str) -> Vec<u8> {
     let mut parts = content.split("\\x");
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::figure::{self, Figure, FigureUnit};
 use crate::rates::Frame;
 
-/// Formats a frame for Prometheus, with one gauge per known figure of each row.
+/// Formats a frame for Prometheus, with one gauge per known figure of each row. Processes are left out.
 #[must_use]
 pub fn text(frame: &Frame) -> String {
     let mut out = String::new();

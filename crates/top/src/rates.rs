@@ -19,9 +19,9 @@ const NS_PER_S: f64 = 1e9;
 /// All rates of one interval between two readings.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Frame {
-    /// End of the interval in milliseconds since 1970, UTC; `None` if an imported text lacks it.
+    /// End of the interval in milliseconds since 1970, UTC; `None` if the frame was imported from another tool's output that lacks it.
     pub at_ms: Option<u64>,
-    /// Length of the interval in nanoseconds; `None` if an imported text lacks it.
+    /// Length of the interval in nanoseconds; `None` if the frame was imported from another tool's output that lacks it.
     pub interval_ns: Option<u64>,
     /// Block devices in stack order: each follows the first device that it is built on.
     pub layers: Vec<LayerRates>,
@@ -106,9 +106,9 @@ impl LayerRates {
 pub struct ProcessRates {
     /// Process id.
     pub pid: u32,
-    /// Name of the process; the guest's name if the process is QEMU.
+    /// Name of the process, as in [`Process::name`].
     pub name: String,
-    /// Path of the process's control group, if known.
+    /// Path of the process's control group; `None` if unknown.
     pub cgroup: Option<String>,
     /// Bytes per second read from storage for the process.
     pub read_bytes_per_s: Option<f64>,
@@ -146,7 +146,7 @@ pub struct GuestRates {
     pub pid: u32,
     /// Path of the disk's file, else QEMU's name of the disk; `None` in the row of the whole guest.
     pub disk: Option<String>,
-    /// Block device of the host that holds the disk, if known.
+    /// Kernel name of the host's block device that holds the disk; `None` in the row of the whole guest, or if unknown.
     pub device: Option<String>,
     /// Reads per second: for a disk as counted by QEMU, for a guest the sum over its disks.
     pub read_iops: Option<f64>,
@@ -158,10 +158,11 @@ pub struct GuestRates {
     pub write_bytes_per_s: Option<f64>,
     /// Mean latency of the disk's I/Os in nanoseconds, as measured in QEMU; `None` if unknown or without I/O.
     pub guest_latency_ns: Option<f64>,
-    /// Mean latency in nanoseconds of all I/Os at the host's device, including those of other users; `None` if the guest did no I/O there.
+    /// Mean latency in nanoseconds of all I/Os at the host's device, including those of other users; `None` if unknown, or if the guest's
+    /// QEMU did no I/O.
     pub host_latency_ns: Option<f64>,
-    /// `guest_latency_ns` minus `host_latency_ns`: time in QEMU and the host's filesystem. `None` if negative, because the two then
-    /// measure different I/Os.
+    /// `guest_latency_ns` minus `host_latency_ns`: time in QEMU and the host's filesystem. `None` if either is unknown, or if the
+    /// difference is negative, because the two then measure different I/Os.
     pub above_latency_ns: Option<f64>,
 }
 
@@ -445,7 +446,7 @@ fn guests(
     rows
 }
 
-/// Returns a row per disk of a guest: the disks that QEMU counts, or without QMP those of its command line.
+/// Returns a row per disk of a guest: the disks that QEMU counts or, without QMP, the disks on its command line.
 fn guest_disks(
     before: Option<&QemuGuest>,
     guest: &QemuGuest,

@@ -42,7 +42,7 @@ pub enum PercentileSource {
     Bpf,
     /// There are no percentiles; holds the reason.
     Unknown(String),
-    /// There are no percentiles, because the figures come from another tool's text.
+    /// There are no percentiles, because the figures were imported from another tool's output.
     #[default]
     NotTold,
 }
@@ -68,7 +68,7 @@ pub struct Device {
     pub mounts: Vec<String>,
     /// Counters of the device in /proc/diskstats.
     pub counters: DeviceCounters,
-    /// Latencies of reads and of writes; empty for devices without requests, such as device-mapper.
+    /// Latencies of reads and of writes; empty without BPF, and for devices without requests, such as device-mapper.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<RequestLatencies>,
 }
@@ -143,7 +143,8 @@ pub struct Process {
     pub name: String,
     /// Path of the process's control group, relative to the hierarchy's root; `None` if unknown.
     pub cgroup: Option<String>,
-    /// I/O counters of the process. The kernel adds those of an ended child once its parent has waited for it.
+    /// I/O counters of the process. The kernel adds the counters of an ended child to its parent's once the parent has waited for the
+    /// child.
     pub io: ProcessIo,
     /// Minor page faults of ended children since the process started (`cminflt`). If this increased, `io` includes counters of such
     /// children.
@@ -189,7 +190,7 @@ pub struct QemuGuest {
     pub name: String,
     /// Disks given on QEMU's command line.
     pub disks: Vec<QemuGuestDisk>,
-    /// Disks as counted by QEMU's block layer; `None` without a QMP socket.
+    /// Disks as counted by QEMU's block layer; `None` without a working QMP connection to the guest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qemu: Option<Vec<QemuDisk>>,
 }

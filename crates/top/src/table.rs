@@ -11,7 +11,7 @@ use crate::raw::PercentileSource;
 
 /// Minimum width of the name column in characters.
 const SHORTEST_NAME: usize = 10;
-/// Width in characters of the mark `+3>`, which counts the columns that do not fit.
+/// Width in characters of the mark ` +12>`, which counts the columns that do not fit.
 const MARK: usize = 5;
 /// Width in characters of the mark `+12` beside a heading, which counts the rows that do not fit.
 const MARK_OF_ROWS: usize = 3;
@@ -362,7 +362,8 @@ pub(crate) fn utc(ms: u64) -> String {
     humantime::format_rfc3339_seconds(time).to_string()
 }
 
-/// Formats a whole frame as text, at most `width` characters wide. Tables without rows are left out.
+/// Formats a whole frame as text, with tables of at most `width` characters. Tables without rows are left out; those of processes and of
+/// control groups have at most 10 rows.
 #[must_use]
 pub fn text(frame: &Frame, width: usize) -> String {
     let mut text = format!("{}  {}\n", moment(frame), visible::line(&source(frame)));

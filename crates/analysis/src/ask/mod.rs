@@ -54,8 +54,8 @@ pub struct Answer<'a> {
     pub limited_by: Option<Condition>,
     /// Number of windows measured at scheduled rates, without closed-loop windows.
     pub trials: usize,
-    /// The latency that the limiting condition restricts, at the lowest rate tried, in nanoseconds; absent if no condition on latency limits the
-    /// rate.
+    /// The latency that the limiting condition restricts, at the lowest rate tried, in nanoseconds; absent if no condition on latency
+    /// limits the rate.
     pub at_lowest_ns: Option<f64>,
     /// The windows by ascending rate, grouped by nearly equal rates.
     pub steps: Vec<Step>,
@@ -107,9 +107,9 @@ fn latency(response: &Histogram, slo: &Slo) -> Option<f64> {
 pub enum HighestRate {
     /// There are too few measurements for an estimate.
     Unknown,
-    /// The conditions failed at every rate tried. Holds the lowest rate tried, in I/Os per second.
+    /// A condition failed at every rate tried. Holds the lowest rate tried, in I/Os per second.
     Below(f64),
-    /// The conditions held at every rate tried. Holds the highest rate tried, in I/Os per second.
+    /// All conditions held at every rate tried. Holds the highest rate tried, in I/Os per second.
     AtLeast(f64),
     /// An estimate from the trials, with its 95% interval if there were enough rounds.
     Rate(Located),
@@ -120,8 +120,8 @@ pub enum HighestRate {
 pub enum Condition {
     /// A condition that the user requested, such as a limit on p99.
     Slo(Slo),
-    /// The target keeps up with the schedule: at most 2% of the due I/Os have not begun at the end of a window, and the rate does not exceed
-    /// that of the closed loop.
+    /// The target keeps up with the schedule: at most 2% of the due I/Os have not begun at the end of a window, and the rate does not
+    /// exceed that of the closed loop.
     KeepsUp,
 }
 
@@ -219,7 +219,8 @@ impl Answer<'_> {
     }
 }
 
-/// Lists the conditions on latency, and the condition that the target keeps up with the schedule. The condition `NoErrors` is checked separately.
+/// Lists the conditions on latency, and the condition that the target keeps up with the schedule. The condition `NoErrors` is checked
+/// separately.
 fn conditions(ask: &AskSpec) -> impl Iterator<Item = Condition> {
     let asked = ask.slo.iter().filter(|slo| **slo != Slo::NoErrors).copied().map(Condition::Slo);
     asked.chain([Condition::KeepsUp])

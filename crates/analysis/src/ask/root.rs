@@ -19,8 +19,8 @@ use crate::stats::paired::Interval;
 
 /// Distance from the estimate, as a difference of natural logarithms, within which trials contribute to the fitted line.
 pub(super) const NEAR: f64 = 0.1;
-/// Bounds of the slope that is estimated from the nearest trials on both sides of the neighbourhood. Without trials on
-/// both sides the slope is [`UNTOLD`].
+/// Bounds of the slope (of log share over log rate) that is estimated from the nearest trials on both sides of the neighbourhood. Without
+/// trials on both sides the slope is [`UNTOLD`].
 const WIDE: (f64, f64) = (0.5, 40.0);
 const UNTOLD: f64 = 5.0;
 /// The slope near the root is at least the slope between more distant trials divided by this factor; flatter lines are taken for noise.
@@ -236,8 +236,8 @@ impl Rounds {
     }
 }
 
-/// Returns the rate at which the line through the trials near `at` reaches `limit`, at most [`NEAR`] away from `at`; `None` if no round has two
-/// rates.
+/// Returns the rate at which the line through the trials near `at` reaches `limit`, at most [`NEAR`] away from `at`; `None` if no round has
+/// two rates.
 fn on_line(rounds: &Rounds, slopes: (f64, f64), limit: f64, at: f64) -> Option<f64> {
     let slope = slope(rounds, slopes, at)?;
     let (bad, of) = rounds.all().fold((0.0, 0.0), |(bad, of), trial| {

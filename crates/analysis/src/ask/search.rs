@@ -10,7 +10,7 @@ use iotax_model::Run;
 pub const CAPACITY_ROUNDS: u32 = 2;
 /// Rates of the first open-loop trials, as shares of the capacity.
 const SHARES: [f64; 6] = [0.05, 0.25, 0.45, 0.65, 0.8, 0.95];
-/// Distance of the first pair of rates from the estimate, as a difference of natural logarithms. It shrinks with the
+/// Distance of the first pair of rates from the estimate, as a difference of natural logarithms. For later pairs it is divided by the
 /// square root of the number of pairs.
 const FIRST: f64 = 0.08;
 /// Smallest distance of a pair of rates from the estimate, as a difference of natural logarithms.
@@ -51,7 +51,7 @@ pub fn next(run: &Run, ask: &AskSpec, work: &Workload, target: &str, round: u32)
     after(&before, ask, round)
 }
 
-/// Returns the measurements of a round after the first closed loop, given the earlier rounds.
+/// Returns the measurements of a round after the initial closed-loop rounds, given the earlier rounds.
 pub(super) fn after(before: &Measured<'_>, ask: &AskSpec, round: u32) -> Next {
     let Some(capacity) = before.capacity() else { return Next::Nothing };
     if before.open.is_empty() {

@@ -1,4 +1,5 @@
-//! Converts measurements to trials of a condition, such as the share of late I/Os in each window, and the condition to a limit of that share.
+//! Converts measurements to trials of a condition, such as the share of late I/Os in each window, and the condition to a limit of that
+//! share.
 
 use iotax_model::Histogram;
 use iotax_model::plan::Slo;
@@ -11,8 +12,8 @@ use crate::failed::Failed;
 /// Largest share of the due I/Os that may be unstarted at a window's end if the target keeps up.
 const LEFT: f64 = 0.02;
 
-/// Returns a trial per open-loop measurement, and the limit of the share `bad / of` of a trial. Each measurement comes with its scheduled I/Os per
-/// second.
+/// Returns a trial per open-loop measurement, and the limit of the share `bad / of` of a trial. Each measurement comes with its scheduled
+/// I/Os per second.
 pub(super) fn trials(measured: &[(f64, &Measurement)], condition: Condition) -> (Vec<Trial>, f64) {
     let trial = |(rate, m): &(f64, &Measurement)| -> Option<Trial> {
         let pacing = m.outcome.pacing?;

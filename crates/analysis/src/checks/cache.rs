@@ -63,11 +63,12 @@ pub(super) fn answered(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::CacheLie, evidence, &remedy).unusable_if(true))
 }
 
-/// Setting of `zfs` by which reads of data reach the disk.
+/// Setting of a `zfs` layer that keeps data out of ZFS's cache in memory (ARC), so that reads reach the disk.
 const PAST_THE_ARC: &str = "primarycache = \"metadata\"";
 
-/// Finds direct random reads of which ZFS's cache in memory answered more than half. ZFS reads whole blocks, so that bytes at the disk can exceed those of
-/// the program although few of its reads reached the disk. Direct I/O of OpenZFS 2.3, which does not pass the cache, is in neither count.
+/// Finds direct random reads of which ZFS's cache in memory answered more than half. ZFS reads whole blocks, so that bytes at the disk can
+/// exceed those of the program although few of its reads reached the disk. Direct I/O of OpenZFS 2.3, which bypasses the cache, is in
+/// neither count.
 fn answered_by_arc(case: &Case<'_>) -> Option<Finding> {
     let arc = arc(case)?;
     let asked = case.m.outcome.tallies.read.as_ref()?.ios;
@@ -131,7 +132,8 @@ pub(super) fn put_off(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::CacheLie, evidence, &remedy).unusable_if(true))
 }
 
-/// Names the setting that bypasses the target's topmost cache, which is `zfs` for ZFS, followed by `rest`, a further remedy, if given.
+/// Returns the remedies as text: the setting that bypasses the target's topmost cache (`zfs`, if that is ZFS's cache), then `rest`, if
+/// given.
 fn past_the_cache(case: &Case<'_>, zfs: &str, rest: Option<&str>) -> String {
     let layers = case.spec.map(|spec| spec.stack.layers()).unwrap_or_default();
     let cached = |layer: &&PlannedLayer| layer.kind().cache().is_some_and(|mode| !mode.direct());

@@ -15,7 +15,8 @@ const CLOCK: f64 = 0.01;
 const WRONG: f64 = 0.05;
 /// Allowance for message delay in nanoseconds: the host sees a window's start and end by messages, which arrive late on a loaded machine.
 const MESSAGES_NS: f64 = 50e6;
-/// Shortest window that is checked alone, in nanoseconds. In shorter windows message delay alone exceeds [`WRONG`], so they are checked together.
+/// Shortest window that is checked alone, in nanoseconds. In shorter windows message delay alone exceeds [`WRONG`], so they are checked
+/// together.
 const ALONE_NS: f64 = MESSAGES_NS / WRONG;
 /// Stolen CPU time, as a share of all CPU time, above which a warning is given.
 const STEAL: f64 = 0.05;

@@ -159,7 +159,7 @@ fn squeezer(record: &TargetRecord) -> Option<String> {
         .map(|layer| layer.name.clone())
 }
 
-/// ZFS's property of storage that is not compressed.
+/// Property by which ZFS stores data uncompressed.
 const NOT_COMPRESSED: &str = "compression=off";
 
 /// Returns whether a layer compresses data written through it.

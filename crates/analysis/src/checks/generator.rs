@@ -50,8 +50,8 @@ pub(super) fn cannot_sustain(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// Returns the CPU time of the load generator as a share of its threads' time; `None` below 95%, in windows under 100 ms, with an engine that polls
-/// or moves no data, or in an open loop that delayed no I/O.
+/// Returns the CPU time of the load generator as a share of its threads' time; `None` below 95%, in windows under 100 ms, with an engine
+/// that polls or moves no data, or in an open loop that delayed no I/O.
 pub(crate) fn saturation(workload: &Workload, m: &Measurement) -> Option<f64> {
     // An engine that moves no data measures the generator itself. A generator that polls or keeps a schedule is always busy.
     let window = f64::from(workload.numjobs) * m.outcome.duration_ns as f64;

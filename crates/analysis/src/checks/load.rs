@@ -10,9 +10,10 @@ use super::Case;
 use crate::figures::bottom_of;
 use crate::finding::Finding;
 
-/// Largest number of bytes that a device may read per byte requested.
+/// Largest number of bytes read by a device per byte requested that the measurement itself explains.
 const READS: f64 = 1.25;
-/// Largest number of bytes that a device may write per byte requested: includes a journal, metadata, a mirror's other half.
+/// Largest number of bytes written by a device per byte requested that the measurement itself explains: with a journal, metadata and a
+/// mirror's other half.
 const WRITES: f64 = 2.5;
 /// Page size in bytes: the smallest write of the kernel or a filesystem.
 const PAGE: u64 = 4096;

@@ -29,19 +29,20 @@ const QUIET: f64 = 1e6;
 const HEADERS: u64 = 66;
 /// Bytes of headers that an interface counts per datagram: 14 of Ethernet, 20 of IPv4, 8 of UDP.
 const DATAGRAM_HEADERS: u64 = 42;
-/// Smallest loss, as a share of the received bytes, at which the receiving interface's counters show if packets were lost before or after it.
+/// Smallest loss, as a share of the received bytes, at which the receiving interface's counters show if packets were lost before or after
+/// it.
 const TOLD_APART: f64 = 0.2;
 /// Minimum share of a link's speed, headers included, at which the link counts as saturated.
 const FULL: f64 = 0.9;
 /// Minimum CPU time of a process, as a share of its threads' wall-clock time, at which the process counts as the limit.
 const BOUND: f64 = 0.95;
-/// ITU-T Y.1541's bound for packet loss in quality classes 0 to 4. One lost TCP segment in 1000 limits a stream's window to some 40 segments on any
-/// link (Mathis, Semke, Mahdavi and Ott, ACM CCR 27(3), 1997: 1.22 / sqrt(loss)).
+/// ITU-T Y.1541's bound for packet loss in quality classes 0 to 4. One lost TCP segment in 1000 limits a stream's window to some 40
+/// segments on any link (Mathis, Semke, Mahdavi and Ott, ACM CCR 27(3), 1997: 1.22 / sqrt(loss)).
 const LOST: f64 = 1e-3;
 /// Smallest share of the requested bitrate that a stream must reach.
 const REACHED: f64 = 0.95;
-/// Offloads that are compared: without them the kernel does work of the network card, or each layer handles wire-size packets instead of large
-/// segments.
+/// Offloads that are compared: without them the kernel does work of the network card, or each layer handles wire-size packets instead of
+/// large segments.
 const MATTER: [&str; 8] = [
     "tx-checksum-ip-generic",
     "tx-generic-segmentation",
@@ -109,7 +110,8 @@ impl Case<'_> {
         Some((one.name, one.activity))
     }
 
-    /// Returns whether all packets must have passed the interface at this place. Machines that iotax did not build may have several interfaces.
+    /// Returns whether all packets must have passed the interface at this place. Machines that iotax did not build may have several
+    /// interfaces.
     fn is_certain(&self, place: &str) -> bool {
         let there = self.interfaces().iter().filter(|interface| interface.place == place);
         let given = self.spec.and_then(|spec| spec.network()).is_some_and(|network| network.via.is_given());

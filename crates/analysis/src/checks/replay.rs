@@ -8,8 +8,8 @@ use super::Case;
 use crate::fidelity::Infidelity;
 use crate::finding::Finding;
 
-/// Finds a replay in which I/Os began late or were left out. Waiting for a free slot does not count as late, because the target causes it and the
-/// response time shows it.
+/// Finds a replay in which more than 1% of the I/Os began late, had not begun at its end, or were left out. Waiting for a free slot does
+/// not count as late, because the target causes it and the response time shows it.
 pub(super) fn unfaithful(case: &Case<'_>) -> Option<Finding> {
     let replayed = case.m.outcome.replayed.as_ref()?;
     let Replayed { due, left_out, not_begun, late_p99_ns, late_max_ns, .. } = *replayed;

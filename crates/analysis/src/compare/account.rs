@@ -53,9 +53,10 @@ pub struct MeasurementFigures {
     pub workload: String,
     /// The round, from 1.
     pub round: u32,
-    /// All known figures, in the units of [`Metric`].
+    /// Known values of the metrics by which targets are compared, in the metrics' units. Empty if comparisons leave out the measurement: a
+    /// tolerated late replay or window without I/O.
     pub metrics: Vec<(Metric, f64)>,
-    /// The kinds of warnings that make the measurement unusable, as text; absent if it is usable.
+    /// The kinds of warnings that make the measurement unusable, as text; absent if it is usable or left out.
     pub unusable: Option<String>,
 }
 
@@ -96,7 +97,8 @@ pub struct Account {
     pub has_own_rates: bool,
     /// The tool that measured; absent unless the run was imported.
     pub source: Option<ImportSource>,
-    /// The command that adds rounds to the run; absent for a document, an import, a member of a fleet, and a run of fixed duration.
+    /// The command that adds rounds to the run; absent for a document, an import, a member of a fleet, and for a curve, a rate search or a
+    /// watch.
     pub more: Option<More>,
 }
 
@@ -109,14 +111,14 @@ pub struct More {
     pub rounds: u32,
     /// The command, without the option for the number of rounds or the time.
     pub command: String,
-    /// True if the plan fixes in advance after which rounds comparisons are tested; more rounds then need a new run.
+    /// True if the run itself adds rounds until its comparisons are decided or its values are steady; more rounds then need a new run.
     pub is_anew: bool,
     /// Expected duration of a round.
     pub round: Nanos,
 }
 
 impl More {
-    /// Builds the command; `None` for an import, a member of a fleet, and a run of fixed duration.
+    /// Builds the command; `None` for an import, a member of a fleet, and for a curve, a rate search or a watch.
     fn of(run: &Run) -> Option<Self> {
         let plan = &run.plan;
         (plan.goes_by_rounds() && run.source.is_none() && run.fleet.is_none()).then(|| Self {
@@ -198,7 +200,8 @@ impl Account {
         self.subjects.iter().find(|subject| subject.name == name)
     }
 
-    /// Returns the mean of each target over all rounds, as in tables. Empty for a metric that is not summarized by a geometric mean.
+    /// Returns the mean on a workload for each target, over all rounds, as in tables. Empty for a metric that is not summarized by a
+    /// geometric mean.
     pub(super) fn means(&self, workload: &str, metric: Metric) -> HashMap<&str, f64> {
         if metric.definition().over_rounds != OverRounds::GeometricMean {
             return HashMap::new();

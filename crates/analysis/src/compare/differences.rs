@@ -83,7 +83,8 @@ pub fn tags(a: &[String], b: &[String]) -> Vec<Difference> {
     keys.into_iter().filter_map(between).collect()
 }
 
-/// Lists differences between two targets: first in the plan's settings, then in the layers as built, and if there are none, in QEMU's arguments.
+/// Lists differences between two targets: first in the plan's settings, then in the layers as built, and if there are none, in QEMU's
+/// arguments.
 #[must_use]
 pub fn targets(a: &AccountedTarget, b: &AccountedTarget) -> Vec<Difference> {
     let mut found = settings(&a.settings, &b.settings);
@@ -212,8 +213,8 @@ pub fn workloads(a: &Workload, b: &Workload) -> Vec<Difference> {
     settings(&keys(a), &keys(b))
 }
 
-/// Lists differences like [`workloads`], for runs of which one may be imported: a key that the import's source does not state is no difference.
-/// Imported work that no key describes is identified by its name only.
+/// Lists differences like [`workloads`], for runs of which one may be imported: a key that the import's source does not state is no
+/// difference. Imported work that no key describes is identified by its name only.
 pub(super) fn stated((one, a): (&Account, &Workload), (other, b): (&Account, &Workload)) -> Vec<Difference> {
     let known = |account: &Account, workload: &Workload, key: &str| {
         let head = key.split('.').next().unwrap_or_default();

@@ -15,11 +15,11 @@ const MOST: f64 = 100_000.0;
 /// Direction of a difference that trips a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GateDirection {
-    /// The target is worse than the baseline.
+    /// The figure is worse than the baseline's.
     Slower,
-    /// The target is better than the baseline.
+    /// The figure is better than the baseline's.
     Faster,
-    /// The target is worse or better than the baseline.
+    /// The figure is worse or better than the baseline's.
     Different,
 }
 

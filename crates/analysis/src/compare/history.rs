@@ -50,8 +50,8 @@ pub struct History {
     pub margin: f64,
 }
 
-/// Follows every workload on every target through runs in the given order. Each run is compared with every earlier run, with targets and workloads
-/// matched as in [`compare`].
+/// Follows every workload on every target through runs in the given order. Each run is compared with every earlier run, with targets and
+/// workloads matched as in [`compare`].
 #[must_use]
 pub fn history(accounts: &[Account], margin: f64) -> History {
     let question =

@@ -10,8 +10,8 @@ use super::differences::{self, Difference};
 use super::{CompareError, Side, Which};
 use crate::metric::Metric;
 
-/// Workload keys that control duration and safety, not the I/O itself. A difference in these keys is reported, but the workloads still match.
-/// A difference in any other key makes them different workloads.
+/// Workload keys that control duration and safety, not the I/O itself. A difference in these keys is reported, but the workloads still
+/// match. A difference in any other key makes them different workloads.
 pub(crate) const HOW_LONG: [&str; 5] =
     ["runtime", "ramp_time", "stall_timeout", "max_errors", "write_journal"];
 
@@ -236,16 +236,16 @@ fn unmatched(workload: &Workload, side: Which, has: &Account, lacks: &Account) -
     }
 }
 
-/// Returns whether two targets are compared by a metric on a workload. CPU time of network work is compared only if `alike`, see [`counts_alike`].
-/// CPU time per TCP segment is not compared, because accounts lack the segment size.
+/// Returns whether two targets are compared by a metric on a workload. CPU time of network work is compared only if `alike`, see
+/// [`counts_alike`]. CPU time per TCP segment is not compared, because accounts lack the segment size.
 pub(super) fn compares(metric: Metric, workload: &Workload, alike: bool) -> bool {
     let Some(net) = workload.kind().traffic() else { return metric.compares(workload) };
     let by_segment = metric == Metric::CPU_PER_IO && net.test == NetTest::Tcp;
     metric.compares(workload) && !by_segment && (alike || !metric.is_cpu())
 }
 
-/// Returns whether the host's CPU time covers the same work for both targets: the server runs on this host for both or for neither, and the noisy
-/// neighbour is the same.
+/// Returns whether the host's CPU time covers the same work for both targets: the server runs on this host for both or for neither, and the
+/// noisy neighbour is the same.
 pub(super) fn counts_alike(one: &AccountedTarget, other: &AccountedTarget) -> bool {
     let is_remote =
         |subject: &AccountedTarget| subject.settings.get("network.via").is_some_and(|via| via == "remote");

@@ -1,8 +1,9 @@
 //! Compares two runs, or two targets of one run.
 //!
-//! Two targets of one run were measured in the same rounds and are compared round by round, as in the judgement of a run ([`mod@crate`]). Two runs
-//! have no round in common: their figures are compared as two independent samples ([`crate::stats::unpaired`]), and other differences between the
-//! runs are listed first, because they may explain the result. Holm's procedure goes through each family of metrics.
+//! Two targets of one run were measured in the same rounds and are compared round by round, as in the judgement of a run ([`mod@crate`]).
+//! Two runs have no round in common: their figures are compared as two independent samples ([`crate::stats::unpaired`]), and other
+//! differences between the runs are listed first, because they may explain the result. Holm's procedure goes through each family of
+//! metrics.
 
 pub mod account;
 pub mod differences;
@@ -413,7 +414,8 @@ fn unmeasured(
     })
 }
 
-/// Reports a figure that is unknown on one side: too few I/Os for a percentile, or CPU time that was not observed.
+/// Reports a figure that is unknown on one side (too few I/Os for a percentile, CPU time that was not observed), or known on both but in no
+/// common round.
 fn unknown(
     a: &Side<'_>,
     b: &Side<'_>,
@@ -449,8 +451,8 @@ fn unknown(
 }
 
 impl CellSample {
-    /// Builds the comparison of a target pair on a workload pair; `None` without figures on both sides. `shown` has the means of A and B, if the
-    /// metric is summarized by means.
+    /// Builds the comparison of a target pair on a workload pair; `None` without figures on both sides, or if a percentile is unknown in a
+    /// round. `shown` has the means of A and B, if the metric is summarized by means.
     fn of(
         (target, workload, metric): (usize, usize, Metric),
         ours: &[&MeasurementFigures],
@@ -540,8 +542,8 @@ fn decide_all(cases: &mut [CellSample], margin: f64) {
     }
 }
 
-/// Judges a gate. All comparisons by its metric form one family with the gate's threshold as margin, so a false trip is no likelier than a false
-/// verdict.
+/// Judges a gate. All comparisons by its metric form one family with the gate's threshold as margin, so a false trip is no likelier than a
+/// false verdict.
 fn judged(gate: &Gate, cases: &[CellSample], missing: &[Missing]) -> GateResult {
     let (low, high) = (1.0 / (1.0 + gate.threshold), 1.0 + gate.threshold);
     let of_metric = |i: &usize| cases[*i].cell.metric == gate.metric;

@@ -86,8 +86,8 @@ pub fn of_run(run: &Run) -> Vec<LocatedRate> {
     found
 }
 
-/// Compares the rates that both sides located, in the order of workloads and targets. Also lists the rates that a side searched for but did not
-/// locate.
+/// Compares the rates that both sides located, in the order of workloads and targets. Also lists the rates that a side searched for but did
+/// not locate.
 pub(super) fn compare(
     (a, b): (&Account, &Account),
     targets: &[TargetPair],

@@ -36,8 +36,8 @@ pub struct Ray<'a> {
     pub work: &'a Workload,
     /// Capacity in I/Os per second; absent if the run has no closed loop of this workload.
     pub capacity: Option<Located>,
-    /// Load that reaches each level, in I/Os per second, reads and writes together. `None` if the response is slower even at the lowest rate, or
-    /// still faster at the highest sustained rate.
+    /// Load that reaches each level, in I/Os per second, reads and writes together. `None` if the response is slower even at the lowest
+    /// rate, or still faster at the highest sustained rate.
     pub loads: Vec<Option<Located>>,
 }
 

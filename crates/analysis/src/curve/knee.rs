@@ -1,10 +1,10 @@
 //! The load at which latency begins to rise, by two definitions.
 //!
-//! The *knee* is the load of the greatest power, which is throughput divided by response time: below the knee more load costs little
-//! time, above it the time outweighs the gain (L. Kleinrock, "Power and deterministic rules of thumb for probabilistic problems in
-//! computer communications", ICC 1979). It needs no threshold. The *double* is the load at which the mean response time is twice that at the
-//! lowest rate, a rule of thumb of capacity planning. For one server with random arrivals and service times (M/M/1) both are at half the
-//! capacity; with a constant service time (M/D/1) the knee is at 2 - sqrt(2) = 0.586 of the capacity, the double at 2/3.
+//! The *knee* is the load of the greatest power, which is throughput divided by response time: below the knee more load costs little time,
+//! above it the time outweighs the gain (L. Kleinrock, "Power and deterministic rules of thumb for probabilistic problems in computer
+//! communications", ICC 1979). It needs no threshold. The *double* is the load at which the mean response time is twice that at the lowest
+//! rate, a rule of thumb of capacity planning. For one server with random arrivals and service times (M/M/1) both are at half the capacity;
+//! with a constant service time (M/D/1) the knee is at 2 - sqrt(2) = 0.586 of the capacity, the double at 2/3.
 //!
 //! Response times are interpolated between rates, so both may lie between measured rates. Intervals are percentiles of a bootstrap over
 //! the rounds (B. Efron, "Bootstrap methods: another look at the jackknife", Annals of Statistics 7, 1979).

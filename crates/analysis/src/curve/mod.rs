@@ -136,8 +136,8 @@ pub fn response_if_sustained(workload: &Workload, measurement: &Measurement) -> 
     point.is_sustained().then(|| point.response_mean()).flatten()
 }
 
-/// Returns the workload without name, rate and runtime, to recognize workloads that differ only in their rate. The runtime is left out because low
-/// rates get longer windows.
+/// Returns the workload without name, rate and runtime, to recognize workloads that differ only in their rate. The runtime is left out
+/// because low rates get longer windows.
 pub(crate) fn work(workload: &Workload) -> Workload {
     let closed = Workload {
         name: String::new(),
@@ -148,7 +148,7 @@ pub(crate) fn work(workload: &Workload) -> Workload {
     Workload { runtime: Nanos(0), ..closed }
 }
 
-/// Builds the curves of a run, for every workload that it measures at three rates or more.
+/// Builds the curves of a run, for every workload that it measures at three rates or more; empty for a rate search.
 #[must_use]
 pub fn curves(run: &Run) -> Vec<Curves<'_>> {
     // A search tries many similar rates in one or two windows each, which form no curve (see `crate::ask::Answer::steps`).

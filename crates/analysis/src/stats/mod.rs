@@ -20,7 +20,7 @@ use paired::Interval;
 /// Largest probability of a false statement within one family of comparisons.
 pub const ALPHA: f64 = 0.05;
 
-/// The margin of practical equivalence: ratios from `1 / (1 + MARGIN)` to `1 + MARGIN` count as the same.
+/// The default margin of practical equivalence: ratios from `1 / (1 + MARGIN)` to `1 + MARGIN` count as the same.
 pub const MARGIN: f64 = 0.02;
 
 /// An estimated mean with its uncertainty, from which a verdict follows.
@@ -31,7 +31,8 @@ pub trait Estimate {
     /// Returns the interval at confidence `1 - alpha`; `None` for fewer than two values.
     fn interval(&self, alpha: f64) -> Option<Interval>;
 
-    /// Returns the smallest alpha at which the interval excludes `point`: the two-sided p-value of `mean = point`. `None` if there is no interval.
+    /// Returns the smallest alpha at which the interval excludes `point`: the two-sided p-value of `mean = point`. `None` if there is no
+    /// interval.
     fn p_value(&self, point: f64) -> Option<f64>;
 
     /// Returns the number of rounds in the estimate; for two independent samples, that of the smaller one.

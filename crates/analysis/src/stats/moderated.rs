@@ -1,13 +1,13 @@
 //! Shrinks the variances of comparisons in one family towards a common variance.
 //!
-//! A few rounds say little about a variance, so Student's t with 3 degrees of freedom finds only obvious effects. But the comparisons of a family
-//! come from one machine and the same rounds, so the spread of their variances shows which are unusual. Each variance is shrunk towards the
-//! family's, as if the family's had been observed with some additional degrees of freedom: the moderated t of Smyth (Linear models and empirical
-//! Bayes methods, Statistical Applications in Genetics and Molecular Biology 3, 2004). As in Smyth's method, these degrees of freedom are estimated
-//! from the spread of the log variances. Two details differ, because families are small here and share a baseline: there are at most four
-//! additional degrees, and the family's variance is the geometric mean of its members' variances, which is larger than Smyth's. With Smyth's
-//! variance up to 6.4% of simulated families contain a false verdict instead of 5%; with the geometric mean fewer do. docs/statistics.md has the
-//! rates and the power.
+//! A few rounds say little about a variance, so Student's t with 3 degrees of freedom finds only obvious effects. But the comparisons of a
+//! family come from one machine and the same rounds, so the spread of their variances shows which are unusual. Each variance is shrunk
+//! towards the family's, as if the family's had been observed with some additional degrees of freedom: the moderated t of Smyth (Linear
+//! models and empirical Bayes methods, Statistical Applications in Genetics and Molecular Biology 3, 2004). As in Smyth's method, these
+//! degrees of freedom are estimated from the spread of the log variances. Two details differ, because families are small here and share a
+//! baseline: there are at most four additional degrees, and the family's variance is the geometric mean of its members' variances, which is
+//! larger than Smyth's. With Smyth's variance up to 6.4% of simulated families contain a false verdict instead of 5%; with the geometric
+//! mean fewer do. docs/statistics.md has the rates and the power.
 
 use statrs::function::gamma::digamma;
 

@@ -8,7 +8,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::Estimate;
 
-/// Minimum number of differences for a sign-flip p-value: with fewer it cannot be below 0.03.
+/// Minimum number of differences for a sign-flip p-value: with five it cannot be below 0.06.
 const FLIP_FROM: usize = 6;
 /// Largest number of differences for which all sign patterns are enumerated.
 const FLIP_EXACT: usize = 16;
@@ -65,8 +65,8 @@ impl Differences {
         Some(Self { values, mean, sd, prior: None })
     }
 
-    /// Computes the log ratios of (target, baseline) pairs: `exp` of their mean is the ratio of geometric means. `None` without pairs, or if a
-    /// figure is not positive.
+    /// Computes the log ratios of (target, baseline) pairs: `exp` of their mean is the ratio of geometric means. `None` without pairs, or
+    /// if a figure is not positive.
     #[must_use]
     pub fn of_log_ratios(pairs: &[(f64, f64)]) -> Option<Self> {
         Self::new(pairs.iter().map(|(target, baseline)| (target / baseline).ln()).collect())

@@ -9,7 +9,8 @@ use iotax_model::histogram::RELATIVE_ERROR;
 use super::Estimate;
 use super::paired::Interval;
 
-/// Returns the largest error of the logarithm of a ratio of two percentiles: each is off by half a histogram bucket, in opposite directions.
+/// Returns the largest error of the logarithm of a ratio of two percentiles: each is off by half a histogram bucket, in opposite
+/// directions.
 #[must_use]
 pub fn of_two_percentiles() -> f64 {
     ((1.0 + RELATIVE_ERROR) / (1.0 - RELATIVE_ERROR)).ln()

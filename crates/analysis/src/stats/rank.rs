@@ -5,9 +5,9 @@ use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal};
 /// Minimum number of values beyond the quantile for a normal distribution to approximate the binomial one.
 const MANY: f64 = 10_000.0;
 
-/// Returns the ranks (from 1) of the two values between which the `q` quantile lies with confidence `1 - alpha` or more. The `n` values must be
-/// independent: the number of them below the quantile is then binomial, whatever their distribution (Conover, Practical Nonparametric
-/// Statistics, 3rd edition, 1999, section 3.2). `None` if a rank would lie outside of the sample.
+/// Returns the ranks (from 1) of the two values between which the `q` quantile lies with confidence `1 - alpha` or more. The `n` values
+/// must be independent: the number of them below the quantile is then binomial, whatever their distribution (Conover, Practical
+/// Nonparametric Statistics, 3rd edition, 1999, section 3.2). `None` if a rank would lie outside of the sample.
 #[must_use]
 pub fn ranks(n: u64, q: f64, alpha: f64) -> Option<(u64, u64)> {
     let (low, high) = if n as f64 * q.min(1.0 - q) > MANY {

@@ -21,13 +21,14 @@ pub const SPENT: f64 = 0.86;
 /// Bisection steps for a boundary, enough for the precision of `f64`.
 const HALVINGS: u32 = 60;
 
-/// Spending functions: the error that may be spent up to each fraction of the rounds.
+/// Spending functions: the part of the error that may be spent up to the fraction `t` of the maximum number of rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Spending {
-    /// Spends hardly anything early: `2 - 2 Phi(z / sqrt(t))` on each side, which resembles O'Brien and Fleming's boundary (Lan and DeMets,
-    /// 1983).
+    /// Spends hardly anything early: `2 - 2 Phi(z / sqrt(t))` on each side, with z the normal quantile of `1 - alpha / 4`, which resembles
+    /// O'Brien and Fleming's boundary (Lan and DeMets, 1983).
     OBrienFleming,
-    /// Spends about the same at each look: `ln(1 + (e - 1) t)`, which resembles Pocock's boundary (Lan and DeMets, 1983).
+    /// Spends about the same at each look: the share `ln(1 + (e - 1) t)` of the error, which resembles Pocock's boundary (Lan and DeMets,
+    /// 1983).
     Pocock,
     /// Spends `(1 - exp(-gamma t)) / (1 - exp(-gamma))` of the error. A larger gamma spends earlier: -4 is about
     /// O'Brien and Fleming's boundary, 1 about Pocock's (Hwang, Shih and DeCani, Statistics in Medicine 9, 1990). Gamma
@@ -62,8 +63,8 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// Creates a design with looks after these numbers of rounds; the last is the maximum. `None` if the list is empty, or not strictly ascending
-    /// from 1 or more.
+    /// Creates a design with looks after these numbers of rounds; the last is the maximum. `None` if the list is empty, or not strictly
+    /// ascending from 1 or more.
     #[must_use]
     pub fn new(rounds: &[u32]) -> Option<Self> {
         Self::with(rounds, Spending::CHOSEN)
@@ -90,8 +91,8 @@ impl Looks {
         &self.rounds
     }
 
-    /// Returns the two-sided significance level for a look (from 0), such that the probability of a false rejection at any look is `alpha`. Looks
-    /// beyond the last use its level. Returns 0 for a look too early to reject anything.
+    /// Returns the two-sided significance level for a look (from 0), such that the probability of a false rejection at any look is at most
+    /// `alpha`. Looks beyond the last use its level. Returns 0 for a look too early to reject anything.
     #[must_use]
     pub fn nominal(&self, look: usize, alpha: f64) -> f64 {
         if self.rounds.len() == 1 { alpha.max(0.0) } else { self.of_normal(look, SPENT * alpha) }

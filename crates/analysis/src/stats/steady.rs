@@ -74,7 +74,8 @@ pub fn steadiness(samples: &[Sample], count: impl Fn(&Tallies) -> u64) -> Option
     of_rates(&rates, total as f64 / ROUNDS as f64)
 }
 
-/// Returns the intervals that are at least half as long as the median interval. The last interval is often shorter, and its rate mostly chance.
+/// Returns the intervals that are at least half as long as the median interval. The last interval is often shorter, and its rate mostly
+/// chance.
 pub(super) fn whole(samples: &[Sample]) -> Vec<&Sample> {
     let lengths: Vec<f64> = samples.iter().map(|s| s.duration_ns as f64).collect();
     let half = median(&lengths).unwrap_or_default() / 2.0;

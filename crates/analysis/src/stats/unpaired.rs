@@ -1,7 +1,7 @@
 //! Differences between two samples without common rounds, from two runs.
 //!
-//! A cause that affects both targets of one run alike, such as other load at that hour, does not cancel here. So the same difference takes more
-//! rounds to show than within one run, and every other difference between the runs adds to the difference of the targets.
+//! A cause that affects both targets of one run alike, such as other load at that hour, does not cancel here. So the same difference takes
+//! more rounds to show than within one run, and every other difference between the runs adds to the difference of the targets.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -17,8 +17,8 @@ pub struct Unpaired {
 }
 
 impl Unpaired {
-    /// Compares the positive figures of target and baseline, one per round, by the difference of their logarithms: `exp` of the mean is the ratio
-    /// of geometric means. `None` if either has no figures, or if a figure is not positive.
+    /// Compares the positive figures of target and baseline, one per round, by the difference of their logarithms: `exp` of the mean is the
+    /// ratio of geometric means. `None` if either has no figures, or if a figure is not positive.
     #[must_use]
     pub fn of_logs(target: &[f64], baseline: &[f64]) -> Option<Self> {
         let logs = |figures: &[f64]| Differences::new(figures.iter().map(|figure| figure.ln()).collect());
@@ -31,8 +31,8 @@ impl Unpaired {
         (self.target.n(), self.baseline.n())
     }
 
-    /// Returns standard error and degrees of freedom for these numbers of rounds; `None` if either number is below two. If both variances are 0,
-    /// the degrees of freedom do not matter.
+    /// Returns standard error and degrees of freedom for these numbers of rounds; `None` if either number is below two. If both variances
+    /// are 0, the degrees of freedom do not matter.
     fn error(&self, target: usize, baseline: usize) -> Option<(f64, f64)> {
         let part = |side: &Differences, n: usize| Some((side.sd()?.powi(2) / n as f64, n as f64 - 1.0));
         let ((one, one_free), (other, other_free)) =

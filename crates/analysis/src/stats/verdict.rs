@@ -1,10 +1,10 @@
 //! Verdicts: a family of comparisons decided together.
 //!
-//! For each comparison, p is the smallest alpha at which the t interval of its log ratio lies entirely on one side of an edge of the margin:
-//! outside the margin (slower or faster) or inside (the same). Holm's step-down procedure (Scandinavian Journal of Statistics 6, 1979) goes through
-//! the m comparisons of the family from the smallest p: the k-th is tested at `alpha / (m - k + 1)`. The first that fails and all after it stay
-//! undecided, with the level of that first failure. Each comparison has the interval at the level of its test, so that interval and margin always
-//! agree with the verdict.
+//! For each comparison, p is the smallest alpha at which the t interval of its log ratio lies entirely on one side of an edge of the
+//! margin: outside the margin (slower or faster) or inside (the same). Holm's step-down procedure (Scandinavian Journal of Statistics 6,
+//! 1979) goes through the m comparisons of the family from the smallest p: the k-th is tested at `alpha / (m - k + 1)`. The first that
+//! fails and all after it stay undecided, with the level of that first failure. Each comparison has the interval at the level of its test,
+//! so that interval and margin always agree with the verdict.
 //!
 //! A comparison with fewer than two rounds is not tested: it is undecided, has no interval and does not count in m.
 
@@ -93,12 +93,12 @@ pub fn needed_rounds<E: Estimate + ?Sized>(estimate: &E, margin: f64, decision: 
     needed(estimate, margin.ln_1p(), alpha)
 }
 
-/// Quarters of the undecided comparisons that the suggested number of rounds should decide: 3 of 4, because the last quarter may take many times
-/// longer than the rest.
+/// Quarters of the undecided comparisons that the suggested number of rounds should decide: 3 of 4, because the last quarter may take many
+/// times longer than the rest.
 const QUARTERS: usize = 3;
 
-/// Returns the number of rounds that decides three quarters of the comparisons, given the number that each comparison needs; `None` for an empty
-/// slice.
+/// Returns the number of rounds that decides three quarters of the comparisons, given the number that each comparison needs; `None` for an
+/// empty slice.
 #[must_use]
 pub fn rounds_for_most(needed: &[u32]) -> Option<u32> {
     let mut sorted = needed.to_vec();

@@ -11,7 +11,8 @@ use super::{SuiteCell, over_rounds};
 /// The depth beyond which more outstanding I/Os only add latency.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OutstandingKnee {
-    /// I/Os outstanding where the bounds meet: ceiling x latency at the smallest depth, the median over the rounds. Fewer cannot reach the ceiling.
+    /// I/Os outstanding where the bounds meet: ceiling x latency at the smallest depth, the median over the rounds. Fewer cannot reach the
+    /// ceiling.
     pub outstanding: f64,
     /// The smallest and the largest `outstanding` of single rounds; absent for fewer than two rounds.
     pub range: Option<(f64, f64)>,
@@ -19,8 +20,8 @@ pub struct OutstandingKnee {
     pub least_latency_ns: f64,
     /// The highest IOPS at any depth.
     pub ceiling_iops: f64,
-    /// Index of the first point that reaches the share [`REACHED`] of the ceiling. Absent if only the deepest point does, because the ceiling may
-    /// then lie beyond the measured depths.
+    /// Index of the first point that reaches the share [`REACHED`] of the ceiling. Absent if only the deepest point does, because the
+    /// ceiling may then lie beyond the measured depths.
     pub at: Option<usize>,
     /// IOPS and latency at the largest depth, each divided by its value at the knee; absent without a knee.
     pub beyond: Option<(f64, f64)>,

@@ -38,7 +38,8 @@ pub struct TargetSeries<'a> {
     pub points: Vec<SuiteCell<'a>>,
     /// Depth beyond which more I/Os only add latency; absent unless the workloads differ in depth, or with fewer than three points.
     pub knee: Option<OutstandingKnee>,
-    /// Smallest block size at which bandwidth is the limit; absent unless the workloads differ in block size, or with fewer than four points.
+    /// Smallest block size at which bandwidth is the limit; absent unless the workloads differ in block size, or with fewer than four
+    /// points.
     pub transition: Option<Transition>,
 }
 

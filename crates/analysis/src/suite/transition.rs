@@ -1,9 +1,9 @@
 //! The block size at which bandwidth becomes the limit.
 //!
-//! An I/O of s bytes takes a fixed time plus a time per byte, t = a + s / b: a target limited by I/Os has the same IOPS at any size, a target
-//! limited by bandwidth has twice the IOPS at half the size. Both parts are equal at s = a b, where half of the bandwidth is reached (R. W.
-//! Hockney, "(r∞, n1/2, s1/2) measurements on the 2-CPU CRAY X-MP", Parallel Computing 2, 1985: the half-performance length). The time t is that
-//! between two completions, whatever the number of outstanding I/Os.
+//! An I/O of s bytes takes a fixed time plus a time per byte, t = a + s / b: a target limited by I/Os has the same IOPS at any size, a
+//! target limited by bandwidth has twice the IOPS at half the size. Both parts are equal at s = a b, where half of the bandwidth is reached
+//! (R. W. Hockney, "(r∞, n1/2, s1/2) measurements on the 2-CPU CRAY X-MP", Parallel Computing 2, 1985: the half-performance length). The
+//! time t is that between two completions, whatever the number of outstanding I/Os.
 
 use super::{SuiteCell, over_rounds};
 
@@ -15,7 +15,7 @@ pub struct Transition {
     pub size: Option<f64>,
     /// The smallest and the largest `size` of single rounds, in bytes; absent for fewer than two rounds.
     pub range: Option<(f64, f64)>,
-    /// Fixed time per I/O: nanoseconds between two completions that do not depend on the size.
+    /// Fixed time per I/O: the part of the time between two completions that does not depend on the block size, in nanoseconds.
     pub fixed_ns: f64,
     /// The bandwidth that large blocks approach, in bytes per second; absent if the block size makes no difference.
     pub bytes_per_s: Option<f64>,
@@ -50,8 +50,8 @@ pub fn of(points: &[SuiteCell<'_>]) -> Option<Transition> {
     })
 }
 
-/// Fits fixed time and time per byte by least squares of relative errors, which give all sizes the same weight. Neither result is negative. `None`
-/// if all sizes are equal.
+/// Fits fixed time and time per byte by least squares of relative errors, which give all sizes the same weight. Neither result is negative.
+/// `None` if all sizes are equal.
 fn fit(sizes: &[f64], times: &[f64]) -> Option<Parts> {
     let (mut uu, mut uv, mut vv, mut u, mut v) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for (size, time) in sizes.iter().zip(times) {

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 /// Number of time slots before the first renumbering.
 const SLOTS: usize = 1024;
 
-/// Blocks in the order of their last access. A Fenwick tree over time slots counts blocks in O(log n), where Olken uses a search tree ("Efficient
-/// methods for calculating the success function of fixed space replacement policies", 1981).
+/// Blocks in the order of their last access. A Fenwick tree over time slots counts blocks in O(log n), where Olken uses a search tree
+/// ("Efficient methods for calculating the success function of fixed space replacement policies", 1981).
 #[derive(Debug)]
 pub(super) struct LruStack {
     last: HashMap<u64, usize>,

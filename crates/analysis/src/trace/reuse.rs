@@ -105,16 +105,16 @@ impl ReuseCounter {
         }
     }
 
-    /// Returns the hits in an LRU cache of 2^`bits` blocks: the exact number of block accesses minus the estimated misses. A hot block has few
-    /// misses, so it matters little if the sample contains it. The paper's SHARDS-adj is equivalent.
+    /// Returns the hits in an LRU cache of 2^`bits` blocks: the exact number of block accesses minus the estimated misses. A hot block has
+    /// few misses, so it matters little if the sample contains it. The paper's SHARDS-adj is equivalent.
     fn hits(&self, kind: Kind, bits: usize) -> Option<HitShare> {
         let blocks = self.blocks[kind as usize];
         let share = |sample: &Sample| 1.0 - sample.misses(kind, bits) / blocks as f64;
         (blocks > 0).then(|| HitShare { share: share(&self.all).clamp(0.0, 1.0), error: self.error(&share) })
     }
 
-    /// Estimates the error from the variance between the groups, each a sixteenth of the sample. The error of the whole sample is smaller in
-    /// proportion, and 0 if the sample contains all blocks.
+    /// Estimates half the width of the 95% interval of a hit share, from the variance between the groups, each a sixteenth of the sample.
+    /// The error of the whole sample is smaller than that of a group, and 0 if the sample contains all blocks.
     fn error(&self, share: &impl Fn(&Sample) -> f64) -> f64 {
         let (count, rate) = (GROUPS as f64, self.all.rate());
         let shares: Vec<f64> = self.groups.iter().map(share).collect();

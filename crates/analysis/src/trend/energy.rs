@@ -1,11 +1,11 @@
 //! Finds the position at which a series divides: E-divisive's energy statistic on ranks.
 //!
-//! Matteson and James (A Nonparametric Approach for Multiple Change Point Analysis of Multivariate Data, JASA 109, 2014) divide a
-//! series where the energy distance between both sides is largest, and test by permutation whether that exceeds chance. Hunter
-//! (Fleming et al., Hunter: Using Change Point Detection to Hunt for Performance Regressions, ICPE 2023; now Apache Otava) replaces the
-//! permutations by a t-test, which is quick and repeatable but sensitive to single outliers. Here the statistic is computed on ranks.
-//! The ranks of exchangeable noise are a random order whatever its distribution, so critical values come from a table, and an outlier counts
-//! as one rank.
+//! Matteson and James (A Nonparametric Approach for Multiple Change Point Analysis of Multivariate Data, JASA 109, 2014) divide a series
+//! where the energy distance between both sides is largest, and test by permutation whether that exceeds chance. Hunter (Fleming et al.,
+//! Hunter: Using Change Point Detection to Hunt for Performance Regressions, ICPE 2023; now Apache Otava) replaces the permutations by a
+//! t-test, which is quick and repeatable but sensitive to single outliers. Here the statistic is computed on ranks. The ranks of
+//! exchangeable noise are a random order whatever its distribution, so critical values come from a table, and an outlier counts as one
+//! rank.
 
 /// Minimum number of runs on each side of a change.
 pub const LEAST_SIDE: usize = 4;
@@ -17,8 +17,9 @@ pub const LEVEL: f64 = 0.002;
 /// Maximum number of values that are examined at once.
 pub(super) const LONGEST: usize = 1000;
 
-/// Critical values by the number of runs: the statistic that one random order in 500 ([`LEVEL`]) exceeds. Simulated with 600,000 orders up to 40
-/// runs, 200,000 up to 128, and 10,000 for 1,000. With fewer runs than in the first entry even the rarest order is more frequent than that.
+/// Critical values by the number of runs: the statistic that one random order in 500 ([`LEVEL`]) exceeds. Simulated with 600,000 orders up
+/// to 40 runs, 200,000 up to 128, and 10,000 for 1,000. With fewer runs than in the first entry even the rarest order is more frequent than
+/// that.
 const CRITICAL: &[(usize, f64)] = &[
     (14, 1.857),
     (15, 1.944),
@@ -88,8 +89,8 @@ pub(super) struct Division {
     pub(super) energy: f64,
 }
 
-/// Returns the position with the largest energy distance between both sides, with at least [`LEAST_SIDE`] values on each; `None` with too few
-/// values. Takes quadratic time.
+/// Returns the position with the largest energy distance between both sides, with at least [`LEAST_SIDE`] values on each; `None` with too
+/// few values. Takes quadratic time.
 pub(super) fn best_division(ranks: &[f64]) -> Option<Division> {
     let n = ranks.len();
     let distance_to =

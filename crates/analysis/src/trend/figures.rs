@@ -12,7 +12,7 @@ use crate::curve::{self, Curves};
 use crate::metric::Metric;
 use crate::watch;
 
-/// The figures of a run's usable measurements: a few kilobytes for any run.
+/// The figures of a run's usable measurements: a few kilobytes for a typical run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunFigures {

@@ -150,8 +150,8 @@ pub(super) struct LogPoint {
     pub(super) rounds: usize,
 }
 
-/// Builds the points of a series by a metric, for all runs that measured it. With a control, only rounds count in which both the target and the
-/// control were measured.
+/// Builds the points of a series by a metric, for all runs that measured it. With a control, only rounds count in which both the target and
+/// the control were measured.
 pub(super) fn points(
     runs: &[PastRun],
     cell: &CellKey,

@@ -1,9 +1,9 @@
 //! Trends: changes of level over a history of runs.
 //!
-//! A series follows one cell by one metric over the runs. Its value is the mean over a run's rounds of the logarithm of target / control.
-//! The control is a target that does not change, so effects of the machine on both cancel. Without a control the value is that of the
-//! target alone, including effects of the machine. `energy` divides a series, `change` finds the position and the size of changes,
-//! `figures` and `history` keep the necessary data of each run.
+//! A series follows one workload on one target by one metric over the runs. Its value is the mean over a run's rounds of the logarithm of
+//! target / control. The control is a target that does not change, so effects of the machine on both cancel. Without a control the value is
+//! that of the target alone, including effects of the machine. `energy` divides a series, `change` finds the position and the size of
+//! changes, `figures` and `history` keep the necessary data of each run.
 
 mod change;
 mod energy;
@@ -32,8 +32,8 @@ pub struct TrendQuestion {
     pub metrics: Vec<Metric>,
     /// Name of the control; `None` for the control that the plans name.
     pub control: Option<String>,
-    /// Index of a run: only changes that may have come with this run or a later one count as new and can trip a gate. With `None` all changes
-    /// count.
+    /// Index of a run: only changes that may have come with this run or a later one count as new and can trip a gate. With `None` all
+    /// changes count.
     pub since: Option<usize>,
     /// Gates: changes that make the command fail.
     pub gates: Vec<Gate>,
@@ -123,7 +123,7 @@ pub struct TrendGate {
     pub gate: Gate,
     /// The changes that tripped the gate.
     pub tripped: Vec<Tripped>,
-    /// Number of trends of the gate's metric that are long enough to show a change.
+    /// Number of trends of the gate's metric that are long enough to show a change, without those of the control.
     pub judged: usize,
 }
 

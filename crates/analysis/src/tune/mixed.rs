@@ -1,4 +1,5 @@
-//! Screens settings in combinations: every target has about half of the settings, so each measurement contributes to the estimate of every setting.
+//! Screens settings in combinations: every target has about half of the settings, so each measurement contributes to the estimate of every
+//! setting.
 //!
 //! The combinations are a design of R. L. Plackett and J. P. Burman (The design of optimum multifactorial experiments, Biometrika 33,
 //! 1946): any two settings occur together as often as apart. So targets with a setting differ on average from targets without it only by
@@ -14,15 +15,15 @@ use crate::sample::{Sample, decide_family};
 use crate::{Grade, stats::Estimate, stats::verdict::Decision};
 use iotax_model::Run;
 
-/// First rows of the designs, the shortest first.
+/// First rows of the designs, the shortest first: `+` for a setting that the target has, `-` for one that it lacks.
 const FIRST_ROWS: [&str; 5] =
     ["+++-+--", "++-+++---+-", "++++-+-++--+---", "++--++++-+-+----++-", "+++++-+-++--++--+-+----"];
 
 /// Maximum number of settings in a design.
 pub const MOST_SETTINGS: usize = 23;
 
-/// Returns the combinations for a number of settings: for each target, a list that is true for each setting that the target has. The first target
-/// has none. `None` for more than [`MOST_SETTINGS`].
+/// Returns the combinations for a number of settings: for each target, a list that is true for each setting that the target has. The first
+/// target has none. `None` for more than [`MOST_SETTINGS`].
 #[must_use]
 pub fn mixes(settings: usize) -> Option<Vec<Vec<bool>>> {
     let first: Vec<bool> =

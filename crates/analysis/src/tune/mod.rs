@@ -100,8 +100,9 @@ impl Tried {
     }
 }
 
-/// Returns the indices of the candidates to confirm together: for each setting, the best of the values that are significantly better. Without such
-/// a value, the candidate with the largest gain above the margin. Empty if nothing seems to help.
+/// Returns the indices of the candidates to confirm together: for each setting, the best of the values that are significantly better.
+/// Without such a value, the candidate with the largest gain above the margin, among usable ones that are worse on no workload. Empty if
+/// nothing seems to help.
 #[must_use]
 pub fn choose(tried: &[Tried], margin: f64) -> Vec<usize> {
     let gain = |place: usize| tried[place].gain().unwrap_or(0.0);
@@ -146,7 +147,8 @@ pub struct Confirmation {
     pub outcome: ConfirmedGain,
     /// Comparisons by the objective, one per workload.
     pub objective: Vec<Comparison>,
-    /// Side effects: mean latency, 99th percentile and CPU time on each workload, without the metric of the objective.
+    /// Side effects: mean latency, 99th percentile and CPU time on each workload, without the metric of the objective, and without mean
+    /// latency if that is IOPS.
     pub elsewhere: Vec<Comparison>,
 }
 

@@ -33,8 +33,8 @@ pub struct Episode<'a> {
     pub measurement: &'a Measurement,
     /// Periods without a completed I/O; absent if a worker did not return, or if gaps were not recorded.
     pub gaps: Option<Vec<CompletionGap>>,
-    /// Number of I/Os that took longer than the watch's `late`, counted from the scheduled start, plus I/Os that never completed. A flush
-    /// counts from its issue.
+    /// Number of I/Os that took longer than the watch's limit `late`, counted from the scheduled start, plus I/Os that never completed. A
+    /// flush counts from its issue.
     pub late: u64,
     /// Number of I/Os that failed, flushes included.
     pub failed: u64,
@@ -98,8 +98,8 @@ pub struct EventEffect<'a> {
     pub unseen_ns: u64,
     /// I/Os that failed from this event to the next, or to the end of this event's command if that is later; counted in whole intervals.
     pub failed: u64,
-    /// The longest gap that overlaps the time from this event to the next, or to the end of this event's command if that is later; absent without a
-    /// gap.
+    /// The longest gap that overlaps the time from this event to the next, or to the end of this event's command if that is later; absent
+    /// without a gap.
     pub gap: Option<CompletionGap>,
     /// The time until rate and response time were back to normal.
     pub recovery: RecoveryTime,
@@ -160,7 +160,8 @@ fn is_network(m: &Measurement) -> bool {
     m.outcome.carried.is_some()
 }
 
-/// Returns the gaps on the host's clock, with the periods in which the machine did not run, in order of time; `None` if gaps were not recorded.
+/// Returns the gaps on the host's clock, with the periods in which the machine did not run, in order of time; `None` if gaps were not
+/// recorded.
 fn gaps(m: &Measurement) -> Option<Vec<CompletionGap>> {
     let clock = HostClock::of(m);
     let gap = |blackout| match clock.gap(blackout) {
@@ -212,8 +213,8 @@ impl<'a> Episode<'a> {
         self.gaps.as_ref().is_some_and(|gaps| gaps.iter().all(|gap| gap.ended))
     }
 
-    /// Returns the longest gap, or the slowest I/O if that took longer: if only one of several paths hangs, there is no gap. Uses the load's clock,
-    /// on which a guest's timers run; it stops while the guest is stopped.
+    /// Returns the longest gap, or the slowest I/O if that took longer: if only one of several paths hangs, there is no gap. Uses the
+    /// load's clock, on which a guest's timers run; it stops while the guest is stopped.
     fn longest_hang(&self) -> LongestHang {
         let blackouts = self.measurement.outcome.blackouts.iter().flatten();
         let (gap, is_whole) = (blackouts.map(|gap| gap.duration_ns).max(), self.has_ended());
@@ -229,8 +230,8 @@ impl<'a> Episode<'a> {
         self.effects.iter().any(|effect| effect.failure.is_some())
     }
 
-    /// Returns the reason why no requirement can pass: an event failed, or went on after the load had ended. `None` if all events succeeded in
-    /// time.
+    /// Returns the reason why no requirement can pass: an event failed, or went on after the load had ended. `None` if all events succeeded
+    /// in time.
     fn unseen_event(&self) -> Option<String> {
         self.effects.iter().find_map(|effect| match effect {
             EventEffect { failure: Some(_), name, duration_ns: None, .. } => {
@@ -322,8 +323,8 @@ impl Judged {
     }
 }
 
-/// Counts late I/Os, including all in the histogram bucket that contains the limit, and I/Os that were due long enough before the end and did
-/// not complete.
+/// Counts late I/Os, including all in the histogram bucket that contains the limit, and I/Os that were due long enough before the end and
+/// did not complete.
 fn late(watch: &WatchSpec, m: &Measurement) -> u64 {
     let responses = m.outcome.tallies.each().filter_map(|(_, tally)| tally?.response.as_ref());
     let bars = responses.flat_map(iotax_model::Histogram::bars);

@@ -1,7 +1,7 @@
 //! The cost of an event: the load during the event compared with the same seconds of windows without it, round by round.
 //!
-//! The compared seconds are those of the event's command or operation, at least one second. They do not depend on the event's effect: seconds
-//! chosen because an effect was seen would show a cost even in pure noise.
+//! The compared seconds are those of the event's command or operation, at least one second. They do not depend on the event's effect:
+//! seconds chosen because an effect was seen would show a cost even in pure noise.
 
 use iotax_model::Histogram;
 use iotax_model::record::{Measurement, Sample};
@@ -25,8 +25,8 @@ pub struct Price<'a> {
     pub workload: &'a str,
     /// The event's name.
     pub event: &'a str,
-    /// Number of rounds with a control in which the event succeeded and was observed to its end; with 0, all other figures but `took_ns` are
-    /// unknown.
+    /// Number of rounds with a control in which the event succeeded and was observed to its end; with 0, all other figures but `took_ns`
+    /// are unknown.
     pub rounds: usize,
     /// Median duration of the event's command or operation where it succeeded, in nanoseconds; absent if it did in no round.
     pub took_ns: Option<f64>,
@@ -79,7 +79,8 @@ impl FigureChange {
     }
 }
 
-/// Computes the costs of a run's events, by target, workload and event; none without a control.
+/// Computes the costs of a run's events, by target, workload and event. Empty if the watch has no control (a workload that runs without
+/// events).
 #[must_use]
 pub fn prices<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<Price<'a>> {
     let Some(watch) = run.plan.watch().filter(|watch| watch.control.is_some()) else {
@@ -132,16 +133,16 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Returns a figure over the event's seconds, in the window with the event and in the control; `None` if one of the two is unknown or not
-    /// positive.
+    /// Returns a figure over the event's seconds, in the window with the event and in the control; `None` if one of the two is unknown or
+    /// not positive.
     fn both(&self, figure: impl Fn(&Seconds) -> Option<f64>) -> Option<(f64, f64)> {
         let of = |episode: &Episode<'_>| figure(&Seconds::of(episode.measurement, span(self.effect)));
         let pair = (of(self.episode)?, of(self.control)?);
         (pair.0 > 0.0 && pair.1 > 0.0).then_some(pair)
     }
 
-    /// Returns the longest gap in the event's seconds, in nanoseconds, in the window with the event and in the control; `None` if one of the two is
-    /// unknown.
+    /// Returns the longest gap in the event's seconds, in nanoseconds, in the window with the event and in the control; `None` if one of
+    /// the two is unknown.
     fn gaps(&self) -> Option<(f64, f64)> {
         let longest = |episode: &Episode<'_>| longest_gap(episode, span(self.effect)).map(|ns| ns as f64);
         Some((longest(self.episode)?, longest(self.control)?))

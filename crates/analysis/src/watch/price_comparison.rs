@@ -1,7 +1,7 @@
 //! Compares the cost of an event on one target with that on the baseline, and that of an operation with its alternative's, round by round.
 //!
-//! The figures are those of the event's own seconds on each target, as in [`super::price`]. All comparisons over events, workloads and targets
-//! form one family of Holm's procedure, because a reader may pick the one that looks worst.
+//! The figures are those of the event's own seconds on each target, as in [`super::price`]. All comparisons over events, workloads and
+//! targets form one family of Holm's procedure, because a reader may pick the one that looks worst.
 
 use iotax_model::plan::WatchSpec;
 use iotax_model::{Plan, Run, TargetSpec, Workload};
@@ -33,7 +33,7 @@ pub enum EventFigure {
     /// 99th percentile of response times during the event, in nanoseconds.
     #[serde(rename = "response_p99_ns")]
     ResponseP99,
-    /// Mean response time during the event, divided by that in the same seconds of the control.
+    /// Mean response time during the event, divided by that in the same seconds of the control, a window without events.
     #[serde(rename = "slowdown")]
     Slowdown,
 }
@@ -114,8 +114,8 @@ fn sides<'a>(plan: &'a Plan, watch: &'a WatchSpec, load: &Workload) -> Vec<[Side
     all
 }
 
-/// Compares the cost of every event on every target with that on the baseline, and alternative operations with each
-/// other on every target. Empty for a single round, or if an event hits all targets at once.
+/// Compares the cost of every event on every target with that on the baseline, and alternative operations with each other on every target.
+/// Empty for a single round, or if the watch measures all targets in one window.
 ///
 /// A figure that is unknown in any common round is not compared.
 #[must_use]

@@ -113,8 +113,8 @@ pub(super) struct Normal {
 }
 
 impl Normal {
-    /// Determines the normal level from the intervals before `event_ns`. `offered` is the scheduled rate in I/Os per second, `None` in a closed
-    /// loop. Fails with the reason if the normal level is unknown.
+    /// Determines the normal level from the intervals before `event_ns`. `offered` is the scheduled rate in I/Os per second, `None` in a
+    /// closed loop. Fails with the reason if the normal level is unknown.
     pub(super) fn before(course: &Course<'_>, offered: Option<f64>, event_ns: u64) -> Result<Self, Unknown> {
         let before = course.intervals.iter().take_while(|interval| interval.end_ns <= event_ns);
         let failed = before.clone().map(|interval| interval.failed).max().unwrap_or_default();
@@ -136,9 +136,9 @@ impl Normal {
         interval.failed <= self.failed && interval.figures.is_some_and(is_as_fast)
     }
 
-    /// Returns the time from an event until intervals are normal again and stay normal until `end_ns`, the end of the observation. A deviation
-    /// counts if it begins within a second of the command's end (`over_ns`) or of the last counted deviation. A later one counts only if it
-    /// contains a gap or failed I/Os, or lasts a second or more; else it is noise.
+    /// Returns the time from an event until intervals are normal again and stay normal until `end_ns`, the end of the observation. A
+    /// deviation counts if it begins within a second of the command's end (`over_ns`) or of the last counted deviation. A later one counts
+    /// only if it contains a gap or failed I/Os, or lasts a second or more; else it is noise.
     pub(super) fn again(
         &self,
         course: &Course<'_>,

@@ -26,7 +26,8 @@ pub struct Sight<'a> {
     pub machine: DeviceOwner,
     /// The kernel's name of the device.
     pub device: &'a str,
-    /// The gap in the device's completions of the same direction (for flushes: of writes); absent if it covers less than half of the load's gap.
+    /// The gap in the device's completions of the same direction (for flushes: of writes); absent if it covers less than half of the load's
+    /// gap.
     pub hung: Option<CompletionGap>,
 }
 

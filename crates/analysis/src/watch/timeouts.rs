@@ -82,7 +82,8 @@ struct GuestDefault {
 
 /// Default timeouts of guest operating systems.
 ///
-/// - Linux: `SD_TIMEOUT` is 30 s, and so is `nvme_core.io_timeout`. virtio_blk has no timeout handler; that of virtio_scsi restarts the timer.
+/// - Linux: `SD_TIMEOUT` is 30 s, and so is `nvme_core.io_timeout`. virtio_blk has no timeout handler; that of virtio_scsi restarts the
+///   timer.
 /// - Linux on VMware: open-vm-tools installs a udev rule for disks of this hypervisor.
 /// - Windows: the Amazon EBS User Guide states 60 s as the default of `TimeoutValue` ("NVMe I/O operation timeout for Amazon EBS volumes").
 ///   Microsoft's storage team states 8 retries ("The Windows Disk timeout value: Less is better").

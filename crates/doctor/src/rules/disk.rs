@@ -27,7 +27,8 @@ fn whole<'a>(survey: &'a Survey, partition: &Disk) -> Option<&'a Disk> {
     survey.disk(partition.below.first()?)
 }
 
-/// Returns whether a disk is physical and behind a real controller; virtual disks may report any type.
+/// Returns whether a disk is a SCSI, SAS or SATA disk behind a real controller; false for other kinds and for unknown drivers. Virtual
+/// disks may report any properties.
 fn is_real(disk: &Disk) -> bool {
     let driver = disk.scsi.as_ref().and_then(|scsi| scsi.driver.as_ref());
     disk.kind == DiskKind::Scsi

@@ -4,7 +4,7 @@ use iotax_model::survey::{Fact, GuestDisk, GuestSetup};
 
 use crate::rule::{Rule, Subject, Sureness, Violation, guest_disks, guest_nics, seen};
 
-/// Number of CPUs from which a guest's disk or NIC with a single queue is reported.
+/// Number of virtual CPUs from which a guest's disk with a single queue or without an I/O thread is reported.
 const MANY_CPUS: u64 = 4;
 
 fn place(guest: &GuestSetup, name: &str) -> String {
@@ -37,7 +37,8 @@ fn aio(disk: &GuestDisk) -> Option<&Fact<String>> {
     disk.aio.as_ref().filter(|_| disk.protocol.is_none())
 }
 
-/// Prefixes of network card models that emulate real hardware, as named by QEMU, libvirt and VMware. A revision may follow.
+/// Name prefixes of the network card models that the hypervisor emulates instead of offering virtio, as named by QEMU, libvirt and VMware.
+/// A revision may follow.
 const REAL_NICS: [&str; 16] = [
     "e1000", "82540", "82543", "82545", "igb", "i825", "i828", "rtl8139", "ne2k", "pcnet", "Am79C", "vmxnet",
     "tulip", "vlance", "lance", "usb-net",

@@ -25,8 +25,8 @@ fn l2_cache(survey: &Survey, image: &Image) -> Option<u64> {
     own.find_map(|disk| Some(disk.l2_cache_bytes.as_ref()?.value))
 }
 
-/// Returns a violation if QEMU probes the format of a backing image, and `is_meant` is true for the format that the image's header shows;
-/// else `None`.
+/// Returns a violation if QEMU probes the format of a backing image, and `is_meant` is true for the format that the backing image's header
+/// shows; else `None`.
 fn probed(image: &Image, is_meant: fn(Option<&str>) -> bool) -> Option<Violation> {
     let header = image.qcow2.as_ref()?;
     let ProbedBacking { overlay, base, format } = header.value.probed.as_ref()?;

@@ -19,7 +19,8 @@ fn mtu_set(interface: &str, mtu: u64) -> String {
     format!("ip link set {interface} mtu {mtu}")
 }
 
-/// Returns the bridge, bridge port or veth peer that exchanges frames with this interface but has a different MTU; `None` if there is none.
+/// Returns an interface that exchanges frames with this one but has another MTU; `None` if there is none. For a port: its bridge, if that
+/// has a larger MTU, else the bridge's port with the smallest MTU, if that is smaller. For a veth interface: its peer.
 fn partner<'a>(survey: &'a Survey, interface: &NetworkInterface) -> Option<&'a NetworkInterface> {
     let own = interface.mtu.as_ref()?.value;
     let mtu = |other: &&NetworkInterface| other.mtu.as_ref().map(|mtu| mtu.value);

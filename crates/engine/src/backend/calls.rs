@@ -1,5 +1,5 @@
-//! I/O by blocking system calls, one at a time. The common part of psync, pvsync2 and mmap; also does trims and syncs for backends whose kernel
-//! interface lacks them.
+//! I/O by blocking system calls, one at a time: the common part of psync, pvsync2, mmap, falloc and ftruncate. Also does trims and syncs
+//! for backends whose kernel interface lacks them.
 #![expect(unsafe_code, reason = "the crates in use have neither BLKDISCARD nor sync_file_range")]
 
 use std::fs::File;
@@ -19,10 +19,10 @@ pub(crate) trait Transfer: Sized {
     /// Prepares reads and writes of this file.
     fn new(file: &File, options: &Options) -> Result<Self, EngineError>;
 
-    /// Reads at `offset` and returns the number of bytes read.
+    /// Reads at `offset` into `buffer` and returns the number of bytes read.
     fn read(&mut self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes at `offset` and returns the number of bytes written.
+    /// Writes `buffer` at `offset` and returns the number of bytes written.
     fn write(&mut self, file: &File, buffer: &[u8], offset: u64) -> io::Result<usize>;
 
     /// Writes like [`Self::write`], and returns once the data is durable.

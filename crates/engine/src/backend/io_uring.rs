@@ -146,8 +146,8 @@ impl Backend for Uring {
     }
 }
 
-/// Returns the user data of an I/O. The lower half is the slot's number. The upper half is the byte count to report if the kernel returns 0, as
-/// it does for a successful trim.
+/// Returns the user data of an I/O. The lower half is the slot's number. The upper half is the byte count to report if the kernel returns
+/// 0, as it does for a successful trim.
 #[inline]
 fn tag(slot: &Slot, io: Io) -> u64 {
     let moved_by_0 = if io.direction == IoKind::Trim { io.length } else { 0 };
@@ -230,7 +230,7 @@ impl Uring {
         }
     }
 
-    /// Tests with one read whether the device's completions can be polled. Fails if not.
+    /// Tests with one read if the device's completions can be polled. Fails if not.
     fn probe_polling(&mut self, slots: &[Slot]) -> Result<(), EngineError> {
         #[expect(clippy::cast_possible_truncation, reason = "bs is at most 64 MiB")]
         let io = Io { direction: IoKind::Read, offset: 0, length: self.buffers.slot_bytes() as u32 };
@@ -246,8 +246,8 @@ impl Uring {
         Ok(())
     }
 
-    /// Tests whether the kernel supports discards through the ring: sends one of 0 bytes, which fails in any case, but with a different error
-    /// if unsupported.
+    /// Tests if the kernel supports discards through the ring: sends one of 0 bytes, which fails in any case, but with a different error if
+    /// unsupported.
     fn probe_discard(&mut self) -> Result<(), EngineError> {
         if self.probe(&discard(0, 0))? == -libc::EOPNOTSUPP {
             self.trim = Trim::Call;

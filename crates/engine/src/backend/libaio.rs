@@ -37,7 +37,7 @@ pub(crate) struct Libaio {
     blocks: Box<[ControlBlock]>,
     /// Control blocks of the I/Os to submit, in order.
     queued: Vec<NonNull<ControlBlock>>,
-    /// Queued trims, which io_submit cannot do; they are done by blocking calls.
+    /// Queued trims and range syncs, which io_submit cannot do; they are done by blocking calls.
     trims: Vec<(Slot, Io)>,
     done: Vec<Completion>,
     /// Buffer for completion events, reused by every wait.

@@ -13,7 +13,7 @@ const REAL_TIME: u16 = 1;
 pub(crate) enum PriorityShare {
     /// A percentage of all I/Os, regardless of direction and length.
     Any(Share),
-    /// Percentages of the I/Os of each length in bytes; writes and trims share a list.
+    /// Percentages of the I/Os of each length in bytes; all I/Os other than reads use `writes`.
     ByLength { reads: Vec<(u32, Share)>, writes: Vec<(u32, Share)> },
 }
 
@@ -44,7 +44,7 @@ impl PriorityShare {
         Some(Self::Any(Share { percent, value: usual }))
     }
 
-    /// Returns the priority of an I/O; `drawn` is a random number below 100. 0 keeps the thread's priority.
+    /// Returns the priority of an I/O, encoded as for ioprio_set(2); `drawn` is a random number below 100. 0 keeps the thread's priority.
     #[inline(never)]
     fn of(&self, io: Io, drawn: u64) -> u16 {
         let shares = match self {
@@ -62,7 +62,7 @@ impl PriorityShare {
     }
 }
 
-/// Random choice of each I/O's priority: the thread's, or that of the share that the I/O falls into.
+/// Random choice of each I/O's priority: the thread's priority, or the priority of the share that the I/O falls into.
 #[derive(Debug)]
 pub(crate) struct Priorities {
     share: Option<PriorityShare>,
@@ -74,7 +74,7 @@ impl Priorities {
         Self { share, random: SplitMix64::new(0, Purpose::Priorities, 0) }
     }
 
-    /// Returns the priority for the next I/O; 0 keeps the thread's priority.
+    /// Returns the priority for the next I/O, encoded as for ioprio_set(2); 0 keeps the thread's priority.
     #[inline]
     pub(crate) fn next(&mut self, io: Io) -> u16 {
         match &self.share {

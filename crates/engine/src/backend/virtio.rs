@@ -1,5 +1,5 @@
-//! Virtio block devices that another process serves over a socket (vhost-user-blk). The engine drives the device's queues as a guest's driver
-//! does. In workloads this engine is called libblkio, as in fio.
+//! Virtio block devices that another process serves over a socket (vhost-user-blk). The engine drives the device's queues as a guest's
+//! driver does. In workloads this engine is called libblkio, as in fio.
 #![expect(unsafe_code, reason = "memory that the device reads and writes behind the compiler's back")]
 
 mod device;

@@ -263,7 +263,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads the next record. Returns false at the archive's end.
+    /// Reads the next record. Returns false at the archive's end, or if the read failed.
     fn more(&mut self, meter: &mut Meter) -> ControlFlow<Over, bool> {
         self.buffer.drain(..self.at);
         self.at = 0;
@@ -279,7 +279,7 @@ impl Reading<'_> {
         meter.io(io, || (&mut &*self.archive).read(room))
     }
 
-    /// Returns the next `bytes` bytes; `None` if the archive ends before that.
+    /// Returns the next `bytes` bytes; `None` if the archive ends before that, or if a read failed.
     fn take(&mut self, bytes: usize, meter: &mut Meter) -> ControlFlow<Over, Option<&[u8]>> {
         while self.buffer.len() - self.at < bytes {
             if !self.more(meter)? {
@@ -290,7 +290,7 @@ impl Reading<'_> {
         ControlFlow::Continue(Some(&self.buffer[self.at - bytes..self.at]))
     }
 
-    /// Returns the next bytes, between one and `most`; `None` at the archive's end.
+    /// Returns the next bytes, between one and `most`; `None` at the archive's end, or if a read failed.
     fn part(&mut self, most: usize, meter: &mut Meter) -> ControlFlow<Over, Option<&[u8]>> {
         if self.buffer.len() == self.at && !self.more(meter)? {
             return ControlFlow::Continue(None);
@@ -299,7 +299,7 @@ impl Reading<'_> {
         self.take(bytes, meter)
     }
 
-    /// Reads the next entry's header and path; `None` at the archive's end or if the bytes there are not an entry.
+    /// Reads the next entry's header and path; `None` at the archive's end, if a read failed, or if the bytes there are not an entry.
     fn entry(&mut self, meter: &mut Meter) -> ControlFlow<Over, Option<(Header, String)>> {
         let header = self.take(HEADER, meter)?.and_then(|text| Header::read(text).ok());
         let Some(header) = header else { return ControlFlow::Continue(None) };

@@ -21,7 +21,7 @@ pub(super) struct Header {
     pub(super) mode: u32,
     /// Length of the content in bytes.
     pub(super) size: u32,
-    /// Length of the name in bytes, including the zero byte.
+    /// Length of the name in bytes, including the zero byte, in a header that was read; [`Self::put`] takes the name itself.
     pub(super) name: usize,
 }
 

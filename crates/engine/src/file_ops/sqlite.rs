@@ -18,7 +18,7 @@ use super::setup::WorkerSetup;
 use crate::error::EngineError;
 use crate::random::{Purpose, SplitMix64};
 
-/// Bytes of an account in the database, about those of pgbench.
+/// Bytes of an account in the database, about as many as in pgbench.
 const ACCOUNT: u64 = 128;
 /// Bytes of an account's filler, which brings its row to [`ACCOUNT`] bytes.
 const FILLER: usize = 112;
@@ -114,7 +114,7 @@ fn commit(database: &Connection, account: u64, line: u64, delta: i64) -> rusqlit
     Ok(())
 }
 
-/// Converts SQLite's error to one with an errno; EIO for those that SQLite gives no reason for.
+/// Converts SQLite's error to an error with an errno; EIO if no other errno fits.
 fn in_system(error: &rusqlite::Error) -> io::Error {
     let errno = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => libc::ENOSPC,

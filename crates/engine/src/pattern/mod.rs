@@ -55,7 +55,8 @@ impl Pattern {
         }
     }
 
-    /// Returns the number of bytes that one pass over the area moves. With a stride this is less than the size of the area.
+    /// Returns the number of bytes that one pass over the area moves. With a stride that is longer than an I/O, this is less than the size
+    /// of the area.
     pub(crate) fn pass_bytes(&self, workload: &Workload) -> u64 {
         let area = self.order.bytes();
         match workload.stride.map(|stride| stride.0.unsigned_abs()) {

@@ -14,7 +14,7 @@ use crate::random::{Purpose, SplitMix64};
 pub(super) enum Order {
     Sequential(Walk),
     Random(Blocks),
-    /// `percent` of the I/Os have random offsets; each of the others starts where the previous I/O ended.
+    /// `percent` percent of the I/Os have random offsets; each of the others starts where the previous I/O ended.
     Partly(Box<Partly>),
     /// I/O in one zone of the area after another.
     Zones(Box<Zones>),

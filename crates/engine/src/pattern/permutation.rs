@@ -5,8 +5,8 @@ use crate::random::SplitMix64;
 /// Rounds of the mixing function: with three, the results of neighbouring counters are unrelated.
 const ROUNDS: usize = 3;
 
-/// A keyed bijection of the numbers below a power of two. It consists of multiplications by odd numbers and of shifts with exclusive or, both
-/// reversible (as in xorshift-multiply finalizers), on as many bits as are needed.
+/// A keyed bijection of the numbers below a power of two. Each round multiplies by an odd number, adds a number, and XORs the result with
+/// its upper bits shifted down; all of these are reversible (as in xorshift-multiply finalizers).
 #[derive(Debug, Clone)]
 pub(super) struct Bijection {
     mask: u64,
@@ -40,8 +40,9 @@ impl Bijection {
         value
     }
 
-    /// Maps a number below `count` to another number below `count`. Pass the same `count` as to [`Self::new`]. A result of `count` or more is
-    /// mapped again until it is below ("cycle walking"; Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
+    /// Maps a number below `count` to a number below `count`; different numbers have different results. Pass the same `count` as to
+    /// [`Self::new`]. A result of `count` or more is mapped again until it is below ("cycle walking"; Black and Rogaway, "Ciphers with
+    /// arbitrary finite domains", CT-RSA 2002).
     #[inline]
     pub(super) fn scatter(&self, mut value: u64, count: u64) -> u64 {
         loop {

@@ -12,7 +12,7 @@ use crate::random::SplitMix64;
 /// Sector size in bytes; contents are generated in whole sectors.
 pub(crate) const SECTOR: u32 = 512;
 
-/// Length in bytes of a write that exceeds any layer's compression unit and deduplication window.
+/// Length in bytes of a write that is longer than any layer's compression unit and deduplication window.
 const LONG: usize = 1 << 20;
 
 /// An endless sequence of contents. Each is determined by its number, so that it can be generated again.
@@ -40,9 +40,9 @@ impl Source {
 
 /// Generator of the content of one worker's writes.
 ///
-/// Random content is a short random block, which stays in the CPU's cache, combined by exclusive or with 64-bit keys that are never used twice.
-/// That costs little more than copying. No string of bytes recurs within a write or in another write, so neither compression nor deduplication
-/// finds anything. For long writes the buffer is filled only once; each later write only puts a new number into each sector. That costs almost
+/// Random content is a short random block, which stays in the CPU's cache, XORed with 64-bit keys that are never used twice. That costs
+/// little more than copying. No string of bytes recurs within a write or in another write, so neither compression nor deduplication finds
+/// anything. For long writes the buffer is filled only once; each later write only puts a new number into each sector. That costs almost
 /// nothing, all sectors differ, and the bytes that they share are too far apart for compression.
 #[derive(Debug)]
 pub(crate) struct Payload {
@@ -56,7 +56,7 @@ pub(crate) struct Payload {
 }
 
 impl Payload {
-    /// Creates the content of writes from `slots` slots. Pass `reads` if reads overwrite the same buffers.
+    /// Creates the generator for a worker with `slots` slots. `reads` is true if the worker also reads, into the same buffers.
     pub(crate) fn new(content: &Content, slots: usize, reads: bool, random: SplitMix64) -> Self {
         let source = Source::new(content, random);
         let keep_from = match source.shape.is_constant() {

@@ -9,7 +9,7 @@ const BASE: usize = 16 << 10;
 /// Length in bytes of a sector, the smallest unit of deduplication of any layer.
 const SECTOR: usize = 512;
 
-/// A content in chunks: each chunk is random bytes followed by filler.
+/// The layout of a content in chunks: each chunk is random bytes followed by filler.
 ///
 /// Short chunks, such as a sector, give every unit of compression or deduplication the requested share of filler, however long the unit is.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl Shape {
     }
 }
 
-/// Fills `bytes` with the random block combined with the key by exclusive or.
+/// Fills `bytes` with the random block XORed with the key.
 #[inline]
 fn mask(key: u64, base: &[u64], bytes: &mut [u8]) {
     let (words, rest) = bytes.as_chunks_mut::<8>();

@@ -58,7 +58,8 @@ pub(crate) struct Stamp {
 pub(crate) enum Found {
     /// A stamp with a correct checksum; its offset may differ from the sector's.
     Whole(Stamp),
-    /// A stamp whose checksum does not match the sector.
+    /// A stamp whose checksum does not match the sector, or the remains of a stamp: the magic is wrong, but the offset is that of the
+    /// sector.
     Damaged,
     /// Only zeros, as in a hole or after a trim.
     Zeros,
@@ -82,7 +83,7 @@ pub(crate) fn write_stamps(buffer: &mut [u8], io: &Io, mark: Mark, verify: Verif
     }
 }
 
-/// Determines what the sector read from byte `offset` contains.
+/// Determines the content of the sector that was read from byte `offset`.
 #[inline]
 pub(crate) fn read(sector: &Sector, offset: u64) -> Found {
     let magic = u32::from_le_bytes(get(sector, 8));

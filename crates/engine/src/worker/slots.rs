@@ -89,8 +89,9 @@ impl Slots {
         self.queued.push(slot.index());
     }
 
-    /// Marks the queued I/Os as submitted now and returns the time. The I/Os of a batch enter the kernel together and their completions are
-    /// seen together, so one time stamp per batch loses nothing.
+    /// Marks the queued I/Os as submitted now and returns the time in nanoseconds of the engine's clock. The I/Os of a batch enter the
+    /// kernel together and their completions are seen together, so one time stamp per batch loses nothing. I/Os with their own time stamps
+    /// keep those.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "left to itself the compiler calls it, for 1 ns more per I/O")]
     pub(super) fn stamp(&mut self) -> u64 {
@@ -104,7 +105,8 @@ impl Slots {
         now
     }
 
-    /// Returns for each I/O class the earliest scheduled start of an I/O that has not completed.
+    /// Returns for each I/O class the earliest scheduled start of an I/O that is not counted yet, in nanoseconds of the engine's clock;
+    /// `None` if there is none.
     #[cold]
     pub(super) fn first_due(&self) -> [Option<u64>; 3] {
         let mut first = [None; 3];

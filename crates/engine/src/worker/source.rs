@@ -45,7 +45,7 @@ pub(super) struct Source {
     share: Option<FlowShare>,
     payload: Option<Payload>,
     origin: Origin,
-    /// True until the flush at the end (`end_fsync`) is done.
+    /// True if the flush at the end (`end_fsync`) is still to be done.
     flush_at_end: bool,
     is_exhausted: bool,
 }

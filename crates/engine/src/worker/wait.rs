@@ -15,13 +15,14 @@ const SPIN_NS: u64 = 20_000;
 /// Maximum time in nanoseconds that a worker waiting for its start sleeps before it checks the stop flag.
 const LOOK_UP_NS: u64 = 50_000_000;
 
-/// Returns the nanoseconds to sleep and still wake up in time to spin before `wake`; 0 if `wake` is near.
+/// Returns how many nanoseconds to sleep from `now` so that the thread wakes up 20 us before `wake`, to spin for the rest; 0 if `wake` is
+/// nearer than that.
 #[inline]
 pub(super) const fn patience(now: u64, wake: u64) -> u64 {
     wake.saturating_sub(now).saturating_sub(SPIN_NS)
 }
 
-/// Sleeps until shortly before `wake`; if `wake` is too near to sleep, returns at once.
+/// Sleeps until 20 us before `wake`; if `wake` is nearer than that, returns at once.
 pub(super) fn idle(now: u64, wake: u64) {
     match patience(now, wake) {
         0 => std::hint::spin_loop(),
@@ -29,8 +30,8 @@ pub(super) fn idle(now: u64, wake: u64) {
     }
 }
 
-/// Sleeps until a job's load starts, and reports the intervals before that as empty. Returns the realtime priority if the thread had to wait
-/// and is permitted one. Fails if the worker is stopped before the start.
+/// Sleeps until a job's load starts, and reports the intervals before that as empty. Returns the realtime priority if the thread had to
+/// wait and is permitted one, else `None`. Fails if the worker is stopped before the start.
 pub(super) fn until_start(
     window: Window,
     common: &Common,

@@ -76,7 +76,7 @@ pub(super) struct Member {
     pinged: Option<(u64, u64, bool)>,
     /// Send time in nanoseconds of the oldest ping after the member's last message; `None` if there is none.
     unanswered_since_ns: Option<u64>,
-    /// The last announced start of a step; `None` once the member has reported that it started.
+    /// The last announced start of a step; `None` before the first, and once the member has reported that it started.
     went: Option<Went>,
     /// Start of each of the member's steps, relative to the other members.
     starts: BTreeMap<StepNumber, FleetStart>,

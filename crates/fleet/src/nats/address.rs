@@ -29,7 +29,7 @@ pub struct Address {
     pub prefix: String,
     /// Group to which the agents must belong; `None` for any.
     pub group: Option<String>,
-    /// Number of agents to wait for; `None` to take those that are present.
+    /// Number of agents to wait for; `None` to take those that are present, at least one.
     pub expect: Option<usize>,
     /// Maximum time to wait for agents.
     pub wait: Duration,

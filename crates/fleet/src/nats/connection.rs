@@ -18,7 +18,7 @@ use crate::message::FromMember;
 use crate::pipe::monotonic_ns;
 use iotax_model::threads;
 
-/// Maximum number of messages queued in the client; with more, the client drops some.
+/// Maximum number of received messages queued in the client for each subscription; with more, the client drops some.
 const CAPACITY: usize = 1 << 16;
 
 /// Maximum time between two attempts to reconnect.
@@ -27,7 +27,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// The reason why NATS cannot be used.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 pub enum NatsError {
-    /// A file named in the URL cannot be read or has the wrong content.
+    /// A file named in the URL cannot be read or has the wrong content, or this process cannot start the client.
     #[error("{0}")]
     Files(String),
     /// The server does not answer, or rejects this client.

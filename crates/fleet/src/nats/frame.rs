@@ -4,7 +4,7 @@ use std::io::Read;
 
 use crate::link::LinkError;
 
-/// The first byte of every frame. A frame of another version is answered with [`Kind::Refused`].
+/// The first byte of every frame. A coordinator gives up a member that sends another version; an agent ignores such frames.
 pub(super) const VERSION: u8 = 1;
 
 /// Length of a frame's header in bytes.

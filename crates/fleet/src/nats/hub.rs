@@ -14,16 +14,17 @@ use crate::link::{Hub, Incoming, LinkError, To};
 use crate::message::{FromMember, ToMember};
 use crate::pipe::monotonic_ns;
 
-/// Maximum time that an acknowledgement waits for a data frame to carry it; also the minimum interval between checks for frames to repeat.
+/// Maximum time that an acknowledgement waits for a data frame to carry it; also the interval at which the coordinator checks for frames to
+/// repeat.
 const TICK: Duration = Duration::from_millis(20);
 
 /// Maximum time between two broadcasts that show that the coordinator is alive.
 pub(super) const LONGEST_BEACON: Duration = Duration::from_secs(5);
 
-/// Number of missed announcements after which a leaf gets no more samples.
+/// Number of intervals between the coordinator's broadcasts for which a leaf may be silent before it gets no more samples.
 const LEAF_BEACONS: u32 = 3;
 
-/// Time without any message after which either end considers the other lost.
+/// Default time without any message after which either end considers the other lost.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Reason text in the close frame to a member.
@@ -32,11 +33,11 @@ const DONE: &[u8] = b"the coordinator has ended its work";
 /// Numbers of repeated and lost messages, which can explain a slow fleet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Number of data frames that were sent again.
+    /// Number of data frames that were sent again to the members whose links are open.
     pub repeated: u64,
     /// Number of messages that the client dropped because this process read too slowly.
     pub dropped: u64,
-    /// Number of frames that could not be decoded.
+    /// Number of frames and messages that could not be decoded.
     pub garbled: u64,
 }
 
@@ -81,7 +82,9 @@ enum Stage {
 impl NatsHub {
     /// Finds the agents with these names, or those that the address selects, and waits until all have accepted the fleet.
     ///
-    /// If the address has `expect`, takes exactly that many, the first ones by name. Takes over the fleet if its earlier coordinator is gone.
+    /// Without `names`, if the address has `expect`, takes exactly that many agents, the first ones by name. Takes over the fleet if its
+    /// earlier coordinator is gone. Fails if the server cannot be used, or if too few agents are free or accept the fleet within the
+    /// address's `wait`.
     pub fn open(
         address: &Address,
         fleet: &str,
@@ -183,7 +186,8 @@ impl NatsHub {
         Ok(())
     }
 
-    /// Offers the fleet to the chosen members, repeatedly, until all have accepted or the time `until` has passed.
+    /// Offers the fleet to the chosen members, repeatedly, until all have accepted. Fails if some have not by the time `until`, which is
+    /// extended to at least two seconds from now.
     fn offer_to_all(&mut self, address: &Address, until: Instant) -> Result<(), NatsError> {
         let until = until.max(Instant::now() + 2 * AGAIN);
         let is_open = |state: &MemberState| matches!(state.stage, Stage::Open(_));
@@ -265,8 +269,8 @@ impl NatsHub {
         self.next_tick_ns = if self.active.is_empty() { self.next_beacon_ns } else { now + nanos(TICK) };
     }
 
-    /// Sends a member's pending frames; with `acknowledge`, also a pending acknowledgement. Returns true if frames or acknowledgements remain to be
-    /// sent later.
+    /// Sends a member's pending frames; with `acknowledge`, also a pending acknowledgement. Returns true if frames or acknowledgements
+    /// remain to be sent later.
     fn flush(&mut self, name: &str, now: u64, acknowledge: bool) -> bool {
         let Some(state) = self.members.get_mut(name) else { return false };
         let is_closing = matches!(state.stage, Stage::Closing(_));

@@ -112,7 +112,7 @@ pub struct Leaf {
 }
 
 impl Leaf {
-    /// Connects to the server and announces the leaf to all coordinators.
+    /// Connects to the server; keeps trying while the server is unreachable. [`Self::serve`] announces the leaf to the coordinators.
     pub fn connect(address: &Address, name: &str, version: &str) -> Result<Self, NatsError> {
         let subjects = Subjects::new(&address.prefix);
         let listen = vec![subjects.samples(name), subjects.all()];
@@ -129,7 +129,8 @@ impl Leaf {
         Ok(Self { connection, subjects, presence, merger: Merger::default(), next_beacon_ns: 0 })
     }
 
-    /// Receives, merges and forwards samples for the duration `patience`.
+    /// Receives, merges and forwards samples for the duration `patience`, and announces the leaf once a second. Fails if the connection has
+    /// ended.
     pub fn serve(&mut self, patience: Duration) -> Result<(), LinkError> {
         let until = monotonic_ns().saturating_add(nanos(patience));
         loop {

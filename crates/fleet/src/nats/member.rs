@@ -251,8 +251,8 @@ impl Agent {
         self.connection.publish(self.subjects.from(fleet, &self.who.name), frame.encode());
     }
 
-    /// Sends everything that is due: repeated frames, acknowledgements and signs of life. Returns the time at which to call this again; fails
-    /// when the work for the fleet has ended.
+    /// Sends everything that is due: repeated frames, acknowledgements and signs of life. Returns the time at which to call this again, in
+    /// nanoseconds of the monotonic clock; fails when the work for the fleet has ended.
     fn tick(&mut self, now: u64) -> Result<u64, LinkError> {
         let Some(work) = &mut self.work else {
             return Err(LinkError::Closed("there is no work".into()));
@@ -360,7 +360,7 @@ impl Agent {
         }
     }
 
-    /// Sends the current coordinator's epoch to an earlier coordinator of the fleet, which thereby learns that it was replaced.
+    /// Sends the current coordinator's epoch to an earlier coordinator of the fleet, so that it learns that it was replaced.
     fn refuse_earlier(&mut self) {
         if let Some(work) = &mut self.work {
             let (fleet, frame) = (work.fleet.fleet.clone(), work.session.alive());

@@ -9,10 +9,10 @@
 //!
 //! | subject | sender, receiver, content |
 //! |---|---|
-//! | `PREFIX.all` | coordinators and operators to all agents: `presence::Broadcast` |
-//! | `PREFIX.answer.MEMBER` | an agent or leaf to everyone who asked: [`presence::Presence`] |
+//! | `PREFIX.all` | coordinators and operators to all agents, leaves and coordinators: `presence::Broadcast` |
+//! | `PREFIX.answer.MEMBER` | an agent or leaf to all coordinators and operators: [`presence::Presence`] |
 //! | `PREFIX.to.MEMBER` | a coordinator to an agent: frames |
-//! | `PREFIX.from.FLEET.MEMBER` | an agent to the coordinator of a fleet: frames |
+//! | `PREFIX.from.FLEET.MEMBER` | an agent to the coordinator of a fleet: frames, and samples if there is no leaf |
 //! | `PREFIX.sample.LEAF.FLEET.MEMBER` | an agent to a leaf: samples |
 //! | `PREFIX.merged.FLEET.LEAF` | a leaf to the coordinator of a fleet: merged samples |
 

@@ -23,13 +23,15 @@ impl NatsOperator {
         Ok(Self { connection, subjects })
     }
 
-    /// Returns all agents that answer within `patience`, ordered by name, followed by all leaves.
+    /// Asks all agents and leaves to announce themselves, once a second for `patience`. Returns those that answered the last request: the
+    /// agents ordered by name, then the leaves.
     pub fn roll_call(&mut self, patience: Duration) -> Result<Vec<Presence>, NatsError> {
         let until = Instant::now() + patience;
         Ok(Roster::gather(&self.connection, &self.subjects, until, |_| false)?.into_everybody())
     }
 
-    /// Waits until enough of the agents that the address selects are free, and returns their names.
+    /// Waits until enough of the agents that the address selects are free, and returns their names. Fails if too few are within the
+    /// address's `wait`.
     pub fn choose(&mut self, address: &Address, version: &str) -> Result<Vec<String>, NatsError> {
         let wanted = Wanted { fleet: None, names: None, version };
         let until = Instant::now() + address.wait;

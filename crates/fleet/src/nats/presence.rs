@@ -57,7 +57,7 @@ pub(super) struct Offer {
     pub(super) leaves: Vec<String>,
 }
 
-/// The role of an agent or a leaf.
+/// The role of a process that announces itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentRole {
@@ -110,7 +110,7 @@ pub(super) fn encode(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("these messages have text keys and no other way to fail")
 }
 
-/// Returns a random number, which serves as the id of a process.
+/// Returns a random number, such as the id of a process.
 pub(super) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -30,7 +30,7 @@ pub(super) struct Wanted<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Roster {
     agents: BTreeMap<String, BTreeMap<u64, Presence>>,
-    /// The leaves by name, each with the arrival time of its last message.
+    /// The leaves by name, each with the arrival time of its last announcement in nanoseconds of the monotonic clock.
     leaves: BTreeMap<String, (Presence, u64)>,
 }
 
@@ -86,7 +86,7 @@ impl Roster {
         agents.chain(self.leaves.into_values().map(|(leaf, _)| leaf)).collect()
     }
 
-    /// Returns the leaves by name, each with the arrival time of its last message.
+    /// Returns the leaves by name, each with the arrival time of its last announcement in nanoseconds of the monotonic clock.
     pub(super) fn leaves(&self) -> BTreeMap<String, u64> {
         self.leaves.iter().map(|(name, (_, at_ns))| (name.clone(), *at_ns)).collect()
     }
@@ -147,7 +147,8 @@ fn is_meant(address: &Address, wanted: Wanted<'_>, presence: &Presence) -> bool 
     }
 }
 
-/// Returns the reason why the agents of one name cannot be used; `None` if they can be used or are not selected. `same` holds them by process.
+/// Returns the reason why the agents of one name cannot be used; `None` if they can be used or are not selected. `same` holds them by
+/// process.
 fn unfit(address: &Address, wanted: Wanted<'_>, same: &BTreeMap<u64, Presence>) -> Option<String> {
     let presence = same.values().next().filter(|one| is_meant(address, wanted, one))?;
     let name = visible::line(&presence.name);

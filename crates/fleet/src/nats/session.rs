@@ -1,5 +1,5 @@
-//! A reliable stream of messages over a transport that may lose them. Does not read a clock or use the connection: the caller passes times and
-//! frames.
+//! A reliable stream of messages over a transport that may lose them. Does not read a clock or use the connection: the caller passes times
+//! and frames.
 
 use std::collections::VecDeque;
 
@@ -14,8 +14,9 @@ const WIDEST: usize = 16;
 /// Initial maximum of data frames in flight, while the quality of the connection is unknown.
 const FIRST_WINDOW: usize = 4;
 
-/// Initial time after which unacknowledged frames are sent again; the next constant is the maximum.
+/// Initial time in nanoseconds after which unacknowledged frames are sent again.
 const FIRST_PATIENCE_NS: u64 = 1_000_000_000;
+/// Maximum time in nanoseconds after which unacknowledged frames are sent again; each repetition doubles the time.
 const MOST_PATIENCE_NS: u64 = 16_000_000_000;
 
 /// One end of a reliable stream.
@@ -69,7 +70,7 @@ impl Session {
         self.repeated
     }
 
-    /// Returns true if this end neither waits for an acknowledgement nor has to send one.
+    /// Returns true if all frames of this end are acknowledged and this end has no acknowledgement to send.
     pub(super) fn is_quiet(&self) -> bool {
         self.waiting.is_empty() && !self.owes
     }
@@ -113,7 +114,7 @@ impl Session {
         })
     }
 
-    /// Returns the acknowledgement to send; `None` if none is due, because a data frame carried it.
+    /// Returns the acknowledgement to send; `None` if none is due, because nothing was received or a data frame has carried it.
     pub(super) fn acknowledgement(&mut self) -> Option<Frame> {
         std::mem::take(&mut self.owes).then(|| self.alive())
     }
@@ -133,8 +134,8 @@ impl Session {
         self.repeat_at_ns = u64::MAX;
     }
 
-    /// Processes a received frame. Returns the message if the frame completes one. A data frame that is not the next in order is ignored; the
-    /// sender repeats it.
+    /// Processes a received frame. Returns the message if the frame completes one, else `None`. A data frame that is not the next in order
+    /// is ignored; the sender repeats it. Fails if the message is too long or cannot be decompressed.
     pub(super) fn take(&mut self, frame: &Frame, now_ns: u64) -> Result<Option<Vec<u8>>, LinkError> {
         self.take_acknowledged(frame.acknowledged, now_ns);
         if frame.kind != Kind::Data {

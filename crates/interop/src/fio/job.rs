@@ -43,7 +43,7 @@ pub(super) struct Job<'a> {
     pub(super) ended_at_ms: u64,
     /// Seconds from the start of the run to the end of the job.
     pub(super) elapsed_s: u64,
-    /// Length of the measured window in nanoseconds.
+    /// Total length of the measured windows of all rounds in nanoseconds; for one of several concurrent jobs, the time for which it ran.
     pub(super) duration_ns: u64,
     /// I/O by direction: reads, writes and trims.
     pub(super) directions: [Direction; 3],
@@ -196,7 +196,7 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Divides an amount by the length of the measured window in seconds.
+    /// Returns an amount per second of the measured windows; 0 if their length is 0.
     pub(super) fn rate(&self, amount: u64) -> f64 {
         if self.duration_ns == 0 { 0.0 } else { amount as f64 * 1e9 / self.duration_ns as f64 }
     }
@@ -216,7 +216,7 @@ impl<'a> Job<'a> {
         self.cpu.filter(|_| self.duration_ns > 0).map(|cpu| (percent(cpu.user_ns), percent(cpu.system_ns)))
     }
 
-    /// Returns Linux's errno of the first I/O error; 0 without errors.
+    /// Returns Linux's errno of the first I/O error; 0 without errors, and for a short read or write.
     pub(super) fn error(&self) -> i32 {
         self.errors.first().map_or(0, |error| errno(&error.error))
     }

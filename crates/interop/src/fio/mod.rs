@@ -31,7 +31,7 @@ pub(super) const TERSE_MARK: Mark =
 /// Writes a run as fio's `--output-format=json`.
 ///
 /// # Errors
-/// The run has a result that fio's formats cannot express.
+/// The run has no measurement, or a result that fio's formats cannot express.
 pub fn json(run: &Run) -> Result<String, Unfit> {
     json::text(run, false)
 }

@@ -13,7 +13,7 @@ use super::{VERSION, ctime, shown_share};
 use crate::Unfit;
 use iotax_model::Run;
 
-/// Number of significant digits that fio prints.
+/// Maximum number of characters in a number as fio prints it, including the decimal point.
 const FIGURES: usize = 4;
 const NS_PER_US: u64 = 1_000;
 const NS_PER_MS: u64 = 1_000_000;
@@ -259,7 +259,7 @@ fn both(bytes: u64, per: &str) -> String {
     format!("{}{per} ({}{per})", amount(bytes, FIGURES, 1024, "B"), amount(bytes, FIGURES, 1000, "B"))
 }
 
-/// Formats an amount with at most `figures` significant digits and a unit prefix: `32.7k`, `1426MiB`, `64.0KiB`.
+/// Formats an amount with a unit prefix, its number in at most `figures` characters: `32.7k`, `1426MiB`, `64.0KiB`.
 fn amount(value: u64, figures: usize, base: u64, unit: &str) -> String {
     const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];

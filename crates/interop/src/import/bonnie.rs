@@ -62,7 +62,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// Minimum number of commas in a CSV line of bonnie++ 1.9x without latencies.
+/// Number of commas in a CSV line of bonnie++ 1.9x without latencies. A line with as many or more is reported if its version is unknown.
 const NEWEST_WITHOUT_LATENCIES: usize = 30;
 
 /// Number of fields in a CSV line of bonnie++ 1.03.
@@ -102,7 +102,7 @@ fn csv(lines: &Lines<'_>, line: &str, at: usize, ends: bool, found: &mut Found) 
     }
 }
 
-/// Returns whether two fields are a rate and a CPU share: both numbers, both too fast to measure, or both empty.
+/// Returns whether two fields are a rate and a CPU share: a number with or without a share, both too fast to measure, or both empty.
 fn is_pair(pair: &[&str]) -> bool {
     match pair {
         ["", ""] | ["+++++", "+++" | "?" | ""] => true,

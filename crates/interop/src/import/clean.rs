@@ -21,8 +21,8 @@ pub fn decode(bytes: Vec<u8>) -> String {
     }
 }
 
-/// Removes what terminals, mails and web pages added to a text: colours, quote marks, bold and other markup, invisible characters, typographic quotes
-/// and dashes. Replaces decimal commas if the text clearly uses them.
+/// Removes what terminals, mails and web pages added to a text: colours, quote marks, bold and other markup, invisible characters,
+/// typographic quotes and dashes. Replaces decimal commas if the text clearly uses them. Leaves JSON as it is.
 #[must_use]
 pub fn clean(text: &str) -> Cow<'_, str> {
     let text = text.trim_start_matches('\u{feff}');

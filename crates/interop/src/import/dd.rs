@@ -89,7 +89,7 @@ impl Paragraph {
     }
 }
 
-/// A parsed result line: bytes, seconds and rate.
+/// Bytes and seconds of a result line, whose printed rate agrees with them.
 struct Done {
     bytes: u64,
     seconds: f64,

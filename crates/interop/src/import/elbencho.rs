@@ -191,7 +191,7 @@ fn of_csv(text: &str, found: &mut Found) {
     }
 }
 
-/// Maximum number of trailing commas that may be missing in a CSV row.
+/// Minimum number of commas at which a line below the column heads is taken for a CSV row.
 const MOST_MISSING: usize = 10;
 
 fn csv_row(heads: &[&str], fields: &[&str], line: usize, found: &mut Found) {

@@ -122,7 +122,8 @@ fn entries(reports: &[Report], first: usize, found: &mut Found) {
 /// Key of the combined mean wait of reads and writes, which is not a column of iostat.
 const WAIT: &str = "wait of reads and writes";
 
-/// Returns the length of each report in seconds, from the times that `-t` prints; without times all reports get the same weight.
+/// Returns the length in seconds of each report from index `first` on, from the times that `-t` prints. Without times, or if no report
+/// precedes the first one, all lengths are 1.
 fn lengths(reports: &[Report], first: usize) -> Vec<f64> {
     let times: Option<Vec<u32>> = reports.iter().map(|report| report.at).collect();
     match times {
@@ -148,7 +149,8 @@ fn weight(column: &str, row: &Columns) -> Option<f64> {
     }
 }
 
-/// Returns the mean wait in milliseconds of reads and writes together, weighted by the I/Os per second; `None` without the columns for them.
+/// Returns the mean wait in milliseconds of reads and writes together, and as its weight the I/Os per second; `None` without
+/// the columns for them.
 fn waits(row: &Columns) -> Option<Weighted> {
     let of = |name: &str| row.get(name).copied();
     let both = || {

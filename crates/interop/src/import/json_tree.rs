@@ -278,7 +278,7 @@ impl<'t> Value<'t> {
         self.at != 0
     }
 
-    /// Returns the byte position of the value's key, and key and value as written.
+    /// Returns the byte position of the value's key, and key and value as written. Returns 0 and the value alone if the value has no key.
     pub(super) fn quoted(self) -> (usize, String) {
         let Some(Node::Text { from, .. }) = self.at.checked_sub(1).and_then(|key| self.tree.nodes.get(key))
         else {

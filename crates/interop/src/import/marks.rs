@@ -1,4 +1,4 @@
-//! Recognises whether a large text contains output of a supported tool.
+//! Tells whether a large file may contain output of a supported tool, before it is parsed.
 //!
 //! Parsing takes seconds per 10 MB, regardless of the content. So a large file is only parsed if its first part is text and contains the mark of a
 //! tool. Marks are long enough not to occur in random bytes.

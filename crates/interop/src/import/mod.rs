@@ -151,7 +151,7 @@ pub fn recognise(text: &str) -> Vec<Found> {
     found
 }
 
-/// Returns the lines that look like a tool's output, if the text has no results; each reason names the tool.
+/// Returns the lines that look like output of a tool, for a text without results. The reason of each line names the tool.
 #[must_use]
 pub fn refused(text: &str) -> Vec<Line> {
     let mut lines = lines_of(read(text).1);

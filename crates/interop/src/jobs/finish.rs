@@ -455,7 +455,7 @@ fn amount(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Treats the several files of a job as one area of their total size, and checks that the job's I/O is random.
+/// Treats the several files of a job as one area of their total size. Rejects sequential I/O on several files.
 fn files(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     if draft.fill_device == Some(true) {
         (draft.size, draft.filesize) = (None, None);

@@ -121,7 +121,7 @@ impl Notes {
     }
 }
 
-/// Groups concurrent jobs into workloads; `stonewall` starts a new group. Adds errors to `trouble`.
+/// Groups concurrent jobs into workloads; `stonewall`, or a `wait_for` for all earlier jobs, starts a new group. Adds errors to `trouble`.
 pub(super) fn lay_out(jobs: Vec<SectionJob>, mut notes: Notes, trouble: &mut LineErrors) -> Jobs {
     let mut filenames: Vec<(FileLine, String)> = Vec::new();
     let mut seen = HashSet::new();

@@ -121,8 +121,8 @@ impl fmt::Display for LineError {
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct JobsError(pub Vec<LineError>);
 
-/// Returns whether a text looks like a job file: its first non-empty line is a section header, and no line starts a TOML array of tables. Plans have
-/// such arrays.
+/// Returns whether a text looks like a job file: its first line that is neither empty nor a comment is a section header, and no line starts
+/// a TOML array of tables. Plans have such arrays.
 #[must_use]
 pub fn is_job_file(text: &str) -> bool {
     let mut lines =

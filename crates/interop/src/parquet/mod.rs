@@ -89,7 +89,7 @@ fn text(value: &CellValue) -> Option<ByteArray> {
     if let CellValue::Text(text) = value { Some(text.as_str().into()) } else { None }
 }
 
-/// Converts a count to a signed integer; `None` if unknown, or from 2^63.
+/// Converts a count or an instant to a signed integer; `None` for other values, or from 2^63.
 fn whole(value: &CellValue) -> Option<i64> {
     if let CellValue::Whole(value) | CellValue::Instant(value) = value {
         i64::try_from(*value).ok()

@@ -23,7 +23,8 @@ impl Lines {
         }
     }
 
-    /// Returns the next non-empty line, trimmed; `None` at the end.
+    /// Returns the next non-empty line, trimmed; `None` at the end. An error if the source cannot be read, or if the line is
+    /// longer than 64 KiB.
     pub(super) fn next(&mut self) -> Option<Result<&str, String>> {
         loop {
             self.bytes.clear();

@@ -65,8 +65,8 @@ impl Matcher {
         }
     }
 
-    /// Returns the next I/O in order of issue. `None` while it is incomplete and at most 65,536 I/Os are held back. With `all`, also returns
-    /// incomplete I/Os.
+    /// Returns the next I/O in order of issue. `None` if no I/O is held, or if the next one is incomplete and at most 65,536 I/Os are held.
+    /// With `all`, also returns incomplete I/Os.
     pub fn next(&mut self, all: bool) -> Option<TracedIo> {
         let front = self.issued.front()?;
         let (key, is_done) = (front.key(), front.is_done);

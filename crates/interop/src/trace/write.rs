@@ -1,4 +1,4 @@
-//! Writes traces in formats other than iotax's.
+//! Writes traces: in iotax's Parquet format, as CSV, and as fio's iolog.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use super::parquet::{TraceFacts, TraceWriter};
 /// File name in a written iolog; fio's `replay_redirect` replaces it with the actual target.
 const FILE: &str = "trace";
 
-/// Writes a trace in another format. Returns the number of I/Os.
+/// Writes a trace in the given format. Returns the number of I/Os.
 ///
 /// # Errors
 /// The trace is damaged, or writing to the destination fails.

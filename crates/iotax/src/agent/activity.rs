@@ -18,7 +18,7 @@ pub(super) struct ActivityRecorder {
     monitor: Monitor,
     kernel: KernelThreads,
     runtime_ns: u64,
-    /// True without a warm-up: the counters must then be read before the load starts.
+    /// True without a warm-up and a start delay: the counters must then be read before the load starts.
     has_no_warm_up: bool,
     began: Option<Began>,
     /// Detector of periods in which a device completes no I/O; `None` if the workload does not record such gaps.
@@ -79,8 +79,9 @@ impl ActivityRecorder {
         }
     }
 
-    /// Returns the activity between the two snapshots, and the gaps in which devices completed no I/O. With `flushed`, disk activity includes the
-    /// final flush. The activity is `None` if the window did not begin.
+    /// Returns the activity between the two snapshots, and the gaps in which devices completed no I/O. With `flushed`,
+    /// [`HostActivity::flushed`] has the disks' activity from the end of the window until now, which includes the final flush. The activity
+    /// is `None`, and there are no gaps, if the window did not begin.
     pub(super) fn finish(mut self, flushed: bool) -> (Option<HostActivity>, Vec<DeviceGaps>) {
         if self.ended.is_none() {
             // The load ended before its time.

@@ -1,4 +1,4 @@
-//! Files that the agent creates for a runner on another machine. They are removed when the agent ends.
+//! Files and directories that the agent creates. They are removed when the agent ends, unless the runner keeps them.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -51,8 +51,8 @@ impl Files {
         self.made.get(path)?.identity
     }
 
-    /// Creates an empty directory next to the file `beside`. Chooses an unused name, because after a guest's reboot the directories of its last boot
-    /// still exist.
+    /// Creates an empty directory next to `beside`; fails if that is not a regular file. Chooses an unused name, because after a guest's
+    /// reboot the directories of its last boot still exist.
     pub(super) fn make_directory(&mut self, beside: &Path) -> Result<PathBuf, String> {
         if !beside.is_file() {
             let reason = "no filesystem lies on it for files to be made on; in a guest give it one (filesystem = \"ext4\")";

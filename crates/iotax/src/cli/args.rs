@@ -102,8 +102,8 @@ impl LengthArgs {
         self.time.is_some_and(|time| time >= LONG)
     }
 
-    /// Returns the lengths of a measurement's window and of its warm-up. `cells` is the number of measurements per round. A window derived from the
-    /// total time is at least `shortest`.
+    /// Returns the lengths of a measurement's window and of its warm-up. `cells` is the number of measurements per round. A window derived
+    /// from the total time is at least `shortest`.
     pub(super) fn window(&self, cells: usize, shortest: Nanos) -> (Nanos, Nanos) {
         let cell = self.time().0 / (ROUNDS * cells.max(1) as u64);
         // A sixth of the time without the pause is warm-up.
@@ -114,7 +114,8 @@ impl LengthArgs {
         (runtime, self.ramp_time.unwrap_or(Nanos(runtime.0 / 5)))
     }
 
-    /// Sets the plan's number of rounds: `--repeat`, the five rounds of the steady-state rule, or as many as fit into the total time.
+    /// Sets the plan's number of rounds: `--repeat`, the five rounds of the steady-state rule, or as many as fit into the total time. Then
+    /// applies `design` and checks the plan.
     pub(super) fn apply(&self, plan: Plan, design: &DesignArgs) -> Result<Plan, PlanError> {
         let is_steady = design.steady.until_steady;
         if self.repeat.is_none() && !is_steady && (design.max_rounds.is_some() || design.max_time.is_some()) {
@@ -182,8 +183,8 @@ impl SteadyArgs {
 }
 
 impl DesignArgs {
-    /// Replaces the plan's margin and its rule for adding rounds with the given options. Fails if they do not fit the plan; otherwise the caller
-    /// checks the plan.
+    /// Replaces the plan's margin and its rule for adding rounds with the given options. Fails if they do not fit the plan; otherwise the
+    /// caller checks the plan.
     pub(super) fn apply(&self, plan: &mut Plan) -> Result<(), PlanError> {
         plan.margin = self.margin.margin.unwrap_or(plan.margin);
         let flags = [("--until-decided", self.until_decided), ("--until-steady", self.steady.until_steady)];
@@ -298,7 +299,7 @@ impl GuestArgs {
     }
 }
 
-/// Turns any text into a valid target name.
+/// Turns a text into a valid target name of up to 40 characters; empty if the text consists of dots.
 pub(super) fn target_name(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' })

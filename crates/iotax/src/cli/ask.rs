@@ -20,15 +20,15 @@ use super::{Failure, OrExit, usage};
 pub(super) struct Args {
     #[command(flatten)]
     targets: TargetArgs,
-    /// Condition that every I/O rate must keep, once for each: "p99 <= 0.5ms", "p99.9 <= 2ms", "mean <= 1ms", "errors = 0"; a latency counts from when
-    /// an I/O was due
+    /// Condition that every I/O rate must keep, once for each: "p99 <= 0.5ms", "p99.9 <= 2ms", "mean <= 1ms", "errors = 0"; a latency
+    /// counts from when an I/O was due
     #[arg(long, value_name = "CONDITION", required = true, value_parser = str::parse::<Slo>)]
     slo: Vec<Slo>,
     /// Measure for this long after the targets are built [default: 3m, longer for many targets and long windows]
     #[arg(long, value_name = "TIME")]
     time: Option<Nanos>,
-    /// Then hold the rate that was found, the lower end of its interval, on each target for this long, and count the minutes in which a condition is
-    /// missed
+    /// Then hold the rate that was found, the lower end of its interval, on each target for this long, and count the minutes in which a
+    /// condition is missed
     #[arg(long, value_name = "TIME")]
     sustain: Option<Nanos>,
     /// Ask whether this many I/Os a second are possible: yes, no or undecided
@@ -48,10 +48,10 @@ pub(super) struct Args {
     run: RunArgs,
 }
 
-/// Queue depth: enough outstanding I/Os for every target to reach its capacity.
+/// Default queue depth: enough outstanding I/Os for every target to reach its capacity.
 const DEPTH: u32 = 64;
-/// Window length as a multiple of the longest latency limit, within the bounds of `WINDOWS`. At 2% above the capacity, the queueing delay
-/// reaches the limit within such a window.
+/// Default window length as a multiple of the longest latency limit, within the bounds of `WINDOWS`. At 2% above the capacity, the queueing
+/// delay reaches the limit within such a window.
 const LIMITS: u64 = 50;
 const WINDOWS: (Nanos, Nanos) = (Nanos::from_secs(1), Nanos::from_secs(5));
 const RAMP: Nanos = Nanos::from_millis(200);

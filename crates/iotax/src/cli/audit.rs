@@ -128,7 +128,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     args.run.session(plan, permission).carry_out()
 }
 
-/// Selects the pure read and the pure write workload of a unit's block size: the smallest for I/Os, the largest for bytes.
+/// Selects the workloads that only read or only write, without a start delay, with the block size that suits the unit of a rate: the
+/// smallest for I/Os, the largest for bytes.
 fn pure(of: RateUnit, workloads: &[Workload]) -> Vec<&Workload> {
     let pure =
         || workloads.iter().filter(|one| one.rw.reads() != one.rw.writes() && one.startdelay.is_none());
@@ -145,7 +146,7 @@ fn least(rate: u64) -> u64 {
     ((rate as f64 * KEPT).floor() as u64).max(1)
 }
 
-/// Turns a promised rate into demands on the workloads with pure reads and pure writes of the unit's block size.
+/// Turns a promised rate into demands on the workloads that [`pure`] selects.
 fn sustained(of: RateUnit, rate: u64, workloads: &[Workload]) -> Vec<Demand> {
     let promised = match of {
         RateUnit::Ios => format!("iops={rate}"),
@@ -159,8 +160,8 @@ fn sustained(of: RateUnit, rate: u64, workloads: &[Workload]) -> Vec<Demand> {
     pure(of, workloads).into_iter().map(demand).collect()
 }
 
-/// Turns a promised burst into demands and the workloads that test them. Each workload lasts as long as the burst and starts after a pause of
-/// `refill`.
+/// Turns a promised burst into demands and the workloads that test them. Each workload lasts as long as the burst and starts after a pause
+/// of `refill`.
 fn burst(rate: u64, length: Nanos, refill: Nanos, workloads: &[Workload]) -> (Vec<Demand>, Vec<Workload>) {
     let bursts: Vec<Workload> = pure(RateUnit::Ios, workloads)
         .into_iter()
@@ -179,8 +180,8 @@ fn burst(rate: u64, length: Nanos, refill: Nanos, workloads: &[Workload]) -> (Ve
     (bursts.iter().map(demand).collect(), bursts)
 }
 
-/// Returns the pause after which a burst is possible again: the time in which a token bucket refills at the sustained rate, plus 10%, because the
-/// limiter may count differently.
+/// Returns the pause after which a burst is possible again: the time in which a token bucket refills at the sustained rate, plus 10%,
+/// because the limiter may count differently. Fails without a promised sustained rate in I/Os, and if the burst is not above it.
 fn refill(promises: &[Promise], burst: u64, length: Nanos) -> anyhow::Result<Nanos> {
     let rates = promises.iter().filter_map(|promise| match promise {
         Promise::Sustained { of: RateUnit::Ios, rate } => Some(*rate),

@@ -25,7 +25,7 @@ impl AuthArgs {
         self.auth.clone()
     }
 
-    /// Reads the token; `None` without `--auth`. Fails if the variable is not set or the file cannot be read.
+    /// Reads the token; `None` without `--auth`. Fails if the variable is not set, if the file cannot be read, or if the token is empty.
     pub(super) fn token(&self) -> Result<Option<String>, Failure> {
         self.auth.as_deref().map(token).transpose()
     }

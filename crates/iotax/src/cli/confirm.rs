@@ -13,8 +13,8 @@ use super::estimate;
 use super::say::{Stream, say};
 use crate::runner::{self, Guests};
 
-/// Shows the plan, its estimated time and the disk space in bytes that it needs. `done` measurements exist already. `seed` is `None` before
-/// a run begins.
+/// Shows the plan, its estimated time and the disk space that it needs, which is `space` bytes. `done` is the number of measurements that
+/// exist already. `seed` is `None` if it is not known yet.
 pub(super) fn show_plan(plan: &Plan, seed: Option<u64>, done: usize, space: u64, guests: Option<&Guests>) {
     let time = estimate::time(plan, done, guests.map(Guests::accel));
     let dirs: Vec<String> = plan.directories().iter().map(|dir| dir.display().to_string()).collect();
@@ -121,12 +121,14 @@ pub(super) fn commands(plan: &Plan) -> Vec<String> {
     commands.collect()
 }
 
-/// Asks on the terminal whether to begin. Returns true for `y`, `yes` and an empty line; false after Ctrl-C or the end of input.
+/// Asks on the terminal whether to begin. Returns true for `y`, `yes` and an empty line; false for any other answer, after Ctrl-C and at
+/// the end of input.
 pub(super) fn confirmed(stop: &Interrupt) -> bool {
     asked("Begin? [Y/n] ", stop)
 }
 
-/// Asks a question on the terminal. Returns true for `y`, `yes` and an empty line; false after Ctrl-C or the end of input.
+/// Asks a question on the terminal. Returns true for `y`, `yes` and an empty line; false for any other answer, after Ctrl-C and at the end
+/// of input.
 pub(super) fn asked(question: &str, stop: &Interrupt) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };

@@ -123,8 +123,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-/// Returns the empty result of each target, with the target's index in the plan. With a database, there is a result for each target and
-/// database mode.
+/// Returns a result without cuts for each target, with the target's index in the plan. With a database, there is a result for each target
+/// and database mode.
 fn crashed(plan: &Plan, application: Option<Application>) -> Vec<(usize, CrashedTarget)> {
     let modes: Vec<Option<DatabaseMode>> = match application {
         None => vec![None],

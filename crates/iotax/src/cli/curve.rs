@@ -39,7 +39,7 @@ pub(super) struct Args {
     run: RunArgs,
 }
 
-/// Queue depth: enough outstanding I/Os for every target to reach its capacity.
+/// Default queue depth: enough outstanding I/Os for every target to reach its capacity.
 const DEPTH: u32 = 64;
 /// Default length of a window: many short windows give more accurate curves than a few long ones.
 const WINDOW: Nanos = Nanos::from_millis(250);

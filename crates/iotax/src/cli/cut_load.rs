@@ -32,7 +32,8 @@ pub(super) fn load(size: Bytes, writes_per_flush: u32, longest: Nanos) -> Worklo
     }
 }
 
-/// Checks the plan of a power-cut load before anything is created. Returns the given seed, or a random one.
+/// Checks the plan of a power-cut load before anything is created, and makes its paths absolute. Returns the given seed, or a random one
+/// below 1,000,000.
 pub(super) fn ready(plan: &mut Plan, permission: &Permission, seed: Option<u64>) -> Result<u64, Failure> {
     plan.check().or_exit(Exit::Usage)?;
     make_absolute(plan).or_exit(Exit::Environment)?;

@@ -172,7 +172,8 @@ fn replace(path: &Path, old: Option<&File>, contents: &[u8]) -> io::Result<()> {
     draft.publish(path, old.is_some())
 }
 
-/// Returns true for pipes, terminals and devices that store nothing, such as `/dev/null`. Other devices may interpret the bytes as commands.
+/// Returns true for pipes, terminals and devices that store nothing, such as `/dev/null`. Other devices may interpret the bytes as
+/// commands.
 fn is_stream(metadata: &Metadata) -> bool {
     let kind = metadata.file_type();
     let is_terminal = matches!(rustix::fs::major(metadata.rdev()), 4 | 5 | 136..=143);

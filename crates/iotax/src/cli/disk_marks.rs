@@ -1,4 +1,4 @@
-//! Locks that show runs of other users which disks are in use. A run takes a shared lock on a sysfs file of each disk, which anyone may
+//! Locks that show to runs of other users which disks are in use. A run takes a shared lock on a sysfs file of each disk, which anyone may
 //! read and no one can replace. The kernel lists the locks in /proc/locks and drops them when the process ends. This module creates no
 //! file, and opens no file of another user.
 
@@ -42,8 +42,8 @@ impl DiskMark {
         Some(Self { disk: disk.to_owned(), file, place })
     }
 
-    /// Takes the shared lock that marks the disk, until this value is dropped. Ignores a failure, which means that another process holds an exclusive
-    /// lock: /proc/locks lists that lock too.
+    /// Takes the shared lock that marks the disk, until this value is dropped. Ignores a failure, which means that another process holds an
+    /// exclusive lock: /proc/locks lists that lock too.
     pub(super) fn show(&self) {
         let _ = self.file.try_lock_shared();
     }

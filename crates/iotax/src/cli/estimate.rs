@@ -49,7 +49,8 @@ pub(super) fn time(plan: &Plan, done: usize, accel: Option<Accel>) -> String {
     }
 }
 
-/// Returns the measuring time in seconds of a curve whose rates are not chosen yet: its time limit, or its rounds plus one pass to choose the rates.
+/// Returns the measuring time in seconds of a curve whose rates are not chosen yet: its time limit, or without one the time of its rounds
+/// and of one more pass, which chooses the rates.
 fn curve_seconds(plan: &Plan, curve: &CurveSpec) -> f64 {
     let round = plan.round_time().as_secs_f64();
     let rates = f64::from(curve.points_of(plan.targets.len()) + 1);

@@ -33,7 +33,8 @@ const PAGE: u64 = 4096;
 /// Flags of `iotax fit`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// The application: etcd, exchange, openshift, sqlserver; or a file with workloads and demands, without targets. Without it, all are listed
+    /// The application: etcd, exchange, openshift, sqlserver; or a file with workloads and demands, without targets. Without it, all are
+    /// listed
     #[arg(value_parser = text_of(PROFILES.map(|(name, _)| name)))]
     application: Option<String>,
     /// Targets: a file, directory or device as for iotax bench; RUNG:DIR for a rung of iotax ladder with its image in a directory, such as

@@ -13,9 +13,10 @@ use super::{Failure, OrExit, input};
 
 /// The targets of a ladder, with notes on them.
 pub(super) struct LadderTargets {
-    /// With `--like`: a file on the host's filesystem, the disk as the domain defines it, and alternatives to it.
+    /// The targets, the baseline first. With `--like`, these are a file on the host's filesystem, the disk as the domain defines it, and
+    /// alternatives to it.
     pub(super) targets: Vec<TargetSpec>,
-    /// With `--like`: the domain's disk, and each way in which the targets differ from it.
+    /// Notes for the user; empty without `--like`. They name the domain's disk, and each way in which the targets differ from it.
     pub(super) notes: Vec<String>,
 }
 
@@ -34,8 +35,8 @@ pub(super) fn targets(domain: &str, disk: Option<&str>, dir: &Path) -> Result<La
     Ok(rungs(domain, dir))
 }
 
-/// Replaces each guest with QEMU's storage daemon and the same disk settings, and drops targets that then duplicate an earlier one. Adds notes on
-/// settings of the disk that need a guest.
+/// Replaces each guest with QEMU's storage daemon and the same disk settings, and drops targets that then duplicate an earlier one. Adds
+/// notes on settings of the disk that need a guest.
 pub(super) fn without_guests(ladder: LadderTargets) -> LadderTargets {
     let mut targets: Vec<TargetSpec> = Vec::new();
     let mut notes = ladder.notes;

@@ -54,7 +54,7 @@ const HEADINGS: [(&str, &[&str]); 6] = [
     ("Guests", &["guests", "accel", "kernel", "modules", "like", "like_disk"]),
 ];
 
-/// Defaults that differ from other commands with the same option.
+/// Defaults of options that differ from those of other commands with the same option.
 const DEFAULTS: [(&str, &[(&str, &str)]); 2] = [
     ("bench", &[("runtime", "2s in each of 5 rounds"), ("ramp_time", "500ms; 1s with --runtime")]),
     (

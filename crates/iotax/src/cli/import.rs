@@ -93,8 +93,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// Checks the number of targets and workloads against `MOST_NAMES`. If there are more of one kind, returns the run, their number and `targets` or
-/// `workloads`; otherwise `None`.
+/// Checks the number of targets and workloads against `MOST_NAMES`. If there are more of one kind, returns the run, their number and
+/// `targets` or `workloads`; otherwise `None`.
 fn too_many(run: &Imported) -> Option<(&Imported, usize, &'static str)> {
     let counts = [(run.plan.targets.len(), "targets"), (run.plan.workloads.len(), "workloads")];
     let (count, what) = counts.into_iter().find(|(count, _)| *count > import::MOST_NAMES)?;

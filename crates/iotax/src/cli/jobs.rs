@@ -21,8 +21,9 @@ const REPEAT: u32 = 3;
 /// Options that apply only to job files.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct JobFlags {
-    /// Replay a trace on this target, or run a job file on it instead of its own files: a file, directory or block device, ssh://user@host/path, podman://container/path, RUNG:DIR
-    /// for a rung of the ladder, or PLAN.toml for its targets (repeat for several; the first is the baseline)
+    /// Replay a trace on this target, or run a job file on it instead of its own files: a file, directory or block device,
+    /// ssh://user@host/path, podman://container/path, RUNG:DIR for a rung of the ladder, or PLAN.toml for its targets (repeat for several;
+    /// the first is the baseline)
     #[arg(long, value_name = "TARGET")]
     target: Vec<String>,
     /// Run only this section of a job file (repeat for several)

@@ -112,7 +112,8 @@ enum Command {
     Curve(Box<curve::Args>),
     /// Find the highest I/O rate that meets conditions on latency or errors, with its confidence interval
     ///
-    /// Without options: --iodepth 64, --ramp-time 200ms, and a --runtime of 50 times the longest latency limit, from 1s to 5s, for each window.
+    /// Without options: --iodepth 64, --ramp-time 200ms, and a --runtime of 50 times the longest latency limit, from 1s to 5s, for each
+    /// window.
     Ask(Box<ask::Args>),
     /// Measure what an event costs while storage is in use: gaps, late, failed and lost I/Os, and the time to recovery
     ///
@@ -130,7 +131,8 @@ enum Command {
     Record(record::Args),
     /// Show a trace of I/O: its rates, sizes, offsets and bursts, and the closest synthetic workload
     ///
-    /// Reads traces of iotax record, fio (iolog 2 and 3), blktrace, blkparse, MSR Cambridge, Alibaba, SPC and vSCSI. iotax run replays them.
+    /// Reads traces of iotax record, fio (iolog 2 and 3), blktrace, blkparse, MSR Cambridge, Alibaba, SPC and vSCSI. iotax run replays
+    /// them.
     Trace(trace::Args),
     /// Check how a machine or path or guest is set up; nothing is measured
     ///

@@ -63,7 +63,7 @@ impl StoreArgs {
         Ok(dir.join("iotax.db"))
     }
 
-    /// Opens the store for writing; creates it if missing, and the default directory too.
+    /// Opens the store for writing; creates it if missing. Without `--db`, creates its directory too.
     pub(super) fn open(&self) -> Result<Store, Failure> {
         let place = self.location()?;
         if let (None, Some(dir)) = (&self.db, place.file().and_then(Path::parent)) {
@@ -127,7 +127,7 @@ pub(super) struct OutputArgs {
 
 impl OutputArgs {
     /// Checks all destinations before anything is measured. Refuses a destination that cannot be written or that holds anything but a
-    /// result of the same kind, and one destination for two results. `json` is the mark of the JSON document.
+    /// result of the same kind, and one destination for two results. `json` is the mark by which an earlier JSON result is recognised.
     pub(super) fn open(&self, json: Mark) -> Result<Destinations, Failure> {
         let open = |path: &Option<PathBuf>, mark| {
             path.as_deref().map(|path| Destination::open(path, mark)).transpose()
@@ -206,8 +206,8 @@ impl Destinations {
         json.into_iter().chain(html).chain(self.formats.all()).collect()
     }
 
-    /// Refuses a path that is used twice: as a result and in `made`, or twice in `made`. `made` lists the files that the command creates or measures,
-    /// each with its purpose.
+    /// Refuses a path that is used twice: as a result and in `made`, or twice in `made`. `made` lists the files that the command creates or
+    /// measures, each with its purpose.
     pub(super) fn refuse_made(&self, made: &[(&str, PathBuf)]) -> Result<(), Failure> {
         for (index, (what, path)) in made.iter().enumerate() {
             let earlier = made[..index].iter().filter(|(other, _)| other != what);

@@ -58,7 +58,8 @@ pub(super) fn exported(text: &str) -> Result<&'static ExportFormat, WordError> {
 }
 
 impl FormatArgs {
-    /// Adds the output format of the classic benchmark behind a suite, by its name in `FORMATS`.
+    /// Adds the output format of the classic benchmark behind a suite, by its name in `FORMATS`, with its destination. Fails for an unknown
+    /// name.
     pub(super) fn with(self, classic: Option<(&str, PathBuf)>) -> Result<Self, WordError> {
         let classic = classic.map(|(name, path)| Ok((exported(name)?, path))).transpose()?;
         Ok(Self { classic, ..self })

@@ -27,7 +27,7 @@ use super::signals::watch_signals;
 use super::{Failure, OrExit, confirm, input, replay};
 use crate::runner;
 
-/// A plan file or a job file, with overrides from the command line.
+/// A plan file, a job file or a trace, with overrides from the command line.
 #[derive(Debug, Args)]
 pub(super) struct PlanInput {
     /// The plan (TOML), a job file of fio, or a trace to replay

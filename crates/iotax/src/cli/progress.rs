@@ -1,5 +1,6 @@
-//! Shows progress on stderr: on a terminal a bar with an ETA, elsewhere a line for each measurement and a line with its result. If rounds
-//! are added, a table of the results after each interim look replaces the two lines.
+//! Shows progress on stderr. A terminal shows a bar with an ETA, and above it a table of the results at the last interim look. Elsewhere
+//! each measurement has a line, and its result another one; if rounds are added until every comparison is decided, each interim look has a
+//! line instead.
 
 use std::time::{Duration, Instant};
 
@@ -21,10 +22,10 @@ const LONG_NS: u64 = 1_000_000_000;
 /// Minimum time between two lines about one measurement if stderr is not a terminal.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Formats a sampling interval. Arguments: the workload's name, the name of the guest or server, and its sample.
+/// A function that formats a sampling interval. Its arguments are the workload's name, the name of the guest or server, and its sample.
 pub(super) type Line<'a> = dyn Fn(&str, &str, &Sample) -> String + 'a;
 
-/// Formats the table of the results so far for a width in columns; `None` if there is nothing to show.
+/// A function that formats the table of the results so far for a width in columns; `None` if there is nothing to show.
 pub(super) type SoFar<'a> = dyn Fn(usize) -> Option<Styled> + 'a;
 
 /// Display of a run's progress.
@@ -115,7 +116,8 @@ impl<'a> Watcher<'a> {
     }
 }
 
-/// Formats the remaining time; `each` is the seconds per measurement. If comparisons are undecided, also formats the time to the next interim look.
+/// Formats the remaining time; `each` is the seconds per measurement. If comparisons are undecided, also formats the time to the next
+/// interim look.
 fn time_left(each: f64, step: &Step<'_>) -> String {
     let left = |cells: usize| human::duration(each * (cells + 1).saturating_sub(step.cell) as f64);
     if step.open.is_some() {
@@ -132,7 +134,7 @@ impl Drop for Watcher<'_> {
     }
 }
 
-/// Draws the last values as bars in steps of an eighth, scaled to the largest value.
+/// Draws the last 16 values as bars in steps of an eighth, scaled to the largest value.
 fn sparkline(values: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let last = &values[values.len().saturating_sub(16)..];

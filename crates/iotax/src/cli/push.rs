@@ -70,8 +70,8 @@ pub(super) fn wanted(which: &Which, from: &Store) -> Result<Vec<i64>, Failure> {
     Ok(if which.runs.is_empty() { known } else { which.runs.clone() })
 }
 
-/// Copies runs, and prints the outcome of each. Ends at an unknown run number or an unreachable store; other failures do not stop the
-/// remaining runs.
+/// Copies runs, and prints the outcome of each. Ends at an unknown run number, and at a store that cannot be reached or written; other
+/// failures do not stop the remaining runs.
 pub(super) fn copy(runs: Vec<i64>, from: &Store, to: &mut Store) -> Result<Exit, Failure> {
     let mut exit = Exit::Fine;
     for run in runs {

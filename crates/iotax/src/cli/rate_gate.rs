@@ -10,7 +10,7 @@ use iotax_model::units::human;
 
 use super::say::say;
 
-/// The I/O rate below which `--fail-if` fails.
+/// The rate in I/Os per second below which a target fails `--fail-if`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RateGate {
     iops: u64,
@@ -30,7 +30,8 @@ impl FromStr for RateGate {
 }
 
 impl RateGate {
-    /// Prints the outcome for each target, and returns the exit code.
+    /// Prints the outcome for each target. Returns `Gate` if a target fails, else `Unjudged` if one is undecided or nothing was measured,
+    /// else `Fine`.
     pub(super) fn judge(self, run: &Run) -> Exit {
         let (mut exit, asked) = (Exit::Fine, human::count(self.iops as f64));
         let answers = answers(run);

@@ -144,7 +144,8 @@ fn failed(reason: String) -> Failure {
     }
 }
 
-/// Passes a request's issue or completion to the matcher, which pairs the two. Ignores requests issued before `begin`, in nanoseconds.
+/// Passes a request's issue or completion to the matcher, which pairs the two. Ignores requests issued before `begin`, a time in
+/// nanoseconds of the monotonic clock.
 fn take(matcher: &mut Matcher, request: &DiskRequest, begin: u64) {
     let DiskRequest { at_ns, is_completed, sector, sectors, kind, process } = *request;
     let Some((operation, fua)) = operation(&kind) else { return };

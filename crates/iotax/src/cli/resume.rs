@@ -47,8 +47,8 @@ pub(super) struct Args {
     remote: RemoteArgs,
 }
 
-/// Refuses flags that would change when a run's interim results are looked at. The looks were fixed before the run began, and its
-/// false-positive rate depends on them.
+/// Refuses `--repeat` for a search, and for a run with interim looks at its results (`--until-decided`). These looks were fixed before the
+/// run began, and its false-positive rate depends on them. Refuses `--max-time` for a run without such looks.
 fn refuse_other_design(args: &Args, run: &Run) -> Result<(), Failure> {
     if run.plan.ask().is_some()
         && let Some(repeat) = args.repeat

@@ -151,8 +151,8 @@ fn is_unwritable(failure: &Failure) -> bool {
     )
 }
 
-/// Reads the token from its file or from the environment; `None` without either. Fails if other users can read the file, or if the token is
-/// too short.
+/// Reads the token from its file or from the environment; `None` without either. Fails if other users have access to the file, or if the
+/// token is too short or not one line of visible ASCII characters.
 fn token(args: &Args) -> Result<Option<String>, Failure> {
     let (token, place) = match &args.token_file {
         Some(path) => {

@@ -160,8 +160,8 @@ impl<'a> Session<'a> {
         self.carry_out_and(Self::report)
     }
 
-    /// Runs the plan for a command that reports the results of several runs itself. Returns the run's number and the exit code. The number is `None`
-    /// if the user declined or the run could not be started.
+    /// Runs the plan for a command that reports the results of several runs itself. Returns the run's number and the exit code. The number
+    /// is `None` if the user declined or the run could not be started.
     pub(super) fn measure(self) -> Result<(Option<i64>, Exit), Failure> {
         let mut run = None;
         let exit = self.carry_out_and(|_, measured, store, _| {
@@ -462,8 +462,8 @@ pub(super) fn make_absolute(plan: &mut Plan) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses to resume with another version or on another machine, because rounds of one run are compared with one another. Unknown facts are
-/// skipped: a run may have stopped before its environment was read.
+/// Refuses to resume with another accelerator for guests, QEMU, kernel, CPU model or version of iotax, because rounds of one run are
+/// compared with one another. Unknown facts are skipped: a run may have stopped before its environment was read.
 fn same_machine(then: &Environment, guests: Option<&Guests>) -> Result<(), Failure> {
     let now = runner::environment(guests);
     for (what, then, now) in [
@@ -486,7 +486,8 @@ fn same_machine(then: &Environment, guests: Option<&Guests>) -> Result<(), Failu
     Ok(())
 }
 
-/// Refuses to start while another run has changed settings, because their present values would be taken for the original ones.
+/// Refuses to start a plan that changes settings while another run has changed some, because their present values would be taken for the
+/// original ones.
 fn refuse_changed_settings(undo_dir: &Path, plan: &Plan) -> Result<(), Failure> {
     if plan.targets.iter().all(|target| target.setting_values().is_empty()) {
         return Ok(());

@@ -29,9 +29,9 @@ pub(super) struct Args {
     /// Name of the suite; without it, all are listed
     #[arg(value_parser = text_of(SUITES.iter().map(|suite| suite.name)))]
     name: Option<String>,
-    /// Targets, the first is the baseline: a file, directory or device as for iotax bench, here, as ssh://user@host:port/path or as podman://container/path;
-    /// RUNG:DIR for a rung of iotax ladder with its image in a directory, such as vm-qcow2:/srv/images; PLAN.toml for all
-    /// targets of a plan
+    /// Targets, the first is the baseline: a file, directory or device as for iotax bench, here, as ssh://user@host:port/path or as
+    /// podman://container/path; RUNG:DIR for a rung of iotax ladder with its image in a directory, such as vm-qcow2:/srv/images; PLAN.toml
+    /// for all targets of a plan
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
     /// List the suites

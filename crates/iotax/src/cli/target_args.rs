@@ -18,9 +18,9 @@ use super::{Failure, OrExit, input, usage};
 /// Targets on the command line, where they may lie on other machines.
 #[derive(Debug, ClapArgs)]
 pub(super) struct TargetArgs {
-    /// Targets, the first is the baseline: a file, directory or device as for iotax bench, here, as ssh://user@host:port/path or as podman://container/path or as libvirt://domain;
-    /// RUNG:DIR for a rung of iotax ladder with its image in a directory, such as vm-qcow2:/srv/images; the line of a stack; PLAN.toml for all
-    /// targets of a plan
+    /// Targets, the first is the baseline: a file, directory or device as for iotax bench, here, as ssh://user@host:port/path or as
+    /// podman://container/path or as libvirt://domain; RUNG:DIR for a rung of iotax ladder with its image in a directory, such as
+    /// vm-qcow2:/srv/images; the line of a stack; PLAN.toml for all targets of a plan
     #[arg(id = "targets", value_name = "TARGET", required = true)]
     pub(super) paths: Vec<String>,
     /// Run the agent under sudo on another machine
@@ -35,8 +35,8 @@ impl TargetArgs {
     }
 }
 
-/// Parses targets: `PATH`, the line of a stack, `ssh://` and containers as in `iotax bench`, `RUNG:DIR` for a rung of the ladder with an image in a
-/// directory (`vm-qcow2:/srv/images`), and `PLAN.toml` for all targets of a plan. Makes their names unique.
+/// Parses targets: `PATH`, the line of a stack, `ssh://` and containers as in `iotax bench`, `RUNG:DIR` for a rung of the ladder with an
+/// image in a directory (`vm-qcow2:/srv/images`), and `PLAN.toml` for all targets of a plan. Makes their names unique.
 pub(super) fn targets(
     texts: &[String],
     sudo: bool,
@@ -70,8 +70,8 @@ fn tell_apart(targets: &mut [TargetSpec]) {
     }
 }
 
-/// Returns whether the text is a stack line, such as `/srv > raw file > virtio`, and not a file name. A single layer counts as a line, so that the
-/// user gets an error about missing layers instead of a file with that name.
+/// Returns whether the text is a stack line, such as `/srv > raw file > virtio`, and not a file name. A single layer counts as a line, so
+/// that the user gets an error about missing layers instead of a file with that name.
 fn is_line(text: &str) -> bool {
     let is_layer = || match Stack::parse(text) {
         Ok(stack) => !stack.has::<PathSpec>(),

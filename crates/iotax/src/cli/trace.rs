@@ -225,8 +225,8 @@ fn hits(reuse: &Reuse, ios: &str, does: &str, of: fn(&CacheHits) -> Option<HitSh
     (most > 0.0).then(|| format!("{ios}: an LRU cache of {}, and no larger one more", told.join(", ")))
 }
 
-/// Describes the shares of the touched area that take 50% and 90% of all I/Os. Adds separate lines for reads and writes if their 50% areas differ by
-/// a factor of more than 1.5.
+/// Describes the shares of the touched area that take 50% and 90% of all I/Os. Adds separate lines for reads and writes if their 50% areas
+/// differ by a factor of more than 1.5.
 fn hot_lines(hot: &HotAreas) -> Vec<String> {
     let line = |ios: &str, share: HotShare| {
         format!(

@@ -56,8 +56,8 @@ pub(super) fn check_journal(path: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// Returns whether the beginning of the file has the magic number of a batch header. Two batches are searched, because the first header may be
-/// damaged.
+/// Returns whether the beginning of the file has the magic number of a batch header. Two batches are searched, because the first header may
+/// be damaged.
 fn is_journal(path: &Path) -> io::Result<bool> {
     let mut head = Vec::new();
     File::open(path)?.take(2 * JOURNAL_BATCH as u64).read_to_end(&mut head)?;

@@ -36,7 +36,8 @@ pub(super) struct Args {
     /// Highest number of I/Os per second of the files that mirror, backup and backup-fleecing copy to, as of a slow backup server
     #[arg(long, value_name = "N", value_parser = number::positive::<u32>)]
     copy_iops: Option<u32>,
-    /// Exit with code 1 unless this holds, and with code 5 if that is undecided: "gap < 30s", "recovery < 1m", "late = 0", "errors = 0", "lost = 0"
+    /// Exit with code 1 unless this holds, and with code 5 if that is undecided: "gap < 30s", "recovery < 1m", "late = 0", "errors = 0",
+    /// "lost = 0"
     #[arg(long, value_name = "CONDITION", value_parser = str::parse::<Requirement>)]
     require: Vec<Requirement>,
     /// Count I/Os as late if they take longer than this, from when they were due [default: 1s]
@@ -57,9 +58,9 @@ pub(super) struct Args {
     run: RunArgs,
 }
 
-/// I/Os per second: enough to locate the start of a gap to the millisecond, and far below the capacity of any storage.
+/// Default number of I/Os per second: enough to locate the start of a gap to the millisecond, and far below the capacity of any storage.
 const RATE: u64 = 1000;
-/// Queue depth: large enough that reads continue for a while if only writes hang.
+/// Default queue depth: large enough that reads continue for a while if only writes hang.
 const DEPTH: u32 = 512;
 const RUNTIME: Nanos = Nanos::from_secs(60);
 const PINGS: u64 = 100;

@@ -41,8 +41,8 @@ pub(super) fn measured(disk: &Path, parameters: &str) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Makes a filesystem with default settings, except for discard, which would undo preallocation, and lazy initialization, which would write during
-/// measurements.
+/// Makes a filesystem with default settings, except for discard, which would undo preallocation, and lazy initialization, which would write
+/// during measurements.
 fn make(kind: GuestFs, disk: &Path) -> Result<()> {
     let arguments: &[&str] = match kind {
         GuestFs::Ext4 => {

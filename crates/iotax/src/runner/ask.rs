@@ -100,7 +100,8 @@ impl Runner<'_> {
         Ok(0)
     }
 
-    /// Chooses the rates of a round and adds their workloads to the plan. Returns the round's cells (targets with workloads) in random order.
+    /// Chooses the rates of a round and adds their workloads to the plan. Returns the round's cells (targets with workloads) in random
+    /// order.
     fn place(&mut self, so_far: &Run, ask: &AskSpec, round: u32) -> Vec<Cell> {
         let mut plan = Plan::clone(&self.plan);
         let mut cells = Vec::new();

@@ -68,7 +68,8 @@ impl Runner<'_> {
         scheduled.iter().map(of).collect()
     }
 
-    /// Prepares the given cells, none of them of a lost target, and then measures them at the same time. Fails if any cell cannot be prepared.
+    /// Prepares the given cells, none of them of a lost target, and then measures them at the same time. Fails if any cell cannot be
+    /// prepared.
     fn measure_ready(
         &mut self,
         scheduled: &[ScheduledCell],
@@ -203,7 +204,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Calls `change` for all members of a target, and for other targets on the same storage.
+    /// Calls `change` for all instances of a target, and for those of other targets on the same storage.
     fn each_on_storage_of(&mut self, target: usize, mut change: impl FnMut(&mut Target)) {
         let storage = self.plan.storage_of(target);
         let same = (0..self.plan.targets.len()).filter(|other| self.plan.storage_of(*other) == storage);
@@ -321,8 +322,8 @@ fn measurement(
     })
 }
 
-/// Returns whether each written block is known to hold its last write: the load ran to its end, only reads failed, and verification found nothing
-/// uncertain. Always false without verification.
+/// Returns whether each written block is known to hold its last write: the load ran to its end, only reads failed, and verification found
+/// nothing uncertain. Always false without verification.
 fn is_known_to_hold(outcome: &Outcome) -> bool {
     let reads_alone_failed = outcome.errors.iter().all(|error| error.direction == "read");
     let is_certain = outcome.verify.as_ref().is_some_and(|found| found.uncertain == 0);
@@ -398,8 +399,8 @@ fn watch_interval(workload: &Workload) -> Nanos {
     if workload.window() > LONG { COARSE } else { FINE }
 }
 
-/// Returns the sampling interval: a tenth of the window, from 100 ms to 1 s. With several guests it is 10 ms to 100 ms, because their common window
-/// counts only whole intervals.
+/// Returns the sampling interval: a tenth of the window, from 100 ms to 1 s. With several guests it is 10 ms to 100 ms, because their
+/// common window counts only whole intervals.
 fn interval(workload: &Workload, guests: usize) -> Nanos {
     if guests > 1 {
         return common_window::fine(workload);

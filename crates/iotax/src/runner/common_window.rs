@@ -1,7 +1,7 @@
 //! Merges the results of several agents over the window in which all of them ran.
 //!
-//! Each agent's samples are placed on the host's clock, starting when the agent's window began. The common window lasts from the latest start to the
-//! earliest end. Only whole intervals within the common window count, the same number from each agent.
+//! Each agent's samples are placed on the host's clock, starting when the agent's window began. The common window lasts from the latest
+//! start to the earliest end. Only whole intervals within the common window count, the same number from each agent.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,8 @@ use iotax_model::record::{Carried, CpuScope, CpuTime, Flow, Outcome, Sample, Sha
 use iotax_model::units::Nanos;
 use iotax_model::workload::Workload;
 
-/// Returns the sampling interval for several agents: a tenth of the window, from 10 ms to 100 ms, so that little is lost at the ends of the common
-/// window.
+/// Returns the sampling interval for several agents: a tenth of the window, from 10 ms to 100 ms, so that little is lost at the ends of the
+/// common window.
 pub(super) fn fine(workload: &Workload) -> Nanos {
     Nanos((workload.window().0 / 10).clamp(10_000_000, 100_000_000))
 }
@@ -34,7 +34,8 @@ pub(super) struct Merged {
     pub(super) samples: Vec<Sample>,
     /// Each agent's share of the I/O; empty with a single agent.
     pub(super) shares: Vec<Share>,
-    /// The counted time: from the beginning of the last agent's window to the end of the common window.
+    /// The counted time: from the beginning of the last agent's window, as long as the counted intervals together. With a single agent, its
+    /// whole window.
     pub(super) window: Window,
 }
 
@@ -65,8 +66,8 @@ impl AgentRun {
         if self.name.parse::<u32>().is_ok() { format!("guest {}", self.name) } else { self.name.clone() }
     }
 
-    /// Returns the bytes that servers received and the bytes that this end sent, over all uploads. `None` if a server does not report what it
-    /// received, or if nothing was sent.
+    /// Returns the bytes that servers received and the bytes that this end sent, over all uploads. `None` if a server does not report what
+    /// it received, or if nothing was sent.
     fn received_of_sent(&self) -> Option<(u64, u64)> {
         let flows =
             || self.outcome.carried.iter().flat_map(|carried| &carried.flows).filter(|flow| flow.upload);
@@ -181,8 +182,8 @@ fn merge_outcomes(all: &[AgentRun], duration_ns: u64, shares: &[Share]) -> Outco
     outcome
 }
 
-/// Returns an agent's outcome for the counted part of its window. Scales CPU time and streams, because they cover the agent's whole window, which is
-/// slightly longer.
+/// Returns an agent's outcome for the counted part of its window. Scales CPU time and streams, because they cover the agent's whole window,
+/// which is slightly longer.
 fn of_window(ran: &AgentRun, duration_ns: u64, share: &Share) -> Outcome {
     let mut outcome = ran.outcome.clone();
     let failed: u64 = outcome.errors.iter().map(|error| error.count).sum();

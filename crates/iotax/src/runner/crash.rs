@@ -122,8 +122,8 @@ impl<'a> PowerCuts<'a> {
         }
     }
 
-    /// Writes to a target until its power is cut. Returns the seconds until the cut, the volatile layer's counts at the cut, and the storage that is
-    /// left.
+    /// Writes to a target until its power is cut. Returns the seconds until the cut, the volatile layer's counts at the cut, and the
+    /// storage that is left.
     fn under_load(
         &self,
         spec: &TargetSpec,
@@ -204,8 +204,8 @@ impl<'a> PowerCuts<'a> {
         let volatile = built.volatile.take();
         let recovery = super::audit(&built.path, journal, self.stop);
         drop(built);
-        // Waits for the server, which still has the file open: the kernel spins in the removal of a directory while another process closes a
-        // removed file of it. Removing the survivor reports what cannot be undone.
+        // Waits for the server, which still has the file open: the kernel spins in the removal of a directory while another process closes
+        // a removed file of it. Removing the survivor reports what cannot be undone.
         let _ = volatile.map(|volatile| volatile.remove(undo_log));
         recovery
     }

@@ -7,14 +7,14 @@ use super::Runner;
 
 /// Minimum length in bytes of a piece, except for the first ones.
 const PIECE: u64 = 32 << 20;
-/// Number of pieces of a long target.
+/// Number of pieces into which the longest target is divided, unless they would get shorter than `PIECE`.
 const PIECES: u64 = 64;
 const MIB: u64 = 1 << 20;
 
 impl Runner<'_> {
-    /// Fills all targets side by side: a piece of each in turn, in random order. Regions of a disk differ in speed by 20% and more. Files written one
-    /// after another would lie in different regions, and a comparison would show the regions instead of the layers. The first pieces are short, from
-    /// 1 MiB on: a file grows contiguously while there is room, so the files must begin close together.
+    /// Fills all targets side by side: a piece of each in turn, in random order. Regions of a disk differ in speed by 20% and more. Files
+    /// written one after another would lie in different regions, and a comparison would show the regions instead of the layers. The first
+    /// pieces are short, from 1 MiB on: a file grows contiguously while there is room, so the files must begin close together.
     pub(super) fn fill_all(&mut self) -> anyhow::Result<()> {
         let plan = self.order.plan;
         let is_shared = |group: usize| group < plan.targets.len() && plan.storage_of(group) != group;
@@ -50,13 +50,14 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Fills the whole storage of one member of a group.
+    /// Fills the whole storage of one member of a group (one instance of a target).
     pub(super) fn fill(&mut self, group: usize, member: usize) -> anyhow::Result<()> {
         self.fill_piece(group, member, Bytes(0), Bytes(u64::MAX)).map(drop)
     }
 
-    /// Fills up to `most` bytes of one member of a group, after the first `done` bytes. Returns the number of bytes filled so far; `None` once all
-    /// are filled. Each member gets different data, because deduplicating storage would keep equal data only once.
+    /// Fills up to `most` bytes of one member of a group (one instance of a target), after the first `done` bytes. Returns the number of
+    /// bytes filled so far; `None` once all are filled. Each member gets different data, because deduplicating storage would keep equal
+    /// data only once.
     fn fill_piece(
         &mut self,
         group: usize,

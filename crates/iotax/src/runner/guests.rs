@@ -192,8 +192,8 @@ impl Guests {
         &self.qemu_version
     }
 
-    /// Boots the guests of all groups concurrently and pauses each when its agent answers. Returns the index of each group with a guest that failed
-    /// to boot, and the reason.
+    /// Boots the guests of all groups concurrently and pauses each when its agent answers. Returns the index of each group with a guest
+    /// that failed to boot, and the reason.
     pub(super) fn boot(
         &self,
         groups: &mut [Vec<Target>],

@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 const LONGEST: usize = 200;
 /// Timeout for reading from the other end of the socket, and for writing to it.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Prefixes of the answer to a mark: for an accepted and for a refused mark.
+/// Prefixes of an answer: for an accepted and for a refused message.
 const ANSWERS: [&str; 2] = ["+", "-"];
 
 /// The socket of a watch or a fleet, removed when dropped.
@@ -41,7 +41,7 @@ impl MarkSocket {
         Ok(this)
     }
 
-    /// Waits up to `patience` for a mark, and answers with the result of `take`.
+    /// Waits up to `patience` for one message, a mark or a command, and answers with the result of `take`.
     pub(crate) fn answer(&self, patience: Duration, take: impl FnOnce(&str) -> Result<String, String>) {
         let patience = Timespec::try_from(patience).unwrap_or_default();
         let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
@@ -92,16 +92,16 @@ pub(crate) fn check(text: &str) -> Result<&str, String> {
     Err(format!("{beginning:?} cannot be a mark: {reason}; accepted: one line of up to {LONGEST} characters"))
 }
 
-/// A watch's answer to a mark.
+/// The answer of a watch to a mark, or of a coordinator to a command.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// False if the mark was not accepted.
+    /// False if the message was refused.
     pub(crate) is_marked: bool,
-    /// The run, followed by the time of the mark or the reason for its refusal.
+    /// The answer: a watch's run with the time of the mark, the coordinator's answer to a command, or the reason for a refusal.
     pub(crate) text: String,
 }
 
-/// Sends a mark to the watch that listens on the socket.
+/// Sends a message to the watch or coordinator that listens on the socket, and returns its answer. Fails if none listens.
 pub(crate) fn send(socket: &Path, text: &str) -> io::Result<Answer> {
     let mut stream = short(socket, |short| UnixStream::connect(short))?;
     stream.set_read_timeout(Some(2 * PATIENCE))?;
@@ -114,7 +114,8 @@ pub(crate) fn send(socket: &Path, text: &str) -> io::Result<Answer> {
     Ok(Answer { is_marked: taken.is_some(), text })
 }
 
-/// Sends a mark to every watch whose undo log is in this directory. A socket without a listener belongs to a killed run.
+/// Sends a mark to every watch whose undo log is in this directory, and to coordinators, which refuse it. Returns their answers. Skips a
+/// socket without a listener, which belongs to a killed run.
 pub(crate) fn send_to_all(dir: &Path, text: &str) -> io::Result<Vec<Answer>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

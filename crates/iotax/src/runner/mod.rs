@@ -166,7 +166,8 @@ struct Runner<'a> {
     /// Agents on other machines whose targets are not built yet.
     remote_agents: RemoteAgents,
     context: RunContext<'a>,
-    /// A group for each target, followed by one for each neighbour (a competing load). Each group has one member, or one for each guest or server.
+    /// A group for each target, followed by one for each neighbour (a competing load). Each group has one member, or one for each guest or
+    /// server.
     groups: Vec<Vec<Target>>,
     /// Indices of groups that failed for good; the run continues without them.
     lost: HashSet<usize>,
@@ -443,8 +444,8 @@ fn interrupted(error: AgentError) -> anyhow::Error {
     }
 }
 
-/// Returns the path of this process's program, which agents and guests also run. The path is a kernel link, which works even after a new build has
-/// replaced the file.
+/// Returns the path of this process's program, which agents and guests also run. The path is a kernel link, which works even after a new
+/// build has replaced the file.
 pub(crate) fn own_program() -> &'static Path {
     Path::new("/proc/self/exe")
 }

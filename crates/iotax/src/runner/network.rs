@@ -103,8 +103,8 @@ impl NetworkPath {
         Ok(())
     }
 
-    /// Replaces the server after a failure; on another machine, before the next measurement. A server that was running before is left
-    /// alone.
+    /// Replaces the server after a failure. A server on another machine is replaced only before the next measurement; a server that the
+    /// plan names is left alone.
     pub(super) fn restart(&mut self, stop: &Interrupt) -> anyhow::Result<()> {
         match &mut self.server {
             Server::Local { network, agent: server } => {

@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const MOST_LINES: usize = 500;
 /// Maximum number of lines that a watch shows while it measures; the report has all occurrences.
 const MOST_NEWS: usize = 100;
-/// Maximum number of characters kept of a command's stderr.
+/// Maximum number of bytes kept of a command's stderr.
 const MOST_ERROR: u64 = 400;
 
 /// The events to carry out in the window of a watch.
@@ -60,7 +60,7 @@ pub(super) struct PlannedEvents<'a> {
 }
 
 impl PlannedEvents<'_> {
-    /// Returns whether the user stops the run.
+    /// Returns whether the user has stopped the run.
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -376,10 +376,10 @@ impl Stage {
         });
     }
 
-    /// Runs a command until it ends or the user stops waiting for it. Returns the reason if it failed, else `None`.
+    /// Runs a command until it ends or the user stops waiting for it. Returns the reason if it failed or was left running, else `None`.
     fn run(&self, name: &str, command: &str, marker: &str) -> io::Result<Option<String>> {
-        // A memory file, not a pipe: processes that the command leaves running would keep a pipe open. If a sandbox has no memory files, the
-        // command's output is discarded.
+        // A memory file, not a pipe: processes that the command leaves running would keep a pipe open. If a sandbox has no memory files,
+        // the command's output is discarded.
         let said = rustix::fs::memfd_create("event", MemfdFlags::CLOEXEC).ok().map(File::from);
         let stderr = || match &said {
             Some(said) => Ok(Stdio::from(said.try_clone()?)),

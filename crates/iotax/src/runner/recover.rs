@@ -21,7 +21,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Gives up a group for the rest of the run: a target, or a neighbour together with the targets that it competes with. Kills their guests.
+    /// Gives up a group for the rest of the run: a target, or a neighbour together with the targets that it competes with. Kills their
+    /// guests.
     pub(super) fn lose(&mut self, group: usize, reason: &str) -> anyhow::Result<()> {
         if self.lost.contains(&group) {
             return Ok(());

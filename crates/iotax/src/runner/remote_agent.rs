@@ -134,9 +134,9 @@ enum Purpose {
 /// A path on another machine, and how to start an agent for it there.
 struct AgentAccess {
     host: RemoteHost,
-    /// Path to measure; that of a guest's scratch disk from the moment it is attached.
+    /// Path to measure. In a libvirt guest, the path of the disk that was attached to it; only valid once that is attached.
     path: PathBuf,
-    /// The domain of libvirt that the agent runs in; `None` on other machines.
+    /// The domain of libvirt that the agent runs in; `None` if the machine is not a libvirt guest.
     domain: Option<ScratchSource>,
     program: Arc<AgentProgram>,
     options: RemoteOptions,
@@ -149,9 +149,10 @@ pub(super) struct RemoteAgent {
     client: AgentClient,
     /// The agent's record in the undo log; `None` once the agent is gone.
     recorded: Option<(RecordedAgent, UndoEntry)>,
-    /// The undo log's entry of the port through which a guest's agent is reached; `None` on other machines.
+    /// The undo log's entry of the port through which a libvirt guest's agent is reached; `None` if the machine is not such a guest.
     port: Option<UndoEntry>,
-    /// The disk that was attached to a guest, and its identity there; `None` on other machines, and before it is attached.
+    /// The disk that was attached to a libvirt guest, and its identity there; `None` before it is attached, and if the machine is not such
+    /// a guest.
     disk: Option<(ScratchDisk, Identity)>,
     hello: AgentHello,
     round_trip: Duration,
@@ -182,7 +183,8 @@ impl RemoteAgent {
         })
     }
 
-    /// Returns the machine's network address, for connections other than ssh. Fails for containers, whose address is unknown.
+    /// Returns the machine's network address, for connections other than ssh. Fails for containers and libvirt's guests, whose address is
+    /// unknown.
     pub(super) fn address(&self) -> anyhow::Result<String> {
         match &self.access.host.machine {
             Machine::Ssh { destination, port } => Ok(remote::address(destination, *port)?),
@@ -216,7 +218,7 @@ impl RemoteAgent {
         self.disk.as_ref().map(|(_, identity)| *identity)
     }
 
-    /// Returns the image of a guest's scratch disk on this machine; `None` on other machines.
+    /// Returns the image, on this host, of the disk that was attached to a libvirt guest; `None` if no disk was attached.
     pub(super) fn image(&self) -> Option<&Path> {
         self.disk.as_ref().map(|(disk, _)| disk.image.path.as_path())
     }
@@ -245,8 +247,8 @@ impl RemoteAgent {
         }
     }
 
-    /// Has the agent create a file of `size` if nothing exists at the path, or attaches a disk of this size to a guest. Returns the length of the
-    /// file or device that existed; `None` if iotax created it.
+    /// Has the agent create a file of `size` if nothing exists at the path, or attaches a disk of this size to a guest. Returns the length
+    /// of the file or device that existed; `None` if iotax created it.
     pub(super) fn build(&mut self, size: Bytes, undo_log: &mut UndoLog) -> anyhow::Result<Option<Bytes>> {
         if let Some(domain) = &self.access.domain {
             let disk = attach_disk(domain, &fresh_name()?, size, undo_log)?;
@@ -394,7 +396,8 @@ impl RemoteAgent {
         })
     }
 
-    /// Returns the layers of a scratch disk on this machine, from the bottom up to the guest's bus; `None` on other machines.
+    /// Returns the layers, on this host, of the disk that was attached to a libvirt guest, from the bottom up to the guest's bus; `None` if
+    /// no disk was attached.
     fn layers_here(&self) -> anyhow::Result<Option<LayerStack>> {
         let (Some(domain), Some(image)) = (&self.access.domain, self.image()) else { return Ok(None) };
         let mut stack = stack::of_path(Path::new("/"), image)?;
@@ -458,7 +461,7 @@ struct Connection {
     client: AgentClient,
     /// The agent's record, with its entry in the undo log.
     recorded: (RecordedAgent, UndoEntry),
-    /// The undo log's entry of the port to a guest; `None` on other machines.
+    /// The undo log's entry of the port to a libvirt guest; `None` if the machine is not such a guest.
     port: Option<UndoEntry>,
 }
 

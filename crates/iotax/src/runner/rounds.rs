@@ -1,5 +1,5 @@
-//! Measures the rounds of a run. A round is a sequence of windows; each window measures one cell (a target and a workload), or several at the same
-//! time.
+//! Measures the rounds of a run. A round is a sequence of windows; each window measures one cell (a target and a workload), or several at
+//! the same time.
 
 use std::sync::Arc;
 
@@ -93,7 +93,8 @@ impl Runner<'_> {
         self.measure(scheduled)
     }
 
-    /// Measures a cell (a target and a workload). If a guest's disk does not answer, reboots the guest and measures once more, except in a watch.
+    /// Measures a cell (a target and a workload). If a guest's disk does not answer, reboots the guest and measures once more, except in a
+    /// watch.
     pub(super) fn measure_alive(&mut self, scheduled: ScheduledCell) -> anyhow::Result<Measurement> {
         let measurement = self.measure_if_there(scheduled)?;
         // A watch's event may well stop a disk, and must not happen twice.

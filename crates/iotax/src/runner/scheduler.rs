@@ -1,4 +1,5 @@
-//! Schedules rounds: all rounds of the plan, or those that undecided comparisons still need.
+//! Schedules rounds: all rounds of the plan, or further rounds until every comparison is decided or every cell (a target with a workload)
+//! is in a steady state.
 
 use std::ops::RangeInclusive;
 use std::time::Instant;

@@ -1,8 +1,8 @@
 //! Starts several agents at once: the guests of a target, and those of its neighbour.
 //!
-//! Each agent sets up its load first. When all are ready, the neighbour starts; when its window has begun, the measured agents start. If an agent
-//! fails, the others still finish their work, so that they are ready for the next measurement. An agent flushes its writes only after the runner has
-//! handled its [`Event::Over`], so that no counter of a window includes the flush.
+//! Each agent sets up its load first. When all are ready, the neighbour starts; when its window has begun, the measured agents start. If an
+//! agent fails, the others still finish their work, so that they are ready for the next measurement. An agent flushes its writes only after
+//! the runner has handled its [`Event::Over`], so that no counter of a window includes the flush.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Sender};

@@ -41,7 +41,7 @@ pub(super) struct Watch<'a> {
     /// The number of measured agents.
     measured: usize,
     runtime_ns: u64,
-    /// True without a warm-up: the counters must then be read before the load starts.
+    /// True without a warm-up and a start delay: the counters must then be read before the load starts.
     has_no_warm_up: bool,
     /// True to keep an agent's results up to the time at which it is lost.
     keeps: bool,
@@ -58,9 +58,10 @@ pub(super) struct Host {
     pub(super) disks: Vec<String>,
     monitor: Monitor,
     kernel: KernelThreads,
-    /// The packets' path; `None` unless a network is measured.
+    /// The packets' path; `None` unless exactly one network path is measured.
     via: Option<NetPath>,
-    /// Detector of periods in which a guest's device completes no I/O; agents outside of guests detect such periods themselves.
+    /// Detector of periods in which a guest's device completes no I/O; `None` if the workload does not record them, and without guests,
+    /// because agents on the host detect such periods themselves.
     gaps: Option<DeviceGapWatch>,
     /// True if a layer is served by a program whose CPU time is not measured.
     is_served_unseen: bool,
@@ -113,7 +114,8 @@ struct Ended {
     pace: Option<CpuPace>,
     /// CPU time of this process in nanoseconds, during the window.
     own_ns: u64,
-    /// The snapshot after the last agent had flushed its writes; `None` if no agent flushed.
+    /// The snapshot after the last measured agent had ended, so that it includes the final flushes; `None` if no agent has ended without an
+    /// error, or if this machine is not monitored.
     after: Option<MonitorSnapshot>,
     blocks: Option<BlockStats>,
     counters: Vec<LayerCounters>,
@@ -221,7 +223,7 @@ impl<'a> Watch<'a> {
         Self { keeps: true, ..self }
     }
 
-    /// Processes an event of an agent. Returns true if a sampling interval of the agent `lead` has ended.
+    /// Processes an event of an agent. Returns true if a sampling interval of the agent whose window began last has ended.
     pub(super) fn see(&mut self, event: AgentEvent, progress: &mut dyn Progress) -> bool {
         let AgentEvent { participant, at, kind } = event;
         let is_measured = participant < self.measured;
@@ -364,7 +366,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Takes a snapshot after an agent has flushed. A later call replaces it.
+    /// Takes a snapshot after an agent has ended, and has thus flushed its writes. A later call replaces it.
     fn see_flushed(&mut self) {
         if let (Some(ended), Some(host)) = (&mut self.ended, &mut self.host) {
             ended.after = Some(host.monitor.snapshot());
@@ -421,8 +423,8 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Returns the CPU time in nanoseconds of all programs that take part in the I/O. `outcome` is merged from all agents. `None` if any program is
-    /// not observed.
+    /// Returns the CPU time in nanoseconds of all programs that take part in the I/O. `outcome` is merged from all agents. `None` if any
+    /// program is not observed.
     pub(super) fn programs_ns(
         &self,
         host: &HostActivity,
@@ -445,7 +447,7 @@ impl Watched {
         self.started.at
     }
 
-    /// Returns the host's activity over the first `intervals` sampling intervals of the agent `lead`.
+    /// Returns the host's activity over the first `intervals` sampling intervals of the agent whose window began last.
     pub(super) fn view(&self, intervals: usize) -> HostView {
         let Started { at, at_ms, beats, .. } = &self.started;
         let last = intervals.min(beats.len() - 1);
@@ -492,7 +494,8 @@ impl Watched {
         placed.collect()
     }
 
-    /// Returns the disks' activity from the last snapshot in the window to the end of the flushes; empty unless all measured agents flushed.
+    /// Returns the disks' activity from the last snapshot in the window to the end of the flushes; empty unless all measured agents
+    /// flushed.
     fn flushed(&self) -> BTreeMap<String, DiskActivity> {
         let all = self.measured.iter().all(|ran| ran.outcome.flush_ns.is_some());
         let last = self.started.beats.last().and_then(|beat| beat.snapshot.as_ref());

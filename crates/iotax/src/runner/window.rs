@@ -204,7 +204,8 @@ impl<'a> Watches<'a> {
         self.0.iter().map(|part| &part.watch)
     }
 
-    /// Returns the start of the last window to begin; `None` until every measured agent has begun or failed.
+    /// Returns the start of the last window to begin; `None` until in every part all measured agents have begun, or one has ended or
+    /// failed.
     fn began(&self) -> Option<Instant> {
         self.all().all(Watch::is_settled).then(|| self.all().filter_map(Watch::began).max()).flatten()
     }
@@ -230,8 +231,8 @@ impl PartWatch<'_> {
     }
 }
 
-/// Returns the time that a measurement may take beyond its own length, for work after the load: flushing a cache that may hold the whole
-/// area, reading the area back for verification, and removing a test's files.
+/// Returns the time that a measurement may take beyond its warm-up and window: for flushing a cache that may hold the whole area, reading
+/// the area back for verification, and creating or removing a test's files.
 fn slack(job: &Job) -> Duration {
     let bytes = job.workload.jobs().map(|one| {
         let passes = u64::from(one.writes()) + u64::from(one.verify != Verify::None);

@@ -28,7 +28,7 @@ const FEWEST_PAIRS: u64 = 6;
 
 /// Searches for the highest rate at which each target meets the conditions, in place of rounds of fixed workloads.
 ///
-/// Each rate to try depends on the results so far (`iotax_analysis::ask`).
+/// Each rate to try depends on the results so far.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AskSpec {

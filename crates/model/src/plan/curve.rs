@@ -35,7 +35,7 @@ const FAR: f64 = 1.2;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields)]
 pub struct CurveSpec {
-    /// Time limit of the measurement [default: 3m; with `shares` in rounds, see `repeat`]
+    /// Time limit of the measurement [default: 3m; with `shares` none: `repeat` sets the number of rounds]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub time: Option<Nanos>,
     /// Number of rates derived from each target's capacity; rates of several targets that are close together are measured once [default: 12; with
@@ -58,7 +58,8 @@ impl CurveSpec {
         self.time.or(self.shares.is_empty().then_some(TIME))
     }
 
-    /// Returns the number of rates at which each workload is measured, with `targets` targets in the plan.
+    /// Returns the number of rates derived from the capacity of each target, per workload, with `targets` targets in the plan; the number
+    /// of `shares` if they are given.
     #[must_use]
     pub fn points_of(&self, targets: usize) -> u32 {
         let together = POINTS_TOGETHER / u32::try_from(targets).unwrap_or(u32::MAX).max(1);

@@ -28,9 +28,10 @@ pub struct Demand {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Keep {
-    /// A limit on the latency of I/Os, measured from submission to completion.
+    /// A limit on the latency of I/Os, measured from submission to completion. For flushes with direct I/O, the commit time is limited:
+    /// from the first write after a flush to the end of the next flush.
     Latency {
-        /// The kind of I/O whose latency is limited; `None` for reads and writes together.
+        /// The kind of I/O whose latency is limited; `None` for all I/Os together except flushes.
         of: Option<DemandOn>,
         /// The limit on the latency; never [`Slo::NoErrors`].
         slo: Slo,
@@ -63,7 +64,7 @@ pub enum DemandOn {
     Read,
     /// Writes.
     Write,
-    /// Flushes: fsync, fdatasync.
+    /// Flushes: fsync, fdatasync and sync_file_range.
     Sync,
 }
 

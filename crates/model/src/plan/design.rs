@@ -52,8 +52,8 @@ impl Design {
     }
 }
 
-/// Accessors for the settings of a design; each returns `None` if the plan has another design. Code that must handle every design matches on
-/// [`Plan::design`].
+/// Accessors for the settings of one design, each `None` if the plan has another design, and properties of designs. Code that must handle
+/// every design matches on [`Plan::design`].
 impl Plan {
     /// Returns the limits of a run that adds rounds until every comparison is decided; `None` for other designs.
     #[must_use]

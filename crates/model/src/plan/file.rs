@@ -42,7 +42,7 @@ pub(super) struct PlanHead {
     name: Option<String>,
     /// The suite that the workloads belong to; reports group them accordingly
     suite: Option<String>,
-    /// Number of rounds; each round measures everything once, in a new order [default: 5]
+    /// Number of rounds; each round measures everything once, in a new order [default: 5; 1 with `ask` or `watch`]
     repeat: Option<u32>,
     /// Time limit of the measurement: adds rounds until every comparison is decided. In place of `repeat` and `until_decided`.
     time: Option<Nanos>,
@@ -50,7 +50,8 @@ pub(super) struct PlanHead {
     until_decided: Option<UntilDecided>,
     /// Adds rounds until every target is in a steady state on every workload, by SNIA's rule. The last five rounds are compared.
     until_steady: Option<UntilSteady>,
-    /// Measures every workload at many rates: latency against offered load. In place of `repeat`, `time` and `until_decided`.
+    /// Measures every workload at many rates: latency against offered load. In place of `time` and `until_decided`; `repeat` has an effect
+    /// only with `shares`.
     curve: Option<CurveSpec>,
     /// Searches for the highest rate that meets conditions on latency. In place of `repeat`, `time`, `until_decided` and `curve`.
     ask: Option<AskSpec>,
@@ -77,7 +78,7 @@ pub(super) struct PlanHead {
     #[serde(rename = "target")]
     #[schemars(with = "Vec<TargetSpec>")]
     _target: Option<IgnoredAny>,
-    /// The I/O to issue; the keys are fio's.
+    /// The I/O to issue; keys that fio also has have fio's names.
     #[serde(rename = "workload")]
     #[schemars(with = "Vec<WorkloadKeys>")]
     _workload: Option<IgnoredAny>,

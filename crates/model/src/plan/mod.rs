@@ -51,7 +51,8 @@ pub use demand::{Demand, DemandError, DemandOn, Keep, RateUnit};
 pub use event::{Action, Operation, PlannedEvent};
 pub use watch::{Limit, Requirement, RequirementError, WatchFigure, WatchSpec};
 
-/// A plan, complete and checked. Parsed from TOML by [`Plan::from_toml`], or built from command-line flags.
+/// A complete plan, in which every key has a value. [`Plan::from_toml`] parses and checks it; a plan built in another way, such as from
+/// command-line flags, is checked by [`Plan::check`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {

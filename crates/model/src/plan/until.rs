@@ -94,7 +94,7 @@ impl<'de> Deserialize<'de> for Margin {
     }
 }
 
-/// Default maximum number of rounds of a run that adds rounds.
+/// Default maximum number of rounds of a run that adds rounds until comparisons are decided.
 pub const DEFAULT_MAX_ROUNDS: u32 = 15;
 
 /// Maximum number of times that results are evaluated during a run: each evaluation raises the false-positive rate.

@@ -33,7 +33,7 @@ pub struct WatchSpec {
     /// Name of a workload that runs without events; the cost of an event is measured against the same seconds of this workload
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub control: Option<String>,
-    /// Highest number of I/Os per second of the files that mirror, backup and backup-fleecing copy to [default: no limit]
+    /// Maximum number of I/Os per second on the files to which mirror, backup and backup-fleecing copy [default: no limit]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(range(min = 1))]
     pub copy_iops: Option<u32>,

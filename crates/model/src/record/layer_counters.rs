@@ -21,7 +21,7 @@ impl LayerCounters {
     /// Name of the count of acknowledged flushes that the layer skipped on purpose, because of the setting `drop_flush`.
     pub const DROPPED_FLUSHES: &str = "dropped flushes";
 
-    /// Name of ZFS's cache in memory among layers. Its counts are those of all pools of a machine.
+    /// Layer name of the ARC, ZFS's cache in memory. Its counts cover all pools of a machine.
     pub const ARC: &str = "ZFS ARC";
     /// Name of the count of data blocks that were read and found in the ARC.
     pub const ARC_HITS: &str = "data hits";

@@ -7,7 +7,7 @@ use super::{
     NicActivity, Outcome, Pacing, PageCache, Pressure, Replayed, Sample, Share, WindowEdges,
 };
 
-/// The processes whose CPU time is part of the outcomes of concurrent loads.
+/// The scope of the CPU time in the outcomes of concurrent loads: one process for all loads, or a process for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CpuScope {
     /// All loads ran in one process, whose CPU time is in every outcome: the merged outcome has the CPU time of the longest load.

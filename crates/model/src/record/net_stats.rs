@@ -7,8 +7,9 @@ use super::CpuTime;
 
 /// The network part of an [`super::Outcome`], over its window.
 ///
-/// For streams, the outcome's tallies hold received bytes and packets (UDP datagrams, TCP segments with data): `write` for uploads (the
-/// client sends), `read` for downloads. For round trips, `read` holds the completed ones and their times.
+/// For streams, the outcome's tallies hold received bytes and packets (UDP datagrams, TCP segments with data), or sent ones if the receiver
+/// reports none: `write` for uploads (the client sends), `read` for downloads. For round trips, `read` holds the completed ones and their
+/// times.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Carried {
@@ -31,7 +32,8 @@ pub struct Carried {
     /// measurements.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mdev_ns: Option<u64>,
-    /// The longest gaps without a received byte, over all streams, longest first; at most ten of those above 10 ms.
+    /// The longest gaps without a received byte, at most ten over all streams, longest first. A gap lasts at least 10 ms and, for a stream
+    /// with a bitrate, at least three times the expected time between arrivals.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub gaps: Vec<Gap>,
 }
@@ -107,7 +109,7 @@ pub struct Flow {
     /// Datagrams that arrived after a later one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub out_of_order: Option<u64>,
-    /// Datagrams received more than once, over the whole stream.
+    /// Copies of datagrams received after the first one, over the whole stream.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub duplicates: Option<u64>,
     /// Interarrival jitter of datagrams (RFC 3550, section 6.4.1) at the end of the stream.
@@ -136,7 +138,7 @@ pub struct WaySample {
     /// Datagrams that arrived after a later one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub out_of_order: Option<u64>,
-    /// Datagrams received more than once.
+    /// Copies of datagrams received after the first one, in the interval.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub duplicates: Option<u64>,
     /// Mean interarrival jitter of the streams at the end of the interval, in nanoseconds.
@@ -176,7 +178,7 @@ pub struct Probes {
     pub sent: u64,
     /// Messages returned, each counted once.
     pub received: u64,
-    /// Messages returned more than once.
+    /// Further returns of messages that had returned already.
     pub duplicates: u64,
     /// Messages returned after a later one.
     pub out_of_order: u64,

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Punctuality of an open loop over all jobs, from its start to the end of the window.
+/// Punctuality of an open loop, over all jobs: I/Os that started late or not at all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pacing {
@@ -13,7 +13,7 @@ pub struct Pacing {
     pub delayed: u64,
     /// The longest time from the due time of a delayed I/O to its start.
     pub longest_delay_ns: u64,
-    /// I/Os due by the end of the window and not started.
+    /// I/Os due by the end of the window that had not started by then.
     pub backlog: u64,
     /// Time by which the oldest I/O of the backlog is overdue at the end of the window.
     pub backlog_ns: u64,

@@ -46,7 +46,7 @@ pub struct Tallies {
     /// Trims (discards).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub trim: Option<Tally>,
-    /// Flushes: fsync and fdatasync.
+    /// Flushes: fsync, fdatasync and sync_file_range.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sync: Option<Tally>,
     /// Metadata operations: create, open, stat, rename, unlink; or a database's transactions. Their bytes are the file contents read or written in

@@ -44,7 +44,7 @@ pub struct Timeout {
     /// Length of the timeout in nanoseconds; absent if the layer waits without a limit, and for an error policy.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limit_ns: Option<u64>,
-    /// The file that the setting was read from.
+    /// The file that the setting was read from, or the missing file that shows that there is no limit.
     pub source: String,
 }
 

@@ -11,7 +11,7 @@ words! {
         Reads = "reads",
         /// Writes and trims.
         Writes = "writes",
-        /// Flushes: fsync and fdatasync.
+        /// Flushes: fsync, fdatasync and sync_file_range.
         Flushes = "flushes",
     }
 }
@@ -74,10 +74,11 @@ pub enum Happened {
     Event {
         /// The event's name.
         name: String,
-        /// Nanoseconds that the event took; absent if it could not be started or did not end.
+        /// Nanoseconds that the event took; absent if it was not started. For a command that was left running, the time for which iotax
+        /// waited for its end.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         duration_ns: Option<u64>,
-        /// Reason for the event's failure, with the beginning of stderr; absent on success.
+        /// Reason for the event's failure: for a command, its exit status and the beginning of stderr. Absent on success.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         failure: Option<String>,
     },

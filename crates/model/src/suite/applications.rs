@@ -27,9 +27,9 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// Maximum duration of a test that ends by itself, for slow targets.
+/// Default maximum duration of a test that ends by itself, for slow targets.
 const RUNTIME: Nanos = Nanos::from_secs(60);
-/// Number of messages, and of files in the source tree.
+/// Default number of files: of the messages in `mail`, and of the source tree in `unpack` and `walk`.
 const FILES: u64 = 2000;
 
 fn workloads(options: &SuiteOptions) -> Vec<Workload> {

@@ -24,7 +24,7 @@ pub(super) const SUITE: Suite = Suite {
 
 /// Size of a read or write: larger than tar's 10 KiB, so that file operations dominate the time rather than I/O to the archive.
 const RECORD: Bytes = Bytes(64 << 10);
-/// Maximum duration of a test, for slow targets.
+/// Default maximum duration of a test, for slow targets.
 const RUNTIME: Nanos = Nanos::from_secs(300);
 
 fn workloads(options: &SuiteOptions) -> Vec<Workload> {

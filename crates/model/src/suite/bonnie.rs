@@ -38,7 +38,7 @@ const SEEKERS: u32 = 5;
 /// Total number of random reads, divided evenly among the concurrent seekers.
 const SEEKS: u64 = 8192;
 const FILES: u64 = 16 * 1024;
-/// Maximum duration of a test, for slow targets.
+/// Default maximum duration of a test, for slow targets.
 const RUNTIME: Nanos = Nanos::from_secs(60);
 
 fn workloads(options: &SuiteOptions) -> Vec<Workload> {
@@ -79,7 +79,8 @@ fn workloads(options: &SuiteOptions) -> Vec<Workload> {
 }
 
 /// Returns the tests that create, stat and delete empty files, as `bonnie++ -n 16` does. bonnie++ stats and deletes files right after
-/// creating them, so caches are not dropped. `seq` uses creation order for names and directory order for deletes; `ran` uses random order.
+/// creating them, so caches are not dropped. In `seq`, names ascend in the order of creation, and files are stat'ed and deleted in
+/// directory order; in `ran`, both orders are random.
 fn small_files(options: &SuiteOptions) -> Vec<WorkloadKeys> {
     let orders = [("seq", Rw::Read), ("ran", Rw::RandRead)];
     let tests = [("create", Test::Create), ("stat", Test::Stat), ("del", Test::Delete)];

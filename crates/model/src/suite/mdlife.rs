@@ -17,13 +17,14 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// Number of files in the largest directory; each smaller directory has a tenth of the next.
+/// Default number of files in the largest of three directories; each smaller directory has a tenth of the next.
 const FILES: u64 = 100_000;
 /// Numbers of threads; each thread has its own directory.
 const THREADS: [u32; 3] = [1, 2, 4];
-/// Number of files that each thread opens in a test of opens. One pass over a small directory is too short to measure, so it is repeated.
+/// Approximate number of opens by each thread in a test of opens. One pass over a small directory is too short to measure, so it is
+/// repeated.
 const OPENED: u64 = 100_000;
-/// Maximum duration of a test, for slow targets.
+/// Default maximum duration of a test, for slow targets.
 const RUNTIME: Nanos = Nanos::from_secs(60);
 
 fn workloads(options: &SuiteOptions) -> Vec<Workload> {

@@ -31,7 +31,7 @@ pub struct Suite {
     pub help: &'static str,
     /// The dimension in which the workloads of a test differ.
     pub shape: SuiteShape,
-    /// Notes on tests in which the original program measures something unexpected.
+    /// Notes on what tests measure, and on differences from the original program.
     pub remarks: &'static [SuiteRemark],
     /// Default number of rounds of a run of the suite.
     pub repeat: u32,
@@ -71,13 +71,14 @@ pub enum SuiteShape {
 pub struct SuiteOptions {
     /// Length of the area; for suites that vary the file size, the largest file. If absent, the suite's default.
     pub size: Option<Bytes>,
-    /// Duration of a measurement that does not end by itself. If absent, the suite's default.
+    /// Duration of a measurement; for one that ends by itself, its maximum duration. If absent, the suite's default. The `records` suite
+    /// ignores it.
     pub runtime: Option<Nanos>,
     /// Warm-up of a measurement that does not end by itself. If absent, the suite's default.
     pub ramp_time: Option<Nanos>,
     /// Number of files in a metadata test; if the suite varies the number, the largest. If absent, the suite's default.
     pub files: Option<u64>,
-    /// For the file size suite: also combine small records with large files, which are skipped by default.
+    /// For the `records` suite: also combine small records with large files, which are skipped by default.
     pub all_records: bool,
     /// For the flush suite: length of a write. If absent, the suite's default.
     pub bs: Option<Bytes>,

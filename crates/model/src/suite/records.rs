@@ -63,7 +63,7 @@ const STRIDE: i64 = 17;
 /// Maximum duration of a measurement.
 const LONGEST: Nanos = Nanos::from_secs(300);
 
-/// The tests in iozone's order. iozone's frewrite is left out, because iotax has no buffered rewrite of an existing file.
+/// The tests in iozone's order. iozone's frewrite is left out, because iotax has no test that rewrites an existing file through stdio.
 pub(super) const TESTS: [&str; 13] = [
     "write",
     "rewrite",
@@ -80,7 +80,7 @@ pub(super) const TESTS: [&str; 13] = [
     "freread",
 ];
 
-/// Doubles `from` repeatedly, while the result is at most `to`.
+/// Returns `from`, twice `from`, four times `from` and so on, up to `to`.
 fn doubling(from: u64, to: u64) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(from), |n| n.checked_mul(2)).take_while(move |n| *n <= to)
 }

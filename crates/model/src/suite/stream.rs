@@ -23,7 +23,7 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// Maximum duration of a stream.
+/// Default maximum duration of a stream.
 const LONGEST: Nanos = Nanos::from_secs(120);
 
 fn workloads(options: &SuiteOptions) -> Vec<Workload> {

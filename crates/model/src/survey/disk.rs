@@ -62,7 +62,7 @@ pub struct Disk {
     pub read_ahead_kib: Known<u64>,
     /// The write cache as the kernel treats it: `write back` or `write through`.
     pub write_cache: Known<String>,
-    /// The write cache as the disk reports it.
+    /// The write cache mode that a SCSI or virtio disk reports; absent for other disks.
     pub device_cache: Known<String>,
     /// The largest discard; 0 if the device does not support discards.
     pub discard_max_bytes: Known<u64>,

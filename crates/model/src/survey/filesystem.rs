@@ -19,9 +19,9 @@ pub struct Filesystem {
     pub options: Fact<Vec<String>>,
     /// Total and free space, in bytes and in inodes.
     pub space: Known<Space>,
-    /// Number of errors that the filesystem or its devices recorded.
+    /// Number of errors that the filesystem recorded (ext4), or that it recorded for the member device with the most errors (btrfs).
     pub errors: Known<u64>,
-    /// The number of missing member devices of a btrfs.
+    /// 1 if a member device of a btrfs is missing, otherwise 0; absent for other filesystems.
     pub missing_devices: Known<u64>,
 }
 

@@ -17,7 +17,7 @@ pub struct GuestSetup {
     pub emulated: Known<bool>,
     /// The number of virtual CPUs.
     pub vcpus: Known<u64>,
-    /// The CPU model.
+    /// The CPU model, or libvirt's CPU mode, such as `host-passthrough`.
     pub cpu_model: Known<String>,
     /// The guest's disks.
     pub disks: Vec<GuestDisk>,
@@ -49,15 +49,15 @@ pub struct GuestDisk {
     pub discard: Known<String>,
     /// The policy on write errors, such as `ignore`.
     pub write_error: Known<String>,
-    /// The number of I/O threads that serve the disk; 0 for none.
+    /// The number of I/O threads that serve the disk or, with virtio-scsi, its controller; 0 for none.
     pub iothreads: Known<u64>,
-    /// The number of request queues of the disk.
+    /// The number of request queues of the disk or, with virtio-scsi, of its controller.
     pub queues: Known<u64>,
     /// The size of the cache for a qcow2 image's L2 tables.
     pub l2_cache_bytes: Known<u64>,
     /// The logical block size that the guest sees.
     pub logical_block_bytes: Known<u64>,
-    /// Configured limits on the disk's IOPS or throughput.
+    /// Configured limits on the disk's IOPS or throughput, or the name of the throttle group that holds them.
     pub throttle: Known<String>,
     /// True if the guest's writes do not persist: the disk is read-only, or an overlay that is discarded when QEMU ends.
     pub nothing_lasts: Known<bool>,

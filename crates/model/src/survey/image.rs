@@ -19,7 +19,8 @@ pub struct Image {
     pub extents: Known<u64>,
     /// True if the filesystem overwrites the file's blocks in place (chattr +C); absent if it has no such attribute.
     pub in_place: Known<bool>,
-    /// The header of a qcow2 image; absent if a guest uses the file as a raw disk, because the guest then controls these bytes.
+    /// The header of a qcow2 image; absent for other formats, and if a guest uses the file as a raw disk, because the guest then controls
+    /// these bytes.
     pub qcow2: Known<Qcow2>,
     /// Reason why the image, or an image below it, could not be read; absent if all images could be read.
     pub unread: Option<String>,
@@ -95,7 +96,7 @@ pub enum BrokenChain {
 
 impl Image {
     /// Returns the size in bytes of the disk that the image holds: the virtual size of a qcow2 image, the length of a raw file; `None` for
-    /// other formats.
+    /// other formats, or if the size is unknown.
     #[must_use]
     pub fn disk_bytes(&self) -> Option<u64> {
         match (&self.qcow2, &self.format) {

@@ -36,9 +36,9 @@ pub struct MachineSetup {
     pub zone_reclaim: Known<u64>,
     /// The kernel's policy when no huge page is free (`defrag` of transparent huge pages).
     pub huge_page_defrag: Known<String>,
-    /// The share of the last 5 minutes in which all tasks waited for memory, in percent.
+    /// The share of the last 5 minutes in which all non-idle tasks waited for memory, in percent.
     pub memory_stalls_percent: Known<f64>,
-    /// The share of CPU time since boot that the hypervisor gave to others, in percent.
+    /// CPU time since boot that the hypervisor gave to others, in percent of the used and stolen time; idle time does not count.
     pub steal_percent: Known<f64>,
     /// Asynchronous I/Os that all processes have reserved (fs.aio-nr).
     pub aio: Known<u64>,
@@ -48,9 +48,9 @@ pub struct MachineSetup {
     pub io_uring_disabled: Known<u64>,
     /// The number of NUMA nodes.
     pub nodes: Known<u64>,
-    /// True if a timer trims filesystems regularly.
+    /// True if a systemd timer or cron job trims filesystems regularly; absent without systemd.
     pub trim_timer: Known<bool>,
-    /// Limits of the control groups of this process and of guests.
+    /// CPU and I/O limits of the control groups of this process and of guests, and of the groups above them.
     pub limits: Vec<CgroupLimit>,
     /// Settings of TCP.
     pub tcp: Tcp,
@@ -64,7 +64,7 @@ pub struct CgroupLimit {
     pub of: String,
     /// The name of the limit's file, such as `io.max` or `cpu.max`.
     pub file: String,
-    /// The limit as written in the file, on one line.
+    /// The limit, as one line of the file; a file with several limits has an entry for each.
     pub limit: Fact<String>,
 }
 

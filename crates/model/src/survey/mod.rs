@@ -31,15 +31,15 @@ pub use network::{Feature, NetworkInterface, Ring};
 pub struct Survey {
     /// The machine itself.
     pub machine: MachineSetup,
-    /// Block devices, each after the devices below it.
+    /// Block devices: for the survey of a path, each after the devices below it; for the survey of a machine, in the order of their names.
     pub disks: Vec<Disk>,
-    /// Mounted filesystems.
+    /// Mounted filesystems: those on block devices, or those below the surveyed path.
     pub filesystems: Vec<Filesystem>,
     /// Disk images: at the surveyed path, and those of guests.
     pub images: Vec<Image>,
     /// Guests, running or defined.
     pub guests: Vec<GuestSetup>,
-    /// Network interfaces.
+    /// Network interfaces, except the loopback interface; empty for the survey of a path.
     pub interfaces: Vec<NetworkInterface>,
     /// Layers that did not pass on all flushes in the last run of `iotax flush` on this machine.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]

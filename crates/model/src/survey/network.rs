@@ -11,7 +11,7 @@ use super::fact::Known;
 pub struct NetworkInterface {
     /// The interface's name.
     pub name: String,
-    /// The kind of a virtual interface, such as `bridge`, `vxlan`, `bond`; absent for a device.
+    /// The interface's type in the kernel (DEVTYPE), such as `bridge`, `vxlan`, `bond`; absent if it has none, as most network cards.
     pub kind: Known<String>,
     /// True if the interface is a device: a physical or virtual network card.
     pub is_device: bool,
@@ -35,7 +35,7 @@ pub struct NetworkInterface {
     pub bond_state: Known<String>,
     /// Packets received since boot.
     pub received: Known<u64>,
-    /// Received packets with a wrong checksum, since boot.
+    /// Received frames with a wrong checksum (CRC errors), since boot.
     pub checksum_errors: Known<u64>,
     /// Received packets that were dropped because no buffer was free, since boot.
     pub missed: Known<u64>,

@@ -10,7 +10,7 @@ pub trait Area {
     /// Returns whether a file or directory exists at a path.
     fn exists(&self, path: &Path) -> bool;
 
-    /// Rejects a directory outside the set. `key` is the plan's key that names the directory.
+    /// Rejects a directory outside the set; accepts `None`. `key` is the plan's key that names the directory.
     ///
     /// # Errors
     /// The directory lies outside the set. The message names the key and the directory.

@@ -86,7 +86,8 @@ impl Stack {
         self.layers.iter().any(|layer| layer.kind().cache().is_some_and(|mode| !mode.direct()))
     }
 
-    /// Returns the topmost layer that ignores flushes, with its cache mode; `None` if every flush reaches the bottom of the stack.
+    /// Returns the topmost layer whose cache mode ignores flushes, with that mode; `None` if there is none. A layer above a network client
+    /// that sends flushes anyway does not count.
     #[must_use]
     pub fn ignores_flushes(&self) -> Option<(&PlannedLayer, CacheMode)> {
         let ignoring = |(place, layer)| {

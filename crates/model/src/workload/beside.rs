@@ -83,7 +83,7 @@ impl Workload {
         self.jobs().filter_map(end).max()
     }
 
-    /// Rejects concurrent jobs that exclude each other, and several jobs if any of them has no `size`.
+    /// Rejects concurrent jobs that exclude each other, several jobs if any of them has no `size`, and an invalid `offset_increment`.
     pub(super) fn check_beside(&self) -> Result<(), WorkloadError> {
         if let Some(increment) = self.offset_increment {
             let refuse = |accepted: &str| Err(self.refusal("offset_increment", &increment, accepted));

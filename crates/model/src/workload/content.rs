@@ -160,7 +160,7 @@ words! {
 }
 
 /// A repeated pattern of 1 to 512 bytes. Text form as in fio: `"abc"` in quotes, `0xdeadbeef` (bytes in written order), or a decimal number
-/// of 32 bits (little-endian, without leading zeros).
+/// of 32 bits (its bytes from the lowest to the highest that is not zero).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BufferPattern(Vec<u8>);
 

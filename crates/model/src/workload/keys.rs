@@ -166,7 +166,7 @@ word!(AccessHint, FileLayout, Memory, CpuPolicy, DedupeMode, JournalMode, Synchr
 /// Description of a workload key, for generating flags and help texts.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkloadKey {
-    /// Name of the key, as in fio but with underscores.
+    /// Name of the key, as in plan files.
     pub name: &'static str,
     /// Help text, one sentence.
     pub help: &'static str,
@@ -251,7 +251,7 @@ macro_rules! keys {
             pub $opt_name: Option<$opt_type>,)+
         }
 
-        /// Descriptions of all keys except the name.
+        /// Descriptions of all keys except `name`, `beside` and `net`.
         pub const KEYS: &[WorkloadKey] = &[
             $(WorkloadKey {
                 name: stringify!($name),
@@ -279,8 +279,8 @@ macro_rules! keys {
         ];
 
         impl WorkloadKeys {
-            /// Completes the workload: its own keys take precedence over `defaults`, and `defaults` over built-in defaults. A workload without a
-            /// name is named after its pattern, such as `randread-4k-qd1`.
+            /// Completes the workload: its own keys take precedence over `defaults`, and `defaults` over built-in defaults. A workload
+            /// without a name is named after its pattern (`randread-4k-qd1`), test or network traffic; a replay is named `replay`.
             #[must_use]
             pub fn complete(&self, defaults: &Self) -> Workload {
                 let mut workload = Workload {

@@ -8,7 +8,7 @@ use crate::net::Traffic;
 pub enum Kind<'a> {
     /// Reads, writes, trims and flushes on an area of a file or device.
     Block,
-    /// An operation of the classic benchmarks: I/O by the byte, buffered streams, copies, operations on files and trees.
+    /// A test: I/O by the byte, buffered streams, copies, operations on files and trees, or transactions of SQLite.
     Files(Test),
     /// Work of another tool, in imported results: known by the workload's name.
     Foreign,
@@ -48,7 +48,7 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// Returns the name of one operation in reports: `I/O`, `packet`, `round trip`.
+    /// Returns the name of one operation in reports: `I/O`, `transaction`, `packet` or `round trip`.
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {

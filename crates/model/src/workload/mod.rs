@@ -1,4 +1,4 @@
-//! Workloads: the I/O to issue. Their keys have fio's names.
+//! Workloads: the I/O to issue. Keys that fio also has have fio's names.
 
 mod beside;
 mod classic;
@@ -139,7 +139,7 @@ impl IoEngine {
 }
 
 words! {
-    /// Durability of each write, under fio's names.
+    /// Durability of each write. The first three have fio's names.
     SyncMode, "sync" {
         /// A write completes when the kernel has it.
         None = "none" | "0",
@@ -268,7 +268,8 @@ impl Workload {
         self.jobs().any(|job| job.does(Test::modifies_area, Rw::modifies))
     }
 
-    /// Returns whether the job flushes its writes within the measurement, after a number of writes or at its end.
+    /// Returns whether the workload writes, and this job calls fsync, fdatasync or sync_file_range within the measurement, after a number
+    /// of writes or at its end.
     #[must_use]
     pub fn flushes(&self) -> bool {
         self.writes() && (self.flush_call().is_some() || self.end_fsync)
@@ -286,8 +287,8 @@ impl Workload {
             .filter(|_| writes)
     }
 
-    /// Returns the number of writes after which data is durable: 1 if each write is durable when it completes; `None` if no write is made
-    /// durable.
+    /// Returns the number of writes after which data is durable: 1 if each write is durable when it completes. `None` for a test, for a
+    /// workload that does not write, and if data is flushed only at the end or never.
     #[must_use]
     pub fn writes_per_commit(&self) -> Option<u64> {
         let writes = self.kind() == Kind::Block && self.rw.writes();

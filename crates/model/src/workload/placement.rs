@@ -7,7 +7,7 @@ use super::text::{TextError, text_form};
 use super::{IoEngine, Workload, WorkloadError};
 use crate::words::words;
 
-/// Highest number of a CPU or NUMA node, one less than the kernel's maximum count.
+/// Highest accepted number of a CPU or NUMA node: one less than the kernel's maximum number of CPUs.
 const LARGEST: u32 = 8191;
 
 /// A list of CPUs or NUMA nodes, given by number and in ranges. Text form: `0-3,8`.

@@ -12,7 +12,7 @@ const DEPTH: u32 = 128;
 const ALL_OF_IT: Nanos = Nanos::from_secs(366 * 24 * 3600);
 /// Minimum time after the last recorded I/O in which late I/Os may start and complete.
 const LEAST_GRACE: Nanos = Nanos::from_secs(2);
-/// Maximum duration of a replay whose I/Os wait for earlier ones, as a multiple of the trace's duration.
+/// Maximum duration of a replay that does not start I/Os at their recorded times, as a multiple of the trace's duration.
 const MOST_SLOWDOWN: u64 = 3;
 /// Maximum memory in bytes for the I/O buffers of a replay, which limits the I/Os in flight.
 const MOST_MEMORY: u64 = 512 << 20;

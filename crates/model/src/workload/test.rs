@@ -45,7 +45,7 @@ words! {
         Walk = "walk",
         /// Deletes a tree of files and directories.
         RemoveTree = "remove-tree",
-        /// Commits transactions to a SQLite database of each job, like pgbench's `simple-update`.
+        /// Commits transactions to SQLite, each job to its own database, like pgbench's `simple-update`.
         Sqlite = "sqlite",
     }
 }

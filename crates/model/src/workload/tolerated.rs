@@ -15,13 +15,13 @@ pub struct Tolerated {
 }
 
 impl Tolerated {
-    /// Tolerates every error of a direction.
+    /// Creates an entry that tolerates every error of a direction: `read`, `write` or `trim`.
     #[must_use]
     pub fn all(direction: &str) -> Self {
         Self { direction: direction.to_owned(), error: None }
     }
 
-    /// Tolerates one error of a direction, given by name or number.
+    /// Creates an entry that tolerates one error of a direction, given by name or number.
     ///
     /// # Errors
     /// The text is neither the name nor the number of an error. The message names the accepted form.

@@ -1,7 +1,7 @@
 //! Messages as ICMP echo requests, which the server's kernel answers.
 //!
-//! Uses a ping socket (icmp(7)) if the sysctl net.ipv4.ping_group_range permits it, else a raw socket (raw(7)), which requires CAP_NET_RAW. The
-//! kernel timestamps each reply on arrival, so the time that the process waits for a CPU is not part of the round trip.
+//! Uses a ping socket (icmp(7)) if the sysctl net.ipv4.ping_group_range permits it, else a raw socket (raw(7)), which requires CAP_NET_RAW.
+//! The kernel timestamps each reply on arrival, so the time that the process waits for a CPU is not part of the round trip.
 #![expect(
     unsafe_code,
     reason = "the crates in use have neither filters of ICMP nor the kernel's time stamps"
@@ -22,16 +22,18 @@ use super::transport::{Reply, Transport, unless_blocked};
 const HEADER: usize = 8;
 /// Length of the longest IPv4 header in bytes.
 const IP_HEADER: usize = 60;
-/// ICMP type of an IPv4 echo reply; the next constant is the type of a request.
+/// ICMP type of an IPv4 echo reply.
 const REPLY_4: u8 = 0;
+/// ICMP type of an IPv4 echo request.
 const REQUEST_4: u8 = 8;
-/// ICMP type of an IPv6 echo request; the next constant is the type of a reply.
+/// ICMP type of an IPv6 echo request.
 const REQUEST_6: u8 = 128;
+/// ICMP type of an IPv6 echo reply.
 const REPLY_6: u8 = 129;
 /// The socket option ICMP_FILTER of linux/icmp.h: a bitmap of types that a raw socket does not receive. The crates in use do not define it.
 const ICMP_FILTER: i32 = 1;
 const SOL_RAW: i32 = 255;
-/// The socket option `ICMPV6_FILTER` of linux/icmpv6.h: the same for IPv6, with 256 bits.
+/// The socket option `ICMPV6_FILTER` of linux/icmpv6.h: a bitmap of the 256 ICMPv6 types that a raw socket does not receive.
 const ICMPV6_FILTER: i32 = 1;
 /// Bytes of a control message that carries a timestamp: 16 of header, 16 of time.
 const CONTROL: usize = 16 + 16;
@@ -48,10 +50,12 @@ pub(super) struct Icmp {
 }
 
 impl Icmp {
-    /// Opens a socket for echo requests with `length` bytes of data.
+    /// Opens a socket for echo requests to `host` with `length` bytes of data each. `bind` is the local address; `None` lets the kernel
+    /// choose.
     ///
     /// # Errors
-    /// The system does not permit this process to open such a socket (the text names the remedy), or there is no route to the host.
+    /// The system does not permit this process to open such a socket (the text names the remedy), or the socket cannot be bound to the
+    /// local address or connected to the host.
     pub(super) fn new(host: IpAddr, bind: Option<IpAddr>, length: usize) -> io::Result<Self> {
         let is_v4 = host.is_ipv4();
         let (socket, is_raw) = open(is_v4)?;
@@ -74,13 +78,13 @@ impl Icmp {
         })
     }
 
-    /// Returns the name of the kind of socket that the kernel permitted, ping or raw.
+    /// Returns "a raw socket" or "a ping socket", whichever the kernel permitted.
     pub(super) const fn kind(&self) -> &'static str {
         if self.is_raw { "a raw socket" } else { "a ping socket" }
     }
 
-    /// Returns the received packet of `length` bytes without its IP header, which only a raw IPv4 socket includes. `None` if the packet is shorter
-    /// than the header.
+    /// Returns the received packet of `length` bytes without its IP header, which only a raw IPv4 socket includes. `None` if the packet is
+    /// shorter than its IP header.
     fn echo(&self, length: usize) -> Option<&[u8]> {
         let bytes = self.reply.get(..length)?;
         // Only a raw IPv4 socket includes the IP header, which gives its length in 32-bit words.

@@ -16,7 +16,7 @@ struct SentMessage {
 pub(super) struct RoundTrip {
     /// Nanoseconds from sending the message to its reply.
     pub(super) service: u64,
-    /// Nanoseconds from the scheduled start of the message to its reply.
+    /// Nanoseconds from the scheduled send time of the message to its reply.
     pub(super) response: u64,
     /// True if the message was due within the window, so that it counts.
     pub(super) counts: bool,
@@ -86,8 +86,8 @@ impl InFlightMessages {
         self.oldest = self.oldest.max(self.next.saturating_sub(self.room()));
     }
 
-    /// Records the reply to message `number`. Returns the round trip if this is the first reply and not later than the deadline, else
-    /// `None`.
+    /// Records the reply to message `number`, which arrived at `now` nanoseconds of the engine's clock. Returns the round trip; `None` for
+    /// a repeated reply, a reply after the deadline, or a number that was not sent or is no longer remembered.
     pub(super) fn record_reply(&mut self, number: u64, now: u64) -> Option<RoundTrip> {
         if number >= self.next || number + self.room() < self.next {
             return None;
@@ -144,7 +144,8 @@ impl InFlightMessages {
         self.longest
     }
 
-    /// Removes from the counts all unanswered messages that were sent less than `patience` before `now`: their replies may still arrive.
+    /// Removes from the counts all unanswered messages that were sent less than `patience` nanoseconds before `now`: their replies may
+    /// still arrive.
     pub(super) fn forget_recent(&mut self, now: u64, patience: u64) {
         let Some(first) = self.first else { return };
         let recent = (self.oldest.max(first)..self.next).filter(|number| {

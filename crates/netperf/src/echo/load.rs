@@ -14,7 +14,7 @@ use super::super::report::TestReport;
 use super::super::test::{ClientTest, Prepared, Progress};
 use iotax_engine::EngineError;
 
-/// Agrees with the server on the load: a second test, with the warm-up and window of the round trips.
+/// Agrees with the server on the load: a second test, of TCP streams, with the warm-up and window of the round trips.
 pub(super) fn prepare(
     workload: &Workload,
     traffic: &Traffic,

@@ -52,8 +52,9 @@ use iotax_engine::{Control, EngineError};
 
 /// Default length of a message in bytes.
 const LENGTH: Bytes = Bytes(64);
-/// Time to wait for the reply to the first message; the next constant is the number of attempts.
+/// Time to wait for the reply to one attempt of the first message.
 const GREETING: Duration = Duration::from_millis(500);
+/// Number of attempts to get a reply to the first message.
 const GREETINGS: u32 = 10;
 
 /// Measures the round trips of a job; if the job has a load, runs that at the same time.

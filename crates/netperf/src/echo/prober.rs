@@ -31,16 +31,18 @@ use iotax_engine::workers::{DRAIN, Finish, WorkerContext, WorkerReport};
 pub(super) const DEADLINE: u64 = 5_000_000_000;
 /// Nanoseconds without a reply after which a closed loop sends the next message anyway.
 const PATIENCE: u64 = 1_000_000_000;
-/// Minimum time in nanoseconds to wait after the window's end for messages in flight; the wait is twice the longest round trip if that is more.
-/// The next constant limits it, so that the worker is not given up as stuck.
+/// Minimum time in nanoseconds to wait after the window's end for messages in flight; the wait is twice the longest round trip if that is
+/// more.
 const LAST_CALL: u64 = 1_000_000_000;
+/// Maximum time in nanoseconds to wait after the window's end, so that the worker is not given up as stuck.
 const LAST_CALL_MOST: u64 = DRAIN.0 / 5 * 4;
 /// Pause in nanoseconds of a closed loop after a socket error.
 const PAUSE: u64 = 10_000_000;
-/// The worker spins for the last nanoseconds before a message is due, because a sleeping thread wakes up late.
+/// Nanoseconds before a message is due for which the worker spins instead of sleeping, because a sleeping thread wakes up late.
 const SPIN: u64 = 20_000;
-/// Minimum number of messages that are remembered, also in a closed loop, to recognize duplicates; the next constant is the maximum.
+/// Minimum number of messages that are remembered, also in a closed loop, to recognize duplicates.
 const LEAST_ROOM: u64 = 1 << 12;
+/// Maximum number of messages that are remembered.
 const MOST_ROOM: u64 = 1 << 20;
 /// Maximum number of due messages to send before reading replies, and of reads before checking for due messages.
 const AT_ONCE: u32 = 16;
@@ -143,7 +145,8 @@ struct Round<L> {
     spread: Spread,
     /// Recorder of the times without a reply; `None` if not requested.
     blackouts: Option<BlackoutRecorder>,
-    /// Due time of the oldest message sent since the last reply, in nanoseconds of the engine's clock; `None` if no reply is expected.
+    /// Time since which a reply is awaited, in nanoseconds of the engine's clock: the due time of the first message sent since the last
+    /// reply, or the send time of the latest message if that was unanswered then. `None` if the latest message is answered.
     awaited_since: Option<u64>,
 }
 
@@ -220,12 +223,14 @@ impl<L: Transport> Round<L> {
         self.recorder.turn(now, oldest.map(|since| now - since)) == IntervalState::Over
     }
 
-    /// Returns the time after the window's end at which unanswered messages are given up as lost.
+    /// Returns the time at which unanswered messages are given up as lost, in nanoseconds of the engine's clock; it is after the window's
+    /// end.
     fn gives_up(&self) -> u64 {
         self.window.end + LAST_CALL.max(2 * self.in_flight.longest()).min(DEADLINE).min(LAST_CALL_MOST)
     }
 
-    /// Sends the messages that are due. Returns the time at which to act next if no reply arrives, in nanoseconds of the engine's clock.
+    /// Sends the messages that are due. Returns the time at which to act next if no reply arrives, in nanoseconds of the engine's clock; 0
+    /// if more messages may be due now.
     fn send_due(&mut self, now: u64) -> Result<u64, EngineError> {
         let boundary = if now < self.window.end { self.recorder.boundary } else { self.gives_up() };
         self.no_room = false;

@@ -66,8 +66,8 @@ impl Drop for EchoServer {
     }
 }
 
-/// Sends every datagram of at most `length` bytes back to the connected peer, until `stop` is set. Ignores datagrams that are too short to be a
-/// message.
+/// Sends every datagram back to the connected peer, cut to `length` bytes if it is longer, until `stop` is set. Ignores datagrams that are
+/// too short to be a message.
 ///
 /// # Errors
 /// The socket cannot be set up. A datagram that cannot be read or answered is lost, which is not an error.
@@ -94,7 +94,7 @@ pub(super) fn datagrams(
 /// Sends every message of `length` bytes back when it has arrived completely, until the connection ends or `stop` is set.
 ///
 /// # Errors
-/// The connection broke.
+/// The socket cannot be set up, or the connection broke.
 pub(super) fn messages(
     mut stream: &TcpStream,
     length: usize,

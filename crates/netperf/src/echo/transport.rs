@@ -24,7 +24,8 @@ pub(super) trait Transport: Send {
     /// Sends one message. Returns false if the buffer is full, in which case nothing was sent.
     fn send(&mut self, message: Message) -> io::Result<bool>;
 
-    /// Reads the socket once and adds the messages received. Returns false if there was nothing to read. Data that is not a message is skipped.
+    /// Reads the socket once and adds the messages received to `replies`. Returns false if there was nothing to read. Data that is not a
+    /// message is skipped.
     fn receive(&mut self, replies: &mut Vec<Reply>) -> io::Result<bool>;
 
     /// Returns whether part of a message waits for space in the socket buffer.
@@ -51,7 +52,7 @@ pub(super) fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> 
 /// like packet loss.
 const DEEP: usize = 4 << 20;
 
-/// Enlarges a socket's receive buffer as far as permitted.
+/// Enlarges a socket's receive buffer to 4 MiB, or as far as permitted.
 pub(super) fn deepen(socket: &UdpSocket) {
     if socket_recv_buffer_size(socket).is_ok_and(|bytes| bytes < DEEP) {
         // A smaller buffer works too.

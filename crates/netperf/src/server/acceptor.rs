@@ -87,7 +87,7 @@ impl PendingConnection {
         }
     }
 
-    /// Returns the length in bytes of the next message; 4 until its length prefix has arrived.
+    /// Returns the length in bytes of the next message including its length prefix; 4 until that prefix has arrived.
     fn wanted(&self) -> Result<usize, NetError> {
         match (&self.stage, self.buffer.get(..4)) {
             (Stage::Cookie, _) => Ok(COOKIE),

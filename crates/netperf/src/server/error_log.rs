@@ -50,7 +50,7 @@ struct Repeats {
 }
 
 impl ErrorLog {
-    /// Counts a failure. Returns a line to report if this kind of failure is the first from this address; `None` for repetitions.
+    /// Counts a failure. Returns a line to report if it is the first of this kind from this address; `None` for repetitions.
     pub(super) fn add(
         &mut self,
         kind: FailureKind,

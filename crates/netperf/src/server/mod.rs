@@ -45,7 +45,8 @@ pub struct Serving {
     pub port: u16,
     /// The token that clients must know; `None` to accept all clients. iperf3 has no token.
     pub token: Option<String>,
-    /// Maximum number of concurrent tests; an iperf3 server runs one at a time.
+    /// Maximum number of concurrent tests of streams; an iperf3 server runs one at a time. The limit for round-trip tests is separate: the
+    /// same number, but at least 8.
     pub most_tests: usize,
     /// True if the server ends after its first completed test.
     pub one_off: bool,
@@ -60,7 +61,8 @@ pub enum ServerEvent {
     Interval(String, TestInterval),
     /// A test has ended; this is its report.
     Ended(Box<TestReport>),
-    /// The test with this cookie failed, before or after its start. [`Self::Problem`] gives the reason, once per address.
+    /// The test with this cookie failed, before or after its start. [`Self::Problem`] gives the reason, once per kind of failure and
+    /// address.
     Failed(String),
     /// A message about a failure; the text names the other end.
     Problem(String),
@@ -104,11 +106,11 @@ struct ActiveTest {
     peers: Mutex<Vec<SocketAddr>>,
 }
 
-/// The order of arrival of a stream, and its socket.
+/// A stream that has arrived: its number in the order of arrival, and its socket.
 type Arrival = (u64, Socket);
 
 impl Server {
-    /// Starts a server for an agent, which receives no events. Port 0 picks a free port.
+    /// Starts a server for an agent, without reporting events. Port 0 picks a free port.
     ///
     /// # Errors
     /// The server cannot listen on the address.
@@ -203,7 +205,7 @@ impl ServerState {
         words.into_iter().for_each(|words| self.problem(words));
     }
 
-    /// Reports how often failures were repeated, for those that have ceased, or for all with `end`.
+    /// Reports how often failures were repeated: those without a repetition for 10 s, or all with `end`.
     fn report_repeats(&self, now: Instant, end: bool) {
         let repeats = self.error_log().repeats(now, end);
         repeats.into_iter().for_each(|words| self.problem(words));

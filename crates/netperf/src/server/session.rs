@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const OURS_PATIENCE: Duration = Duration::from_mins(2);
 /// Nanoseconds that a client may take beyond the announced duration.
 const GRACE_NS: u64 = 30_000_000_000;
-/// Maximum nanoseconds without received data before the test is given up. Round-trip tests with a time limit are exempt.
+/// Maximum nanoseconds without data sent or received before the test is given up. Round-trip tests with a time limit are exempt.
 const QUIET_NS: u64 = 120_000_000_000;
 /// Maximum number of repeated opening datagrams that are read at a time.
 const CALLS: usize = 64;
@@ -43,7 +43,7 @@ pub(super) struct ServerSession {
     pub(super) arrivals: Receiver<Arrival>,
 }
 
-/// Time and CPU usage at the start of counting, and the start of the current interval.
+/// Time and CPU usage at the start of counting, and the start of the current interval. Times are nanoseconds of the engine's clock.
 #[derive(Clone, Copy)]
 struct Mark {
     begin: u64,

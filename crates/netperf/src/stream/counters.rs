@@ -11,8 +11,8 @@ const SHORTEST_GAP_NS: u64 = 10_000_000;
 /// Number of gaps kept per stream: the longest ones.
 const KEPT: usize = 10;
 
-/// Counters of one end of a stream since its start. One thread writes them; others may read at any time. Each number is consistent, but two numbers
-/// read one after the other may not belong to the same moment. The alignment keeps each stream's counters on separate cache lines.
+/// Counters of one end of a stream since its start. One thread writes them; others may read at any time. Each number is consistent, but two
+/// numbers read one after the other may not belong to the same moment. The alignment keeps each stream's counters on separate cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {
@@ -26,7 +26,7 @@ pub(crate) struct Counters {
     last_arrival: AtomicU64,
     /// Start of the window in nanoseconds of the engine's clock; gaps before it do not count.
     begin: AtomicU64,
-    /// Three times the expected nanoseconds between arrivals; a gap is at least that long.
+    /// Three times the expected nanoseconds between arrivals; 0 without a bit rate. A gap is at least that long, and at least 10 ms.
     shortest: AtomicU64,
     /// The [`SendMethod`] as a number; 0 as long as it is unknown.
     way: AtomicU8,
@@ -76,11 +76,12 @@ impl SendMethod {
 /// A time without received data, in nanoseconds of [`iotax_engine::clock::now`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GapSpan {
-    /// Time of the last arrival before the gap.
+    /// Time of the last arrival before the gap, or the start of the window if that is later.
     pub(crate) begin: u64,
-    /// Time of the first arrival after the gap.
+    /// Time of the first arrival after the gap, or the end of the window if the gap still lasts then.
     pub(crate) end: u64,
-    /// Bytes that were lost in the gap: the skipped sequence numbers times the bytes of a datagram; 0 for TCP.
+    /// Bytes that were lost in the gap: the skipped sequence numbers times the bytes of a datagram; 0 for TCP, and for a gap that still
+    /// lasts.
     pub(crate) lost_bytes: u64,
 }
 
@@ -151,7 +152,7 @@ impl Counters {
         self.shortest.load(Ordering::Relaxed).max(SHORTEST_GAP_NS)
     }
 
-    /// Sets the minimum length of a gap to three times the interval between blocks at the stream's bit rate.
+    /// Sets the minimum length of a gap to three times the interval between blocks at the stream's bit rate, but at least 10 ms.
     pub(super) fn expect_blocks(&self, settings: &Settings) {
         self.expect_every(settings.bitrate.map_or(0, |bitrate| Pace::gap_ns(bitrate, settings.length)));
     }
@@ -184,7 +185,7 @@ impl Counters {
         }
     }
 
-    /// Counts bytes received at time `now`. `lost_bytes` of the stream were lost before them.
+    /// Counts bytes received at `now` nanoseconds of the engine's clock. `lost_bytes` of the stream were lost before them.
     #[inline]
     pub(super) fn arrived(&self, bytes: u64, now: u64, lost_bytes: u64) {
         add(&self.bytes, bytes);

@@ -25,17 +25,17 @@ pub struct TcpInfo {
     pub snd_cwnd: u64,
     /// Number of segments retransmitted since the connection began.
     pub retransmits: u64,
-    /// Smallest observed round-trip time in nanoseconds.
+    /// Smallest observed round-trip time in nanoseconds; `None` on older kernels.
     pub min_rtt_ns: Option<u64>,
-    /// Received segments with data since the connection began, modulo 2^32.
+    /// Received segments with data since the connection began, modulo 2^32; `None` on older kernels.
     pub data_segs_in: Option<u32>,
-    /// Sent segments with data since the connection began, including retransmits, modulo 2^32.
+    /// Sent segments with data since the connection began, including retransmits, modulo 2^32; `None` on older kernels.
     pub data_segs_out: Option<u32>,
-    /// Bytes that the peer has acknowledged.
+    /// Bytes that the peer has acknowledged; `None` on older kernels.
     pub bytes_acked: Option<u64>,
     /// True if bytes wait to be sent or to be acknowledged.
     pub waiting: bool,
-    /// The peer's receive window in bytes.
+    /// The peer's receive window in bytes; `None` on older kernels.
     pub snd_wnd: Option<u32>,
 }
 

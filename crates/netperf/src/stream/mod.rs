@@ -47,7 +47,7 @@ pub(crate) struct Settings {
     pub(crate) length: usize,
     /// Target bit rate of this stream in bits per second, which includes the headers in the payload; `None` for no limit.
     pub(crate) bitrate: Option<u64>,
-    /// True to send pages without copying them, if the kernel can.
+    /// True to send TCP data from a memory file without copying it (sendfile).
     pub(crate) zerocopy: bool,
     /// True to drop received TCP data without copying it from the kernel.
     pub(crate) skip_copy: bool,

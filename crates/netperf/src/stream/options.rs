@@ -1,4 +1,4 @@
-//! Socket options that must be set before a socket is connected or listens.
+//! Socket options of a stream. The client sets them before it connects, because TCP negotiates the window scale and the segment size then.
 #![expect(unsafe_code, reason = "the crates in use have neither TCP_MAXSEG nor SO_BUSY_POLL")]
 
 use std::io;
@@ -28,7 +28,8 @@ impl Options {
     /// Sets the options on a TCP or UDP socket. Options that only TCP has are left out for UDP.
     ///
     /// # Errors
-    /// The kernel refuses an option; the error names it as iperf3 does.
+    /// The kernel refuses an option; the error names it and its value. A refusal of busy polling for lack of permission or support is
+    /// ignored.
     pub(crate) fn set(&self, socket: impl AsFd, is_tcp: bool) -> io::Result<()> {
         let socket = socket.as_fd();
         if let Some(window) = self.window {

@@ -21,7 +21,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Creates the schedule for blocks of `length` bytes; the first one is due at `now`.
+    /// Creates the schedule for blocks of `length` bytes at `bitrate` bits per second; the first one is due at `now` nanoseconds of the
+    /// engine's clock.
     pub(super) fn new(bitrate: u64, length: usize, now: u64) -> Self {
         Self { gap: gap(bitrate, length), due: 0.0, begin: now }
     }
@@ -44,7 +45,7 @@ impl Pace {
         taken
     }
 
-    /// Returns the nanoseconds from one block to the next at a bit rate.
+    /// Returns the nanoseconds from one block of `length` bytes to the next at `bitrate` bits per second.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -83,7 +83,7 @@ impl Sequence {
         0
     }
 
-    /// Updates the jitter (RFC 3550, section 6.4.1) with a datagram's transit time. The two ends' clocks need not agree.
+    /// Updates the jitter (RFC 3550, section 6.4.1) with a datagram's transit time in nanoseconds. The two ends' clocks need not agree.
     #[inline]
     pub(super) fn took(&mut self, transit: i64) {
         let before = self.transit.replace(transit).unwrap_or(transit);

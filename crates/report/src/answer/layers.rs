@@ -37,8 +37,8 @@ enum Said {
     Withheld,
 }
 
-/// Returns a line per layer, in the order of the ladder steps and of the ranking. Targets that no step leads to follow, compared with the baseline,
-/// unless there are more than [`MOST_PAIRS`] of them.
+/// Returns a line per layer in the order of the ladder, ranked formats cheapest first. Then come the targets that no ladder step reaches,
+/// each compared with the baseline; none of them if there are more than [`MOST_PAIRS`].
 pub(super) fn lines(run: &Run, judgement: &Judgement, ranking: &Ranking<'_>) -> Vec<String> {
     let mut edges = judgement.edges.clone();
     ranking.sort(&mut edges, |edge| &edge.to);

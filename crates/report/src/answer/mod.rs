@@ -23,7 +23,7 @@ pub(crate) struct Answer {
     pub(crate) layers: Vec<String>,
     /// Figures of all cells (target and workload); `None` if nothing was measured.
     pub(crate) table: Option<Table>,
-    /// Undecided comparisons and the most serious warnings.
+    /// The most serious remarks (warnings, failed measurements, undecided comparisons), then the command that shows everything.
     pub(crate) remarks: Vec<String>,
 }
 

@@ -93,7 +93,7 @@ fn failed<'a>(run: &'a Run, judgement: &'a Judgement) -> impl Iterator<Item = St
     })
 }
 
-/// Counts the undecided comparisons and names the command that would decide them; `None` if all are decided.
+/// Counts the undecided comparisons and says how to decide them; `None` if all are decided.
 fn open(run: &Run, judgement: &Judgement) -> Option<String> {
     let standing = judgement.standing.as_ref();
     let is_headline = |c: &&Comparison| {

@@ -33,7 +33,8 @@ pub(crate) struct Table {
 pub(crate) struct Cell {
     /// The figure as text, in the workload's unit.
     pub(crate) value: String,
-    /// Change from the baseline; `None` for the baseline and if unknown.
+    /// Change from the baseline; `None` if there is no comparison, as for the baseline itself. [`Change::Withheld`] if a measurement is
+    /// unusable, also the baseline's.
     pub(crate) change: Option<Change>,
 }
 

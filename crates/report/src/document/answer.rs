@@ -17,8 +17,10 @@ use crate::sentences::verified;
 /// Number of workload columns that fit a terminal next to the targets' names.
 const COLUMNS: usize = 5;
 
-/// Builds the answer of a run on one screen: a line per layer, one table, the most serious remarks. For a single target: a line of results, a line on
-/// whether they can be trusted, and its figures. Suites, imported runs and a single target over a network get the whole report.
+/// Builds the answer of a run on one screen. For several targets: a line per layer, one table, and the most serious remarks. For a single
+/// target: a line of results, a line on whether they can be trusted, and its figures. A search, a watch, latency curves, rate limits and
+/// demands have their own short forms. Suites, imported runs, a single target over a network, and runs without results get the whole
+/// report.
 #[must_use]
 pub fn answer(run: &Run, judgement: &Judgement) -> Page {
     behind_incomplete(short(run, judgement), run)

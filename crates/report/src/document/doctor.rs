@@ -65,7 +65,7 @@ fn ended(sentence: &str) -> String {
     format!("{sentence}{}", if is_ended { "" } else { "." })
 }
 
-/// Returns the summary: the number of findings by severity, or the reason why there are none.
+/// Returns the summary: the number of findings by severity, and the reason if the subject could not be read.
 fn headline(survey: &Survey, findings: &[Finding]) -> String {
     match &survey.subject_unread {
         Some(reason) if findings.is_empty() => format!("could not be read: {reason}"),
@@ -77,7 +77,8 @@ fn headline(survey: &Survey, findings: &[Finding]) -> String {
     }
 }
 
-/// Counts the findings by severity: `2 known faults, 1 cost, 3 findings that depend on your workload`.
+/// Counts the findings by severity, those of the same rule as one: `2 known faults, 1 cost, 3 findings that depend on your workload`;
+/// `nothing found` if there are none.
 fn answer(findings: &[Finding]) -> String {
     let rules = by_rule(findings);
     let counts = Sureness::ALL.map(|sureness| {

@@ -9,7 +9,7 @@ use crate::neighbours;
 use iotax_analysis::{CellJudgement, GroupFairness, Judgement, MemberKind, Metric};
 use iotax_model::Run;
 
-/// Selects the fairness figures of a cell, for its guests or for its jobs.
+/// Returns the function that selects the fairness figures of a cell, for its guests or for its jobs.
 fn part(of: MemberKind) -> fn(&CellJudgement) -> Option<&GroupFairness> {
     match of {
         MemberKind::Guests => |cell| cell.guests.as_ref(),

@@ -6,8 +6,9 @@ use crate::sentences::compared::percent;
 use iotax_analysis::compare::{Account, Compared, History, HistoryPoint, Track};
 use iotax_analysis::{Metric, Ratio};
 
-/// Builds the page of several runs: the runs and their differences in setup, then a table for each workload and target. The tables show the mean
-/// latency in each run with its 95% interval, and the changes since the first and the previous run that measured it.
+/// Builds the page of several runs: the runs and their differences in setup, then a table for each workload and target. The tables show the
+/// mean latency (for network streams the throughput) in each run with its 95% interval, the IOPS, and the changes since the first and the
+/// previous run that measured the same workload and target.
 #[must_use]
 pub fn history(accounts: &[Account], history: &History) -> Page {
     let mut page = Page::default();

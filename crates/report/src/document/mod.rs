@@ -75,7 +75,7 @@ pub(super) enum Part {
     Sentence(String),
     /// A table of figures.
     Table(Grid),
-    /// Lines that explain the preceding table.
+    /// Lines of text, such as conclusions or an explanation of the preceding table.
     Lines(Vec<String>),
     /// Lines of a character plot, which are not wrapped.
     Plot(Vec<String>),

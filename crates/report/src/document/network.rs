@@ -34,7 +34,7 @@ pub(super) fn ways(run: &Run, judgement: &Judgement, workload: &Workload) -> Opt
     set(&network::ways(run, judgement, workload)?, false).filled()
 }
 
-/// Converts a network table to a table of a page; with `verdicts` a column of verdicts is added.
+/// Converts a network table to a table of a page. With `verdicts` the head has one more column, whose fields the caller adds to the rows.
 fn set(table: &Table<'_>, verdicts: bool) -> Grid {
     let mut head = vec![words("")];
     head.extend(table.head.iter().map(figure));

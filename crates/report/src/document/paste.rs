@@ -21,7 +21,8 @@ pub fn paste(run: &Run, judgement: &Judgement) -> Page {
     page
 }
 
-/// Adds a part of the answer without blank lines between its lines, and without the hint to `iotax report --detail`, which needs the store.
+/// Adds a part of the answer. Joins consecutive groups of lines, so that no blank line separates them, and leaves out the hint to `iotax
+/// report --detail`, which needs the saved run.
 fn add(page: &mut Page, run: &Run, part: Part) {
     let Part::Lines(mut lines) = part else { return page.add(part) };
     let detail = run.command("report", "--detail");

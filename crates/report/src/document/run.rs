@@ -132,7 +132,8 @@ pub(super) fn figures_table(run: &Run, judgement: &Judgement, workload: &Workloa
     grid.filled()
 }
 
-/// Names the percentiles left out of a single target's table for lack of I/Os; `None` if none was left out, or with several targets.
+/// Names the percentiles left out of a single target's table for lack of I/Os; `None` if none was left out, with several targets, or for
+/// network streams.
 fn not_given(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<String> {
     let [target] = run.plan.targets.as_slice() else { return None };
     if Metric::leading(workload) != Metric::LATENCY_MEAN {

@@ -3,7 +3,8 @@
 use super::{Grid, Page, Part, figure, words};
 use iotax_analysis::Timing;
 
-/// Builds a page with a table of the run's phases, and the share of the run's time outside the phase `measure`, which includes warm-up.
+/// Builds a page with a table of the run's phases, and the share of the time outside the phase `measure` (warm-up counts as part of that
+/// phase). If `timing` is `None`, the page says that no timing was recorded.
 #[must_use]
 pub fn timing(timing: Option<&Timing>) -> Page {
     let mut page = Page::default();

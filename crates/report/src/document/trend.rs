@@ -8,8 +8,9 @@ use iotax_analysis::stats::MARGIN;
 use iotax_analysis::time::utc;
 use iotax_analysis::trend::{LEAST_RUNS, LEAST_SIDE, PastRun, Trend, TrendChange, Trends};
 
-/// Builds the page: the changes of all series, other differences between the same runs (settings, users), possible new changes, and a row per
-/// series that changed. With `detail`, also changes within the margin, unchanged series, and every point.
+/// Builds the page: the changes of all series, other differences between the runs before and after each change (settings, users), possible
+/// changes in the newest runs, and a table of the series that changed or may have changed. With `detail`, also changes within the margin of
+/// 2%, unchanged series, and every point.
 #[must_use]
 pub fn trend(runs: &[PastRun], trends: &Trends, detail: bool) -> Page {
     let mut page = Page::default();
@@ -57,7 +58,7 @@ fn has_moved(trend: &Trend) -> bool {
     trend.pending.is_some() || trend.changes.iter().any(|change| change.is_new && !is_small(change))
 }
 
-/// Formats the first line: the newest change, or that there is none, and the number of runs examined.
+/// Formats the first line: the newest change, or that there is none or that there are too few runs, and the number of runs examined.
 fn headline(runs: &[PastRun], trends: &Trends, changes: &[(&Trend, &TrendChange)]) -> String {
     let span = match (runs.first(), runs.last()) {
         (Some(first), Some(last)) => format!(

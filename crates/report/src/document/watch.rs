@@ -14,7 +14,8 @@ use iotax_model::Run;
 use iotax_model::plan::WatchSpec;
 use iotax_model::units::human;
 
-/// Adds the results of a watch to the page; with `in_full` also every window and all observations. Returns whether the run is a watch.
+/// Adds the results of a watch to the page; with `in_full` also each window with its timeouts and all observations. Returns whether the run
+/// is a watch.
 pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     let Some(watch) = run.plan.watch() else { return false };
     let episodes = episodes(run);

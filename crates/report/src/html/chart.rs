@@ -100,9 +100,9 @@ pub(super) enum Unit {
 pub(super) struct Axis {
     pub(super) label: String,
     pub(super) unit: Unit,
-    /// True for a logarithmic axis; a linear one starts at 0.
+    /// True for a logarithmic axis. A linear axis starts at 0, unless its unit is [`Unit::Ordinal`].
     pub(super) log: bool,
-    /// Minimum value that the axis extends to, whatever the data.
+    /// The axis extends at least to this value, even if all data are smaller.
     pub(super) at_least: f64,
 }
 
@@ -149,7 +149,7 @@ pub(super) struct Label {
     /// Name of the bar, as in the table's name column.
     pub(super) name: String,
     pub(super) words: String,
-    /// Index of the label of the rung below, whose bar ends where this bar begins; `None` for bars that start at 0.
+    /// Index of the label of the ladder step below, whose bar ends where this bar begins; `None` for bars that start at 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) beneath: Option<usize>,
 }

@@ -10,8 +10,8 @@ use super::page::set;
 use crate::document;
 use crate::figure::counted;
 
-/// Name and CSS class of the stacks that kept their guarantees; [`HARMED`] is for stacks that were damaged without a guarantee, [`LOST`] for those
-/// that broke one.
+/// Legend name and CSS class of stacks that kept their guarantees and were not damaged. [`HARMED`] is for stacks that were damaged although
+/// no guarantee was broken, [`LOST`] for those that broke a guarantee.
 const KEPT: (&str, &str) = ("kept", "good");
 const HARMED: (&str, &str) = ("damaged", "open");
 const LOST: (&str, &str) = ("lost", "bad");

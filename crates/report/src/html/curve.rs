@@ -41,7 +41,7 @@ fn section(run: &Run, judgement: &Judgement, curves: &Curves<'_>, number: usize)
     }
 }
 
-/// Formats the label for the measured rate next to the estimated knee.
+/// Formats the note at the measured rate that is nearest to the estimated knee.
 fn beside_knee(power: &Located) -> String {
     format!("knee at {}", human::count(power.at))
 }

@@ -11,10 +11,10 @@ use iotax_analysis::percentile::{PercentileValue, name, needed};
 use iotax_analysis::{CellJudgement, Summary};
 use iotax_model::Run;
 
-/// Largest step between two points of the distribution, as a share of all I/Os.
+/// A further point of the distribution is drawn once it covers at least this share of all I/Os more than the last point.
 const STEP: f64 = 0.02;
 
-/// Minimum factor between the shares of slower I/Os at two adjacent points in the tail.
+/// In the tail, a further point is drawn once the share of slower I/Os is lower than at the last point by at least this factor.
 const TAIL: f64 = 1.6;
 
 /// Returns a logarithmic axis for latencies.

@@ -17,13 +17,13 @@ use iotax_model::Run;
 /// A target as a bar in the ladder's chart. It differs from the rung below by one layer or setting. Times are in nanoseconds.
 struct Rung {
     name: String,
-    /// The added layer and its cost, as text.
+    /// Text above the bar: the added layer and its cost; for the lowest rung its mean.
     words: String,
     /// Name of the layer that this target adds; empty for the lowest rung.
     layer: String,
     /// Start of the bar: the end of the bar of the rung below, or 0.
     from: f64,
-    /// Length of the bar: the added time; negative if the target is faster than the rung below.
+    /// Length of the bar: the added time, negative if the target is faster than the rung below; for the lowest rung its mean.
     adds: f64,
     /// Confidence interval of the bar's end; `None` if unknown.
     ends: Option<Interval>,

@@ -176,7 +176,8 @@ fn place<'a>(run: &Run, workload: &'a str) -> ChartId<'a> {
     ChartId { run: run.id, workload, number: number + 1 }
 }
 
-/// Formats the number of rounds: for a run that adds rounds, the rounds so far and the maximum.
+/// Formats the number of rounds: for a run that adds rounds until a condition is met, the rounds so far and the maximum; for a search only
+/// the rounds so far.
 fn rounds(run: &Run) -> String {
     let all = counted(run.plan.most_rounds(), "round");
     let there = run.measurements.iter().map(|m| m.round).max().unwrap_or_default();

@@ -16,7 +16,7 @@ use iotax_model::Run;
 /// Number of leading columns, which identify an interval: target, round, start, end.
 const WHEN: usize = 4;
 
-/// Returns a figure of the host's activity; the first argument is the name of the target that was measured.
+/// Function that returns a figure of the host's activity; its first argument is the name of the measured target.
 type Of<'a> = Box<dyn Fn(&str, &HostActivity) -> Option<f64> + 'a>;
 
 /// A figure of the host that is drawn over time in a panel.
@@ -24,7 +24,7 @@ struct Layer<'a> {
     column: String,
     label: String,
     unit: Unit,
-    /// Minimum value that the vertical axis extends to, whatever the data.
+    /// The vertical axis extends at least to this value, even if all data are smaller.
     at_least: f64,
     height: u32,
     /// Returns the figure's mean over an interval; `None` if unknown.

@@ -1,4 +1,4 @@
-//! Shows the trend of a series: the target's mean, the followed figure, and the changes.
+//! Shows the trend of a series: the target's mean, the ratio to the control, and the changes.
 
 use maud::Markup;
 
@@ -8,9 +8,9 @@ use crate::sentences::trend::{cell, changed, run};
 use iotax_analysis::metric::Unit as MetricUnit;
 use iotax_analysis::trend::{PastRun, Trend};
 
-/// Builds the chart of a series by run number: the target's mean in the upper panel, the followed figure (the ratio to the control in
-/// percent) in the lower one. Changes are lines labelled with their size, and the runs that may have caused them are shaded. `number` makes
-/// ids unique within a page.
+/// Builds the chart of a series by run number: the target's mean, and if there is a control, below it the control's mean and the ratio of
+/// the two in percent. Changes are lines labelled with their size, and the runs that may have caused them are shaded. `number` makes ids
+/// unique within a page.
 #[must_use]
 pub fn trend(runs: &[PastRun], trend: &Trend, number: usize) -> Markup {
     let id = |point: usize| runs[trend.points[point].run].id as f64;

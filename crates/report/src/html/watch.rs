@@ -17,7 +17,8 @@ use iotax_model::Run;
 use iotax_model::record::{Sample, Tally};
 use iotax_model::units::human;
 
-/// Builds a section per measured window; empty for a run that is not a watch.
+/// Builds a section per measured window, after a summary if the watch is repeated or its targets ran side by side; empty for a run that is
+/// not a watch.
 pub(super) fn sections(run: &Run) -> Markup {
     let Some(watch) = run.plan.watch() else { return html! {} };
     let all = episodes(run);

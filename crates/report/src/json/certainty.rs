@@ -24,15 +24,15 @@ pub(super) struct PercentileEntry {
     /// 95% interval by Student's t on the logarithms of the rounds' percentiles; it includes the variation between rounds. Absent for fewer
     /// than two rounds, or if a round has too few I/Os.
     over_rounds_ns: Option<Interval>,
-    /// Geometric mean of the rounds' percentiles, which `over_rounds_ns` is the interval of.
+    /// Geometric mean of the rounds' percentiles; `over_rounds_ns` is its interval, and is absent together with it.
     mean_of_rounds_ns: Option<f64>,
 }
 
-/// Changes of a workload's mean latency from round to round that all targets share, as shares: 0.05 is 5% slower.
+/// Changes of a workload's mean latency from round to round that all targets have in common, as fractions: 0.05 is 5% slower.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct EffectsEntry<'a> {
     workload: &'a str,
-    /// The metric that changed: latency_mean, or bytes_per_s for streams, whose shares then refer to the time per byte.
+    /// The metric that changed: latency_mean, or bytes_per_s for streams, whose changes then refer to the time per byte.
     metric: Metric,
     rounds: u32,
     /// Standard deviation of the rounds' effects, as a natural logarithm.
@@ -41,7 +41,8 @@ pub(super) struct EffectsEntry<'a> {
     round_p: Option<f64>,
     /// The round that deviates most from the mean of the rounds.
     furthest: FurthestRound,
-    /// Standard deviation of the residual, which neither target nor round explains; absent for a single target.
+    /// Standard deviation of the residual, which neither target nor round explains, as a natural logarithm; absent for a single target or
+    /// too few measurements.
     rest_sd: Option<f64>,
     drift: Option<Drift>,
 }

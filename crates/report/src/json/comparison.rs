@@ -76,7 +76,7 @@ struct TargetPairEntry<'a> {
 struct WorkloadPairEntry<'a> {
     a: &'a str,
     b: &'a str,
-    /// Differences between the two workloads; only their durations may differ.
+    /// Differences between the two workloads that do not prevent a comparison, such as their durations.
     differences: &'a [Difference],
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::ratio::Interval95;
 use crate::demands::why;
 
-/// A limit that the plan demands, with the result of one target. Times are in nanoseconds.
+/// A limit that the plan demands, with the result of one target. Times are in nanoseconds, rates in I/Os or bytes per second.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct DemandEntry<'a> {
     target: &'a str,
@@ -27,7 +27,8 @@ pub(super) struct DemandEntry<'a> {
     /// unknown.
     room: Option<f64>,
     kept: Kept,
-    /// Reason why there is no figure or no interval; absent if there are both.
+    /// Reason why there is no figure, no interval or no decision; absent if nothing is missing. Without a reason, an undecided demand has
+    /// its limit within the interval.
     reason: Option<String>,
 }
 

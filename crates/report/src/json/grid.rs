@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Serialize, JsonSchema)]
 pub(super) struct GridEntry<'a> {
     target: &'a str,
-    /// Loads in the closed loop, by descending share of reads.
+    /// The highest loads that the target completed, in the closed loop or at an offered rate, by descending share of reads.
     capacity: Vec<MixedLoad<'a>>,
     /// Lines of equal latency, by ascending response time.
     lines: Vec<EqualLatency<'a>>,

@@ -25,7 +25,7 @@ pub(super) struct HistoryDocument<'a> {
     #[schemars(extend("const" = SCHEMA))]
     schema: &'static str,
     runs: Vec<AccountEntry<'a>>,
-    /// A target, workload and metric over all runs that measured them, under the names in the first of these runs.
+    /// One entry per target, workload and metric, over all runs that measured it, under the names in the first of these runs.
     tracks: Vec<TrackEntry<'a>>,
 }
 

@@ -22,7 +22,7 @@ struct LimitEntry {
     scope: ScopeWord,
     /// The limit in I/Os or bytes per second; geometric mean over block sizes and rounds.
     rate: f64,
-    /// Largest deviation of a round from the mean rate of its direction, as a share of that mean.
+    /// Largest deviation of a round from the mean rate of its direction, as a natural logarithm: 0.05 is about 5%.
     spread: f64,
     /// The two block sizes at which the rates are equal.
     sizes_bytes: [u64; 2],

@@ -30,7 +30,8 @@ pub(super) struct MeasurementEntry<'a> {
     #[schemars(regex(pattern = UTC))]
     started_at: Option<String>,
     duration_s: Option<f64>,
-    /// Seconds that rates are based on: from the last completion before the window to the last completion in the window.
+    /// Seconds that rates are based on: from the last completion before the window to the last completion in the window. The length of the
+    /// window if these completions are unknown or too far from its edges.
     rate_s: Option<f64>,
     /// The I/O engine used, never `auto`; absent in records of versions that did not keep it.
     ioengine: Option<IoEngine>,

@@ -7,7 +7,8 @@ use iotax_model::record::{Gap, NicActivity, Probes};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Streams, packets and interfaces of a network cell. A count is absent unless it is known for every stream.
+/// Network figures of one target and workload over all rounds: streams, round trips, CPU time, gaps in the traffic, and interfaces. A count
+/// of streams is absent unless every stream reports it.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct NetworkEntry<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -16,7 +16,7 @@ pub(super) struct Directions {
     trim: Option<DirectionEntry>,
     /// Flushes: fsync and fdatasync.
     sync: Option<DirectionEntry>,
-    /// Metadata operations: create, open, stat, rename and unlink.
+    /// Metadata operations, such as create, open, stat, rename and unlink; for a database, its transactions.
     meta: Option<DirectionEntry>,
 }
 

@@ -29,7 +29,7 @@ pub enum ReadError {
         /// Value of the document's key `schema`.
         found: String,
     },
-    /// An older version of iotax wrote the document, without the figures of each measurement.
+    /// An older version of iotax wrote the document, without the plan or without the figures of each measurement.
     #[error(
         "it was written by an iotax that did not yet write what comparing needs; write it again from its store: \
          iotax report {run} --json FILE"

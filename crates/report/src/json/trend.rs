@@ -95,7 +95,7 @@ struct TrendChangeEntry<'a> {
     runs_after: usize,
     /// False if the change precedes `--since`, so that gates ignore it.
     counts: bool,
-    /// Change of the control target between the same runs, which is that of the machine; absent without a control.
+    /// Change of the control target over the same runs, which the machine alone causes; absent without a control.
     machine: Option<LevelRatio>,
     /// Other differences between the last run before the change (a) and the first run after it (b).
     differences: &'a [Difference],
@@ -131,7 +131,7 @@ struct PendingEntry {
 struct TrendGateEntry {
     gate: String,
     metric: Metric,
-    /// Number of series with the gate's metric and enough runs.
+    /// Number of series with the gate's metric and enough runs, without those of the control.
     series_judged: usize,
     tripped: Vec<TrippedSeries>,
 }

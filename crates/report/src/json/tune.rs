@@ -57,7 +57,8 @@ struct ConfirmationEntry<'a> {
     outcome: ConfirmedGain,
     /// Effect on the objective, for each workload.
     objective: Vec<ComparisonEntry<'a>>,
-    /// Effect on mean latency, 99th percentile and CPU time for each workload, except on the objective.
+    /// Effect on mean latency, 99th percentile and CPU time for each workload, without the metric of the objective, and without mean
+    /// latency if the objective is IOPS.
     elsewhere: Vec<ComparisonEntry<'a>>,
 }
 

@@ -75,8 +75,8 @@ struct EventEntry<'a> {
     /// I/Os that failed from this event to the next event or mark, or to the end of this event's command if that is later; counted in whole
     /// intervals.
     failed: u64,
-    /// The longest gap that ended after the event began. The gap itself began before the next event or mark, or before the end of this
-    /// event's command if that is later. Absent without a gap.
+    /// The longest gap that overlaps the time from this event to the next event or mark, or to the end of this event's command if that is
+    /// later. Absent without a gap.
     gap: Option<CompletionGap>,
     /// Time until rate and response time were back to normal; 0 if they stayed normal. Absent if unknown, or if the load did not recover.
     recovery_ns: Option<u64>,
@@ -147,7 +147,8 @@ struct SeenEntry<'a> {
     text: &'a str,
 }
 
-/// The cost of an event of a watch: the load during the event compared with the same seconds of the control.
+/// The cost of an event of a watch: the load during the event compared with the same seconds of the control, a window of the load without
+/// events.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct PriceEntry<'a> {
     target: &'a str,

@@ -62,8 +62,9 @@ pub(crate) fn meaning(run: &Run, judgement: &Judgement) -> Vec<String> {
     all
 }
 
-/// Returns the sentences on comparisons, the most important first: the cost of each layer, the other targets against the baseline, withheld
-/// verdicts with their reason, undecided comparisons.
+/// Returns the sentences on the results. A search, a watch, durable-write methods and latency curves have their own sentences. For other
+/// runs, in this order: lost targets, the cost of each layer, the other targets against the baseline, phases of replays, network paths,
+/// withheld verdicts with their reason, undecided comparisons, and verification.
 ///
 /// In a closed loop, latency and IOPS carry the same information: costs are given in mean latency, undecided comparisons by the headline
 /// metric.

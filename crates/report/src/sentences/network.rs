@@ -10,8 +10,8 @@ use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Judgement, Metric};
 use iotax_model::Run;
 
-/// Returns a sentence per pair with a decided comparison, ladder steps first. Targets that ladder steps lead to share one sentence on the baseline,
-/// because the steps already give their costs.
+/// Returns a sentence per pair with a decided comparison, ladder steps first. The targets that ladder steps lead to share one sentence that
+/// compares them with the baseline, because the steps already give their costs.
 pub(super) fn costs(
     run: &Run,
     judgement: &Judgement,

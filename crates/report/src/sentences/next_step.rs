@@ -73,8 +73,8 @@ fn with_looks(rounds: u32) -> u32 {
     (rounds.saturating_mul(LOOKS_COST)).div_ceil(100).max(FIRST_LOOK + 2)
 }
 
-/// Names the time and the command for more rounds: `more rounds of run 1 take 3 min: iotax resume 1 --repeat 12`; `None` if the run already has
-/// `rounds` rounds.
+/// Names the time and the command for more rounds: `more rounds of run 1 take 3 min: iotax resume 1 --repeat 12`; `None` if the run already
+/// has `rounds` rounds. If rounds cannot be added to the run, names a new run in its place.
 pub(super) fn more_rounds(more: &More, rounds: u32) -> Option<String> {
     let (label, command) = (&more.label, &more.command);
     if more.is_anew {
@@ -92,7 +92,7 @@ fn rounds_of(rounds: u32) -> String {
     crate::figure::counted(rounds, "round")
 }
 
-/// Returns the time that `rounds` rounds take, rounded up to 10 s, 1 min or 10 min, and the same time as text.
+/// Returns the time that `rounds` rounds take, rounded up to a multiple of 10 s, 1 min or 10 min, and the same time as text.
 fn time(run: &Run, rounds: u32) -> (Nanos, String) {
     time_of(round_time(run), rounds)
 }

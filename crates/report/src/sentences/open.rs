@@ -32,7 +32,7 @@ pub(super) fn withheld(judgement: &Judgement, all: &[&Comparison]) -> Option<Str
     Some(format!("No verdict is given: {which}; {instance}{reason}."))
 }
 
-/// Names the undecided comparisons and the command that would decide them; `None` if all are decided.
+/// Names the undecided comparisons and says how to decide them; `None` if all are decided.
 pub(super) fn undecided(run: &Run, judgement: &Judgement, all: &[&Comparison]) -> Option<String> {
     let is_open = |c: &&Comparison| c.ratio.verdict == Verdict::Undecided && c.ratio.withheld.is_none();
     let open: Vec<&Comparison> = all.iter().copied().filter(is_open).collect();

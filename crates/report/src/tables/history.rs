@@ -13,7 +13,8 @@ struct TrackRow<'a> {
     point: &'a HistoryPoint,
 }
 
-/// Builds a table with one row per cell, metric and run. Means of rates are in I/Os or bytes per second, all others in nanoseconds.
+/// Builds a table with one row per target, workload, metric and run. Means of rates are in I/Os or bytes per second, all others in
+/// nanoseconds.
 #[must_use]
 pub fn history(accounts: &[Account], history: &History) -> DataTable {
     let columns = columns!(TrackRow<'_>, |row|

@@ -7,7 +7,8 @@ use iotax_model::units::human;
 /// Column heads of [`row`].
 pub(crate) const COLUMNS: [&str; 4] = ["layer", "timeout", "limit", "against the gap"];
 
-/// Returns whether the window has a gap or slow I/O to compare with timeouts.
+/// Returns whether I/O hung, so that timeouts are compared with it: in a gap during which the load's machine and guest ran, by an I/O that
+/// took longer than a timeout, or in gaps of unknown length.
 pub(crate) fn has_hung(episode: &Episode<'_>) -> bool {
     let is_exceeded = |timeout: &JudgedTimeout<'_>| timeout.verdict == TimeoutVerdict::Exceeded;
     let hung = episode
@@ -18,7 +19,7 @@ pub(crate) fn has_hung(episode: &Episode<'_>) -> bool {
 }
 
 /// Summarises the timeouts: `timeouts: sdb's SCSI command timeout of 30s was not reached (26.9 s to spare); guests' defaults not reached:
-/// Linux 30s, Windows 1m`; `None` if no I/O hung.
+/// Linux 30s, Windows 1m`; `None` if no I/O hung, or if no timeout is known.
 pub(crate) fn line(episode: &Episode<'_>) -> Option<String> {
     let (defaults, own): (Vec<&JudgedTimeout<'_>>, Vec<_>) =
         episode.timeouts.iter().partition(|timeout| timeout.owner == TimeoutOwner::GuestDefault);

@@ -26,8 +26,8 @@ impl std::fmt::Debug for Connector {
 }
 
 impl Connector {
-    /// Parses a URL. Parts that the URL lacks come from PGUSER, PGPASSWORD and the password file. An `Err` holds the reason why the URL is
-    /// rejected.
+    /// Parses a URL. A user that the URL lacks comes from PGUSER, USER or LOGNAME, a password from PGPASSWORD or the password file. An
+    /// `Err` holds the reason why the URL is rejected.
     pub(super) fn new(url: &str) -> Result<Self, String> {
         let (base, parameters) = url.split_once('?').unwrap_or((url, ""));
         let (mut mode, mut roots, mut rest) = (None, None, Vec::new());

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use ::postgres::config::{Config, Host};
 
-/// Returns this database's password from the password file; `None` if there is none. As in libpq, a file that other users can read is ignored.
+/// Returns this database's password from the password file; `None` if there is none. As in libpq, a file to which the group or others have
+/// any access is ignored.
 pub(super) fn password(config: &Config) -> Option<String> {
     let path = env::var_os("PGPASSFILE")
         .map(PathBuf::from)

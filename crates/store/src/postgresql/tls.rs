@@ -14,7 +14,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 pub(super) enum Trust {
     /// Every certificate: the connection is encrypted, but the server's identity is not checked.
     Anyone,
-    /// A certificate for the server's host name that is signed by an authority in this file, or by one of the system's if `None`.
+    /// A certificate for the server's host name that is signed by an authority in this PEM file; with `None` or `system`, by one of the
+    /// system's authorities.
     Roots(Option<String>),
 }
 

@@ -1,7 +1,8 @@
 //! Claims on runs of a SQLite store: locks on files next to the store, which the kernel releases when the process ends for any reason.
 //!
-//! Only this user can open such a file, because everyone who can open a file can lock it. A file that a killed process left is not locked, so
-//! it claims nothing; the next process that claims a run removes it. Another user, who cannot test the lock, looks for it in /proc/locks.
+//! Only this user can open such a file, because everyone who can open a file can lock it. A file that a killed process left is not locked,
+//! so it claims nothing; the next process that claims a run removes it. Another user, who cannot test the lock, looks for it in
+//! /proc/locks.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -44,7 +45,8 @@ impl Drop for Claim {
 /// Claims run `run` of the store at `store`.
 ///
 /// # Errors
-/// [`ErrorKind::AddrInUse`] if another process holds the claim for 0.5 s; otherwise an error from creating or locking the file.
+/// [`ErrorKind::AddrInUse`] if the run is still claimed, also by this process, after 0.5 s; otherwise an error from creating or locking the
+/// file.
 pub(super) fn claim(store: &Path, run: i64) -> io::Result<Claim> {
     let path = path(store, run)?;
     sweep(&path);

@@ -15,8 +15,8 @@ const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Returns an error if there is a write-ahead log, or a journal that SQLite must not open. As root, SQLite gives a journal the owner of the
-/// store; if the journal's name is a hard link to another file, that would change that file.
+/// Returns an error if there is a write-ahead log, or a journal that is not a regular file or has several hard links. As root, SQLite gives
+/// a journal the owner of the store; if the journal's name is a hard link to another file, that file would get this owner.
 ///
 /// Waits up to 5 s until another user's write ends; after that, that user's journal is an error too.
 pub(super) fn refuse_foreign(store: &Path) -> Result<(), String> {
@@ -112,8 +112,8 @@ fn refuse_super_journal(journal: &Path) -> Result<(), String> {
     }
 }
 
-/// Returns whether a journal ends with the name of a super-journal. Unlike SQLite, does not check the name's checksum; a journal with a wrong
-/// checksum is therefore rejected as well.
+/// Returns whether a journal ends with the name of a super-journal. Unlike SQLite, does not check the name's checksum; a journal with a
+/// wrong checksum is therefore rejected as well.
 fn names_another(journal: &Path) -> io::Result<bool> {
     let mut file = File::open(journal)?;
     if file.metadata()?.len() < 16 {

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use crate::netns;
 use iotax_model::threads;
 
-/// Time for a local agent to exit after its output stream ended.
+/// Maximum wait for the exit status of a local agent, for an error message.
 const LAST_BREATH: Duration = Duration::from_millis(200);
-/// Maximum bytes of a local agent's stderr to keep for error messages.
+/// Maximum bytes of a process's stderr to keep for error messages.
 const STDERR_KEPT: usize = 4096;
 
 /// A local process whose stdin and stdout are connected to an agent.
@@ -73,7 +73,8 @@ fn piped(mut command: Command) -> io::Result<AgentProcess<ChildStdout>> {
     Ok(AgentProcess { child, stdin, stdout, said: keep_last(stderr) })
 }
 
-/// Starts a thread that reads a stream to its end and keeps the last part.
+/// Starts a thread that reads a stream to its end and keeps the last 4096 bytes. If the thread cannot be started, returns the error as the
+/// text.
 pub(crate) fn keep_last(mut stream: impl Read + Send + 'static) -> Arc<Mutex<Vec<u8>>> {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let shared = Arc::clone(&kept);

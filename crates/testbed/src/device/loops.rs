@@ -18,7 +18,7 @@ pub(super) struct Loop {
     pub(super) below: Below,
     /// Identity of the backing file; `None` if unknown.
     pub(super) file: Option<BackingFile>,
-    /// Byte offset of the device in the backing file. The next field is the device's length in bytes.
+    /// Byte offset of the device in the backing file. The next field is the device's length in bytes; both are 0 if they cannot be read.
     offset: u64,
     length: u64,
     /// True if a size limit is set, so that the device may be shorter than the backing file.

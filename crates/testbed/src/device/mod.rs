@@ -47,7 +47,7 @@ pub struct Permission {
     overwrite: Vec<Allowed>,
     /// NBD exports that may be overwritten.
     exports: Vec<NbdExportSpec>,
-    /// True to overwrite devices even if they carry a signature, such as a filesystem's.
+    /// True to overwrite devices even if they carry a signature, such as a filesystem's, or have non-zero bytes at their ends.
     pub signature: bool,
 }
 
@@ -60,8 +60,8 @@ struct Allowed {
 }
 
 impl Permission {
-    /// Permits overwriting the devices at these paths, or NBD exports given by their URIs. With `signature`, also permits devices that carry
-    /// a signature.
+    /// Permits overwriting the devices at these paths, or NBD exports given by their URIs. With `signature`, also permits devices that
+    /// carry a signature or have non-zero bytes at their ends.
     pub fn new(paths: impl IntoIterator<Item = PathBuf>, signature: bool) -> Self {
         let mut permission = Self { signature, ..Self::default() };
         for path in paths {
@@ -91,7 +91,7 @@ impl Permission {
         node.unwrap_or_else(|| path.to_owned())
     }
 
-    /// Identifies the disk at a path. For a path that the user permitted, returns the disk that was there at that time.
+    /// Identifies the disk at a path. For a path that the user permitted, returns the disk that was there when the permission was given.
     fn disk(&self, path: &Path) -> Result<DiskId, Refusal> {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let named = self.overwrite.iter().find(|allowed| allowed.path == absolute);
@@ -220,8 +220,8 @@ pub fn check_sharing(plan: &Plan, permission: &Permission) -> Result<(), Refusal
     Ok(())
 }
 
-/// Claims a permitted device exclusively, without writing to it. Rejects a device that is in use, naming its user, and a device that carries
-/// a signature unless signatures may be overwritten.
+/// Claims a permitted device exclusively, without writing to it. Rejects a device that is in use; the error says by what. Also rejects a
+/// device that carries a signature or has non-zero bytes at its ends, unless these may be overwritten.
 pub fn claim(path: &Path, permission: &Permission) -> Result<DeviceClaim, Refusal> {
     let disk = permission.disk(path)?;
     let shown = path.display();

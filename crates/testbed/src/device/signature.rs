@@ -10,7 +10,7 @@ use crate::program::{Program, ProgramError};
 /// The tool that finds and wipes signatures.
 pub(crate) const WIPEFS: Program = Program { name: "wipefs", package: "util-linux" };
 
-/// A signature on a device, as reported by wipefs(8).
+/// A signature on a device, as reported by wipefs(8), or the header of a disk image.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct Signature {
     /// Byte offset in hexadecimal, such as `0x438`.

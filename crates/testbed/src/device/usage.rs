@@ -40,7 +40,7 @@ pub(super) struct SharedBytes {
 }
 
 /// Checks that nothing uses the device `number` (`major:minor`): no mount, swap, holder or loop device. Also rejects a read-only device and
-/// the device of the running system. The error names the user and the remedy.
+/// the device of the running system. The error says what uses the device, and names the remedy.
 pub fn check(root: &Path, number: &str) -> Result<(), String> {
     check_with(root, number, &loops::attached(root)?)
 }

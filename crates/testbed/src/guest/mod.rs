@@ -118,7 +118,7 @@ pub struct GuestStorage {
     pub image: PathBuf,
     /// Format of the topmost image.
     pub format: Format,
-    /// The byte range of a block device that holds the image; `None` for a file.
+    /// The byte range of a block device or file that holds a raw image; `None` if the image is a whole file.
     pub part: Option<DevicePart>,
     /// Size in bytes of the L2 table cache of each qcow2 image; `None` for QEMU's default.
     pub l2_cache_size: Option<Bytes>,
@@ -346,14 +346,15 @@ impl Guest {
         Ok(())
     }
 
-    /// Replaces the image of the guest's disk by another of the same size. Pauses a running guest meanwhile. The caller must drop the guest's
-    /// caches.
+    /// Replaces the image of the guest's disk with another of the same size. Pauses a running guest meanwhile. The caller must drop the
+    /// guest's caches.
     pub fn swap_disk(&mut self, image: &Path, format: Format) -> Result<(), GuestError> {
         let chain = image::chain(image, format)?;
         self.while_paused(|guest| guest.exchange(chain))
     }
 
-    /// Deletes the internal snapshots of the disk's qcow2 image, if there are any, and takes `count` new ones. Pauses a running guest meanwhile.
+    /// Takes `count` internal snapshots of the disk's qcow2 image, and first deletes earlier ones of the same names. Pauses a running guest
+    /// meanwhile.
     pub fn renew_snapshots(&mut self, count: u32) -> Result<(), GuestError> {
         let device = disk::node_name(self.swaps);
         let all = (1..=count).map(image::snapshot_name);

@@ -105,7 +105,7 @@ pub(crate) fn unlimited() -> Value {
     json!({ "qom-type": "throttle-group", "id": UNLIMITED })
 }
 
-/// Performs operations on a guest or on an exported image, one at a time.
+/// An executor of operations on a guest or an exported image, one at a time.
 #[derive(Debug)]
 pub struct Operator {
     qmp: Qmp,
@@ -178,12 +178,12 @@ impl Operator {
         Ok(())
     }
 
-    /// Returns the name of the block node that the disk currently uses.
+    /// Returns the name of the node of the disk's topmost image, below any filter.
     fn top(&self) -> &str {
         self.state.over.last().copied().unwrap_or(&self.image)
     }
 
-    /// Returns the name of the disk's topmost node, which most jobs start from.
+    /// Returns the name of the disk's topmost node: the filter of a filtered export, otherwise the topmost image. Most jobs start from it.
     fn root(&self) -> &str {
         if self.user == DiskUser::FilteredExport { FILTERED } else { self.top() }
     }

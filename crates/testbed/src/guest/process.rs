@@ -207,7 +207,7 @@ impl Drop for QemuProcess {
     }
 }
 
-/// Watches a booting guest for signs of life: console output or CPU time.
+/// A watch on a booting guest for signs of life: console output or CPU time.
 pub(super) struct Signs {
     process: Arc<QemuProcess>,
     vcpus: u32,
@@ -224,8 +224,9 @@ impl Signs {
         Self { process, vcpus, looked: Instant::now(), console: (0, cpu), cpu }
     }
 
-    /// Returns whether the guest showed a sign of life since the last check. Checks at most once per [`LOOK`] and returns false in between.
-    /// Also returns true once QEMU has exited, which the caller detects by the closed socket.
+    /// Returns whether the guest showed a sign of life since the last check. CPU time stops counting once the guest has used 20 s per
+    /// virtual CPU without console output. Checks at most once per [`LOOK`] and returns false in between. Also returns true once QEMU has
+    /// exited, which the caller detects by the closed socket.
     pub(super) fn seen(&mut self) -> bool {
         if self.looked.elapsed() < LOOK {
             return false;

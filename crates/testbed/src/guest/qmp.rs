@@ -18,7 +18,7 @@ pub const DEADLINE: Duration = Duration::from_mins(2);
 /// An error of a QMP command.
 #[derive(Debug, thiserror::Error)]
 pub enum QmpError {
-    /// The monitor connection closed, because QEMU has exited.
+    /// The monitor connection failed, usually because QEMU has exited.
     #[error("QEMU ended its monitor during {command}: {source}")]
     Gone {
         /// The command that was pending.
@@ -90,7 +90,7 @@ const MOST_EVENTS: usize = 500;
 /// An asynchronous event from QEMU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QmpEvent {
-    /// Time of the event by the host's clock.
+    /// Time of the event by the host's wall clock, as QEMU reports it.
     pub at: SystemTime,
     /// Name and data of the event, such as `BLOCK_IO_ERROR: action=stop device=disk operation=write`.
     pub text: String,

@@ -148,7 +148,8 @@ pub(super) fn controller<'a, 'i>(root: Node<'a, 'i>, disk: Node<'a, 'i>) -> Opti
     })
 }
 
-/// Parses an attribute of `<driver>`. If the attribute is missing, returns QEMU's default and adds key and default to `left_out`.
+/// Parses an attribute of `<driver>`. If the attribute is missing or `default`, returns QEMU's default and adds key and default to
+/// `left_out`.
 fn word<T: FromStr<Err: std::fmt::Display> + std::fmt::Display>(
     driver: Option<Node<'_, '_>>,
     key: &str,
@@ -167,7 +168,8 @@ fn word<T: FromStr<Err: std::fmt::Display> + std::fmt::Display>(
     }
 }
 
-/// Returns the number of I/O threads that a driver element assigns: `iothread='1'`, or several in `<iothreads>`.
+/// Returns the number of I/O threads that a driver element assigns: 1 with the attribute `iothread`, several with a child `<iothreads>`,
+/// else 0.
 pub(super) fn threads(driver: Node<'_, '_>) -> u32 {
     let several = child(driver, "iothreads").map_or(0, |threads| {
         threads.children().filter(|thread| thread.tag_name().name() == "iothread").count()
@@ -217,7 +219,8 @@ fn luks<'a, 'i>(disk: Node<'a, 'i>) -> Option<Node<'a, 'i>> {
     of_source.or_else(|| child(disk, "encryption")).filter(|node| node.attribute("format") == Some("luks"))
 }
 
-/// Encrypts the image as the disk is.
+/// Adds the disk's LUKS encryption to the settings of the new image. Adds a note if the image's format cannot be encrypted, or if the
+/// cipher differs.
 fn encrypted(disk: Node<'_, '_>, file: FileSpec, notes: &mut Vec<String>) -> FileSpec {
     let Some(luks) = luks(disk) else { return file };
     let encrypted = match file.format {

@@ -1,7 +1,9 @@
-//! Reads the disk settings of a libvirt domain, to reproduce and measure them on another disk, in a guest of iotax's or in the domain itself.
+//! Reads the disk settings of a libvirt domain, to reproduce and measure them on another disk, in a guest that iotax boots or in the domain
+//! itself.
 //!
-//! Supports libvirt's domain XML format. Settings that are missing get QEMU's default, unsupported ones are skipped, and a note is added in
-//! both cases. The domain's own disk is opened only to read an image's header.
+//! Supports libvirt's domain XML format. A missing cache, I/O or discard mode gets QEMU's default, and settings of the disk that iotax does
+//! not reproduce are left out; a note names each. An unsupported bus, machine type or architecture is an error. The domain's own disk is
+//! opened only to read the header of a qcow2 image.
 
 mod alternatives;
 mod disk;
@@ -99,7 +101,8 @@ pub fn locate_volumes(guest: &mut GuestSetup) {
     }
 }
 
-/// Parses a domain's XML and reads the disk with the target name `disk`; for `None`, the first disk.
+/// Parses a domain's XML. Returns the settings of the domain and of its disk with the target name `disk`; for `None`, of the first disk. CD
+/// and floppy drives do not count as disks. Does no I/O on the disk, except reading the header of a qcow2 image.
 pub fn read(xml: &str, disk: Option<&str>) -> Result<Domain, DomainError> {
     let document = Document::parse(xml).map_err(|error| not_xml(&error))?;
     let root = domain(&document)?;

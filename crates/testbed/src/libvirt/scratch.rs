@@ -36,10 +36,10 @@ pub struct ScratchSource {
 }
 
 impl ScratchSource {
-    /// Finds a domain and one of its disks, the first for `None`. Changes nothing.
+    /// Finds a domain and its disk with the target name `disk`; for `None`, its first disk. Changes nothing.
     ///
     /// # Errors
-    /// The domain does not run or has no guest agent, or no scratch disk can be made like its disk.
+    /// The domain is not on this machine, does not run or has no guest agent, or no scratch disk can be made like its disk.
     pub fn find(domain: &str, disk: Option<&str>) -> Result<Self, Refusal> {
         let shown = format!("libvirt://{domain}");
         let failed = |error| Refusal::environment(format!("{shown}: {error}"));
@@ -115,7 +115,7 @@ impl ScratchSource {
     }
 }
 
-/// Checks that the domain has a port for the guest agent, at which an agent listens.
+/// Fails if the domain has no port for the guest agent, or if libvirt reports that no agent is connected to it.
 fn has_agent(xml: &str) -> Result<(), String> {
     let document = Document::parse(xml).map_err(|error| error.to_string())?;
     let port = document
@@ -150,7 +150,7 @@ fn volume(address: &DomainAddress, disk: Node<'_, '_>) -> Result<PathBuf, String
     }
 }
 
-/// Returns the XML of a virtio-serial port with an alias, at whose socket QEMU serves the host.
+/// Returns the XML of a virtio-serial port with an alias. On the host, QEMU listens on a Unix socket for the port.
 pub(crate) fn port_xml(name: &str, alias: &str) -> String {
     format!(
         "<channel type='unix'><source mode='bind'/><target type='virtio' name='{name}'/><alias name='{alias}'/></channel>"

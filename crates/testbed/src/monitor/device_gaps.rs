@@ -89,8 +89,8 @@ fn with_paths(root: &Path, name: &str) -> Vec<String> {
     names
 }
 
-/// Records when the watch itself was delayed: intervals between two readings that are at least as long as the shortest gap, because the
-/// machine or this process was stalled.
+/// Delays of the watch itself: intervals between two readings that are at least as long as the shortest gap, because the machine or this
+/// process was stalled.
 #[derive(Debug)]
 struct Looks {
     least: Duration,

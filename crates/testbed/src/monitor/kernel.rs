@@ -15,8 +15,8 @@ use super::threads::{self, ThreadCounters};
 /// Process flag of kernel threads: PF_KTHREAD in the kernel's include/linux/sched.h.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// Finds kernel threads and reads their CPU time. The first reading visits every process (about 5 us each), later readings only kernel
-/// threads and new processes. Use it only at the start and end of a window.
+/// A reader of the CPU time of kernel threads. The first reading visits every process (about 5 us each), later readings only kernel threads
+/// and new processes. Use it only at the start and end of a window.
 #[derive(Debug)]
 pub struct KernelThreads {
     proc: PathBuf,

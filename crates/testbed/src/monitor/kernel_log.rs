@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 /// Maximum size of a log record in bytes; a read returns one whole record.
 const RECORD: usize = 8192;
 
-/// Reads new lines of the kernel's log.
+/// A reader of new messages in the kernel's log.
 #[derive(Debug)]
 pub struct KernelLog {
     file: File,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::netlink::{LinkNews, Multicast, link_news};
 
-/// Watches the network interfaces in this process's network namespace.
+/// A watch on the network interfaces in this process's network namespace.
 #[derive(Debug)]
 pub struct Links {
     kernel: Multicast,

@@ -64,7 +64,7 @@ pub(super) struct ThreadCounters {
     system_ticks: u64,
 }
 
-/// Reads the threads of a process. Each reading looks for new and ended threads.
+/// A reader of the threads of a process. Each reading looks for new and ended threads.
 #[derive(Debug)]
 pub(super) struct Threads {
     guest: GuestThreads,
@@ -140,8 +140,8 @@ fn ticks(stat: &str) -> Option<(u64, u64, u64)> {
     Some((user, system, started))
 }
 
-/// Returns the time on a CPU in nanoseconds, from the text of schedstat; `None` if its number of runs is zero, because the kernel then does not keep
-/// these counters.
+/// Returns the time on a CPU in nanoseconds, from the text of schedstat. `None` if the text is empty or malformed, or if its number of runs
+/// is zero, because the kernel then does not keep these counters.
 fn run_time(schedstat: &str) -> Option<u64> {
     let mut fields = schedstat.split_ascii_whitespace();
     let run = fields.next()?.parse().ok()?;
@@ -161,9 +161,9 @@ pub(super) fn between(earlier: &[GuestCounters], later: &[GuestCounters]) -> BTr
     roles.into_iter().filter_map(|(role, spent)| Some((role, spent?))).collect()
 }
 
-/// Returns the CPU time of each role in one process between two readings; `None` for a role whose time is unknown. A
-/// new thread counts in full. Threads that ended count under the role of unnamed threads. If a named role lost a
-/// thread, the times of that role and of the unnamed one are unknown.
+/// Returns the CPU time of each role in one process between two readings; `None` for a role whose time is unknown. A new thread counts in
+/// full. Threads that ended count under the role of unnamed threads. If a thread with a named role ended, the time of that role is unknown;
+/// so is that of the unnamed role, unless the ended threads used no CPU time.
 fn of_process(earlier: &GuestCounters, later: &GuestCounters) -> BTreeMap<String, Option<CpuTime>> {
     let unnamed = later.unnamed.as_str();
     let before: BTreeMap<_, _> = earlier.threads.iter().map(|thread| (thread.identity(), thread)).collect();

@@ -9,7 +9,7 @@ use crate::netlink::Multicast;
 const SUBSYSTEMS: [&str; 3] = ["block", "scsi", "nvme"];
 /// Kernel name prefixes of devices that are not reported: in-memory and loop devices, which tools create and remove all the time.
 const LEFT_OUT: [&str; 3] = ["loop", "ram", "zram"];
-/// Keys of uevents that are not shown: serial numbers, and values that the event's first line already contains.
+/// Keys of uevents that are not shown: sequence numbers, identifiers, and values that the reported text already contains.
 const SILENT: [&str; 15] = [
     "ACTION",
     "DEVNAME",
@@ -28,7 +28,7 @@ const SILENT: [&str; 15] = [
     "SUBSYSTEM",
 ];
 
-/// Receives new uevents.
+/// A receiver of new uevents.
 #[derive(Debug)]
 pub struct Uevents(Multicast);
 

@@ -1,7 +1,7 @@
 //! Builds the network paths between client and server of a measurement.
 //!
-//! All interfaces are in network namespaces of the run, and so are QEMU and the agents. The host's network is not changed and cannot
-//! interfere, and every run can use the same addresses.
+//! Except for loopback, all interfaces are in network namespaces of the run, and so are QEMU and the agents. The host's network is not
+//! changed and cannot interfere, and every run can use the same addresses.
 
 mod namespace;
 mod preflight;
@@ -55,7 +55,8 @@ pub struct BuiltNetwork {
     pub nic: Option<NicBackend>,
 }
 
-/// Builds a network path. `spec` must have passed [`check`]. `tag` must be unique on this machine; all names contain it.
+/// Builds a network path. `spec` must have passed [`check`]. `tag` must be unique on this machine; the names of the network namespaces
+/// contain it.
 pub fn build(
     spec: &NetworkSpec,
     path: LocalPath<'_>,

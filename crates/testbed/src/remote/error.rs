@@ -11,7 +11,7 @@ pub enum RemoteError {
     /// The local program that connects to the machine, such as ssh, is not installed.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// The undo log could not be written, so nothing was done on the machine.
+    /// The undo log could not be written, so the script was not told to continue.
     #[error(transparent)]
     NotRecorded(Box<dyn std::error::Error + Send + Sync>),
     /// A local pipe or file could not be read or written.
@@ -22,7 +22,7 @@ pub enum RemoteError {
         /// Error of the system call.
         source: std::io::Error,
     },
-    /// The connecting program exited before the agent started.
+    /// The connecting program exited before the agent was started or removed.
     #[error("{host}: {said}; {}", reach::remedy(&host.machine, said))]
     Unreachable {
         /// The machine or container of the agent.

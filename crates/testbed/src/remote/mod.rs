@@ -1,5 +1,5 @@
-//! Starts agents on other machines, over the user's ssh, in containers, through the engine's exec command, and in libvirt's guests, through
-//! a virtio-serial port and the QEMU guest agent.
+//! Starts agents elsewhere: on other machines over the user's ssh, in containers through the engine's exec command, and in libvirt's guests
+//! through a virtio-serial port and the QEMU guest agent.
 //!
 //! One connection is enough: a POSIX shell script creates a private directory, receives this program on stdin unless it is cached there, and
 //! executes it as the agent on the same connection. When the connection ends, the script removes the directory. If the connection was lost,
@@ -37,9 +37,10 @@ const LEAVE: &str = concat!(include_str!("place.sh"), include_str!("leave.sh"));
 
 /// Exit status of the removal script if it could not remove everything. ssh, container engines and kubectl use other values.
 const LEFT: i32 = 3;
-/// Timeout of the login, in addition to ssh's own timeout for connecting: logins take long on a busy machine.
+/// Timeout from the start of the connecting program to the script's first line: logins take long on a busy machine. Within it, ssh gives up
+/// a connection attempt after 20 s.
 const LOGIN: Duration = Duration::from_mins(1);
-/// Timeout of the login if ssh asks for a password; the ssh server gives up earlier.
+/// Timeout to the script's first line if ssh may ask for a password; the ssh server gives up earlier.
 const LOGIN_ASKING: Duration = Duration::from_mins(5);
 /// Timeout of each step after the login, except for copying the program.
 const STEP: Duration = Duration::from_secs(30);
@@ -206,7 +207,8 @@ impl RemoteRole {
 pub type RecordAgent<'a> =
     &'a mut dyn FnMut(RecordedAgent) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// Starts an agent on another machine. When the client is dropped, the agent exits, and everything that it created is removed.
+/// Starts an agent on another machine. When the client is dropped, the agent exits, and everything that it created is removed, except a
+/// program that is kept cached ([`AgentLaunch::leave`]).
 ///
 /// Calls `record` before anything is done on that machine, and again when the agent's directory exists and is still empty.
 pub fn enter(
@@ -287,7 +289,7 @@ fn converse(
     }
 }
 
-/// Ends an agent and removes everything that it left on its machine. `ask` allows ssh to prompt for a password.
+/// Ends an agent and removes everything that it left on its machine, except a cached program. `ask` allows ssh to prompt for a password.
 pub fn leave(agent: &RecordedAgent, ask: bool) -> Result<(), RemoteError> {
     if let Some(domain) = &agent.domain {
         return leave_guest(agent, domain);
@@ -306,7 +308,8 @@ pub fn leave(agent: &RecordedAgent, ask: bool) -> Result<(), RemoteError> {
     result
 }
 
-/// Removes an agent from a guest through the QEMU guest agent: nobody else may reach the guest any more.
+/// Ends an agent in a guest and removes what it left there, through the QEMU guest agent, because the virtio-serial port may already be
+/// detached. Does nothing if the directory was in memory and the guest is off.
 fn leave_guest(agent: &RecordedAgent, domain: &DomainAddress) -> Result<(), RemoteError> {
     // What was in memory is gone with it.
     if agent.place.as_ref().is_some_and(|place| place.boot != "-") && domain.is_off() {

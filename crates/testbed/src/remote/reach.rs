@@ -50,7 +50,7 @@ pub(super) fn shell(machine: &Machine, ask: bool) -> Command {
     command
 }
 
-/// Prepares this program as the relay between its stdin and stdout and a shell in a guest.
+/// Prepares the command that runs this program as the relay between its stdin and stdout and a shell in a guest.
 pub(super) fn relay(port: &GuestPort) -> Command {
     let GuestPort { domain, name, socket } = port;
     let mut command = Command::new("/proc/self/exe");

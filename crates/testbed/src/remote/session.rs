@@ -42,7 +42,8 @@ pub(super) struct RemoteSession {
 }
 
 impl RemoteSession {
-    /// Starts the connecting process and sends it the script. The script must begin its output lines with `tag`; its last line is `agent`.
+    /// Starts the connecting process and sends it the script. The script must begin its output lines with `tag`. A script that starts an
+    /// agent prints the line `agent` last; the agent's messages follow.
     pub(super) fn open(host: &RemoteHost, tag: &str, ask: bool, script: &str) -> Result<Self, RemoteError> {
         Self::through(reach::shell(&host.machine, ask), host, tag, script)
     }

@@ -154,7 +154,8 @@ fn sys_block(directory: &Path, file: &str) -> String {
     format!("/sys/class/block/{name}/{file}")
 }
 
-/// Returns the name of the nearest parent directory that consists of `prefix` and a number, such as `host0`; `None` if there is none.
+/// Returns the name of the nearest parent directory whose name is `prefix` followed by a digit, such as `host0` or `rport-0:0-1`; `None` if
+/// there is none.
 pub(crate) fn ancestor(directory: &Path, prefix: &str) -> Option<String> {
     let names = directory.ancestors().filter_map(|place| place.file_name()?.to_str());
     names.skip(1).find(|name| is_numbered(name, prefix)).map(str::to_owned)

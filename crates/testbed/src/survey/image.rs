@@ -14,8 +14,8 @@ const STAT: Program = Program { name: "stat", package: "coreutils" };
 const FILEFRAG: Program = Program { name: "filefrag", package: "e2fsprogs" };
 const LSATTR: Program = Program { name: "lsattr", package: "e2fsprogs" };
 
-/// Describes the regular file at a path as a disk image; `None` for anything else. `declared` is the format that guests use. The header of a
-/// raw disk is ignored, because the guest can write it.
+/// Describes the regular file at a path as a disk image; `None` for any other kind of file. If the path cannot be read, the result holds
+/// only the reason. `declared` is the format that guests use. The header of a raw disk is ignored, because the guest can write it.
 pub(super) fn image(reader: &Reader<'_>, path: &str, declared: Option<&str>) -> Option<Image> {
     let found = match look(&reader.place(path)) {
         Ok(found) => found,

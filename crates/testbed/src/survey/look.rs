@@ -39,7 +39,7 @@ pub(super) fn look(place: &Path) -> io::Result<Look> {
     })
 }
 
-/// Fails if the metadata of a path cannot be read within 3 s.
+/// Fails if the metadata of a path cannot be read; if that takes more than 3 s, with the error kind `TimedOut`.
 pub(super) fn answers(place: &Path) -> io::Result<()> {
     let path = place.to_owned();
     within_patience(move || fs::metadata(path).map(drop))

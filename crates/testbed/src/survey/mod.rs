@@ -42,7 +42,8 @@ pub fn machine(root: &Path) -> Survey {
     finish(reader, survey)
 }
 
-/// Surveys the layers below an existing file, directory or block device, and the guests that use it.
+/// Surveys the layers below an existing file, directory or block device, and the guests that use it. If accessing the path takes more than
+/// 3 s, the survey holds only that fact and the machine's settings.
 pub fn path(root: &Path, path: &Path) -> Result<Survey, StackError> {
     let reader = Reader::new(root);
     let mut survey = Survey::default();
@@ -178,7 +179,7 @@ fn add_above(reader: &Reader<'_>, survey: &mut Survey) {
     }
 }
 
-/// Returns a path without symbolic links, relative to the root; the absolute path if it cannot be accessed.
+/// Returns a path without symbolic links, as an absolute path below the root; the given path, made absolute, if it cannot be accessed.
 fn inside(root: &Path, path: &Path) -> PathBuf {
     let Ok(path) = std::path::absolute(path) else { return path.to_owned() };
     let found = fs::canonicalize(root.join(path.strip_prefix("/").unwrap_or(&path)));

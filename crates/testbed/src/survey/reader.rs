@@ -14,7 +14,7 @@ use crate::program::{Program, ProgramError};
 /// Time limit for a program and for accessing a path; beyond it, the program or path counts as hanging.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Reads files and program output of a live machine, or of a machine that is recorded in a directory tree.
+/// A reader of files and program output, from a live machine or from a machine that is recorded in a directory tree.
 pub(super) struct Reader<'a> {
     root: &'a Path,
     unread: RefCell<Vec<String>>,

@@ -18,7 +18,7 @@ use crate::device::{self, DeviceClaim, OverwrittenDevice, Permission};
 use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoLog};
 
-/// Builds the targets of one run. Directories and device claims that several targets share are created once.
+/// A builder of the targets of one run. Directories and device claims that several targets share are created once.
 #[derive(Debug)]
 pub struct Builder {
     pub(super) tag: String,

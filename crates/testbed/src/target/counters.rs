@@ -1,4 +1,4 @@
-//! Counters that built layers keep themselves, such as a cache's hits.
+//! Counters that layers keep themselves, such as a cache's hits.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,12 +6,12 @@ use std::io;
 
 use iotax_model::record::LayerCounters;
 
-/// The counters of a built layer.
+/// The counters of a layer.
 pub trait Counters: fmt::Debug + Send + Sync {
     /// Returns the layer's name in a stack, such as `dm-cache`.
     fn layer(&self) -> &'static str;
 
-    /// Reads the counts since the layer was built, by name.
+    /// Reads the layer's cumulative counts, by name. Most count since the layer was built, those of ZFS's cache since ZFS was loaded.
     fn read(&self) -> io::Result<BTreeMap<String, u64>>;
 }
 

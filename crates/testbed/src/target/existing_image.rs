@@ -89,7 +89,8 @@ impl Build for ImageSpec {
 /// Estimated size of an empty overlay in bytes.
 const EMPTY: u64 = 1 << 20;
 
-/// Inspects an image. Rejects an image that iotax cannot measure, such as one that is encrypted, truncated or open for writing.
+/// Inspects an image. Rejects an image that iotax cannot measure, such as one that is encrypted or truncated or, unless `shared` is true,
+/// open for writing.
 fn look(spec: &ImageSpec, shared: bool) -> Result<FoundImage, Refusal> {
     let path = spec.path.as_path();
     let shown = path.display();

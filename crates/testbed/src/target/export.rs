@@ -44,7 +44,7 @@ const MONITOR: &str = "monitor0";
 const PATIENCE: Duration = Duration::from_mins(3);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// An image that daemons started by iotax export.
+/// An image that iotax exports through daemons of this run.
 #[derive(Debug)]
 pub struct ExportedImage {
     /// The file or device that holds the image, and its format; `None` if a server outside of iotax holds it.
@@ -53,22 +53,23 @@ pub struct ExportedImage {
     pub daemons: Vec<StorageDaemon>,
     /// True if QEMU's main loop serves the queues of a virtio device, false if an I/O thread does.
     pub in_main_loop: bool,
-    /// True if the topmost export is a file, false if it is a socket, which has no page cache. A query of the file
-    /// itself would block if the daemon does not answer.
+    /// True if the topmost export is a file or block device, which has a page cache; false for a socket. Recorded, because querying the
+    /// export itself would block if the daemon does not answer.
     pub(super) is_file: bool,
-    /// True if a client of the kernel's shows the topmost export as a block device.
+    /// True if a client in the kernel presents the topmost export as a block device.
     pub is_device: bool,
     /// Names of the files that the daemon opens with `aio=threads` instead of the requested I/O backend.
     with_threads: Vec<String>,
     /// The lowest export, which is restarted when its snapshot is renewed; `None` if nothing is restarted.
     export: Option<Export>,
-    /// True once the snapshots in the image have been taken.
+    /// True once the internal snapshots of the image have been taken.
     has_internal: bool,
     /// Number of snapshot overlays created so far.
     count: u32,
     /// The undo log's entry of the current snapshot overlay; `None` without one.
     top: Option<UndoEntry>,
-    /// Device and inode number of the image below the overlay at the start of the run; `None` if they could not be read.
+    /// Device and inode number of the exported image, or of the image below its overlay, at the start of the run; `None` if they could not
+    /// be read.
     base: Option<(u64, u64)>,
     /// Images between the snapshot overlay and the base image, from the bottom up, which add backing depth.
     lower: Vec<PathBuf>,
@@ -277,7 +278,7 @@ impl ExportedImage {
         if names.is_empty() { String::new() } else { format!(" (threads for {})", listed(names)) }
     }
 
-    /// Adds the process of a client that shows the topmost export as a block device, which has a page cache.
+    /// Adds the process of a client that presents the topmost export as a block device, which has a page cache.
     pub(super) fn add_client(&mut self, client: StorageDaemon) {
         self.daemons.push(client);
         (self.is_file, self.is_device) = (true, true);
@@ -367,8 +368,8 @@ impl ExportedImage {
         Ok(Some(Identity::File { device: found.dev(), inode: found.ino() }))
     }
 
-    /// Takes the image's internal snapshots, or reverts the disk to them once they have been taken. Returns the image's node. No daemon may have
-    /// the image open.
+    /// Takes the image's internal snapshots; once they have been taken, reverts the disk to the first one instead. Returns the image's
+    /// node. No daemon may have the image open.
     fn renew_internal(&mut self, image: &Path, undo_log: &UndoLog) -> Result<Option<BlockNode>, BuildError> {
         let Some(export) = &self.export else { return Ok(None) };
         if self.has_internal {

@@ -68,8 +68,8 @@ pub(super) struct TakenBlock {
 }
 
 impl BlockGround {
-    /// Releases the exclusive claim, so that formatting tools can claim the device. Rejects a device with a signature unless `signature` is
-    /// true.
+    /// Releases the exclusive claim, so that formatting tools can claim the device. Unless `signature` is true, rejects a user's device
+    /// that carries a signature or has non-zero bytes at its ends.
     pub(super) fn take(self, signature: bool) -> Result<TakenBlock, Refusal> {
         let Self { area, claim, transient, .. } = self;
         if let Some(claim) = claim.as_ref().filter(|_| !signature) {

@@ -32,8 +32,8 @@ pub(super) trait Build {
     /// Builds the layer on the storage `below`. Returns the storage that the layer provides.
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError>;
 
-    /// Returns the layers to list in the run's record, from the bottom up. Layers that /sys shows anyway are left out. `exported` is the image that
-    /// daemons started by iotax export.
+    /// Returns the layers to list in the run's record, from the bottom up. Layers that /sys shows anyway are left out. `exported` is the
+    /// image that the run's daemons export; `None` without an export.
     fn recorded(&self, exported: Option<&ExportedImage>) -> Vec<Layer> {
         let _ = exported;
         Vec::new()

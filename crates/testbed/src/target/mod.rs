@@ -99,7 +99,7 @@ pub struct Built {
     pub origin: Option<origin::Origin>,
     /// Warnings about settings that did not take effect.
     pub warnings: Vec<Warning>,
-    /// The image that daemons started by iotax export at `path`; `None` without an export.
+    /// The image that iotax exports at `path` through its own daemons; `None` without an export.
     pub exported: Option<Box<ExportedImage>>,
     /// The daemons that export a directory below the target.
     pub servers: Vec<StorageDaemon>,
@@ -112,7 +112,7 @@ pub struct Built {
 }
 
 impl Built {
-    /// Describes existing storage that is only read.
+    /// Returns the description of read-only storage without undo log entry, snapshots and exports; callers change what differs.
     const fn at(path: PathBuf, format: Format, size: Bytes) -> Self {
         Self {
             path,

@@ -11,7 +11,7 @@ use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoEntry, UndoLog};
 use crate::virsh::{AttachedDevice, GuestPort};
 
-/// A multiple of which disks are long: the largest sector.
+/// Bytes of the largest sectors that disks have. The length of a scratch disk is a multiple of it.
 const SECTOR: u64 = 4096;
 
 /// A new disk attached to a domain.

@@ -113,7 +113,7 @@ fn dataset(pool: &str, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
     Ok(Ground::Directory(point))
 }
 
-/// The counters of ZFS's cache in memory (ARC), in blocks. They are those of all pools of the machine.
+/// The counters of ZFS's cache in memory (ARC), in blocks. They cover all pools of the machine.
 #[derive(Debug)]
 pub struct ArcCounters(PathBuf);
 

@@ -72,7 +72,8 @@ fn clean_within(dir: &Path, forget: bool, patience: Patience) -> Result<Cleaned,
     Ok(cleaned)
 }
 
-/// Undoes the effects of the dead process with this tag; `None` if the process is still running.
+/// Undoes the effects of the dead process with this tag; `None` if the process is still running. The result is empty if there is no log
+/// with this tag.
 ///
 /// # Errors
 /// The log cannot be read or locked, or processes that the dead process started do not exit.

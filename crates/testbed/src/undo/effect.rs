@@ -41,7 +41,7 @@ pub enum Effect {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         identity: Option<FileId>,
     },
-    /// A directory for sockets, or for a workload's files next to a target; undoing removes it with its contents.
+    /// A directory whose contents iotax and its workloads create, such as sockets or test files; undoing removes it with its contents.
     Tree {
         /// Absolute path of the directory.
         path: PathBuf,
@@ -52,7 +52,8 @@ pub enum Effect {
     File {
         /// Absolute path of the file.
         path: PathBuf,
-        /// Identity of the file, so that another file at this path is not removed; `None` before the tool that creates the file has exited.
+        /// Identity of the file, so that another file at this path is not removed; `None` while it is unknown, for example before the tool
+        /// that creates the file has exited.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         identity: Option<FileId>,
     },
@@ -61,7 +62,7 @@ pub enum Effect {
         /// A string that appears in the command line of this process and of no other.
         marker: String,
     },
-    /// A storage daemon, storage server or database server; undoing kills it together with its tools.
+    /// A storage daemon, storage server or database server; undoing kills it, and the tools that wait for its answer, such as ceph(1).
     Daemon {
         /// A string that appears in the command lines of these processes and of no others.
         marker: String,
@@ -264,7 +265,7 @@ pub(super) fn end_processes(standing: &[&Effect], path: &Path) -> io::Result<Pro
     }
 }
 
-/// Calls `kill` until it finds no process any more; fails after 10 s.
+/// Calls `kill` until it finds no more processes; fails after 10 s.
 fn until_none(kill: impl Fn() -> io::Result<Vec<u32>>) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -55,7 +55,7 @@ enum Line {
     Undone { id: u64 },
 }
 
-/// An error while reading or writing an undo log.
+/// An error of reading or writing an undo log, or of creating a file or directory that it records.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} {path}: {source}")]
 pub struct UndoLogError {
@@ -370,7 +370,8 @@ impl UndoLog {
         Ok(())
     }
 
-    /// Records the identity of a file that a tool has created, so that another file at its path will not be removed. Returns the new entry.
+    /// Records the identity of a file that a tool has created, so that another file at its path will not be removed. Returns the new entry;
+    /// the same entry if the file does not exist or its identity is already recorded.
     pub fn identify(&mut self, entry: UndoEntry) -> Result<UndoEntry, UndoLogError> {
         let standing = self.standing.get(&entry.0).map(|standing| &standing.effect);
         let Some(Effect::File { path, identity: None }) = standing else { return Ok(entry) };

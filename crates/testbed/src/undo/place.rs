@@ -53,7 +53,7 @@ impl ParentDirectory {
         Ok((Self { id, boot_id }, directory))
     }
 
-    /// Finds the directory through the open handle `held` or, without one, as the parent of `path`.
+    /// Finds the directory through the open handle `held`; if there is none, or the directory was removed, as the parent of `path`.
     pub(super) fn find(&self, path: &Path, held: Option<&File>) -> io::Result<ParentState> {
         if let Some(held) = held
             && held.metadata()?.nlink() > 0
@@ -135,7 +135,9 @@ impl CreatedFile<'_> {
         )))
     }
 
-    /// Returns the metadata of the file to remove; `None` if it is gone. Fails if it may exist elsewhere, or if it was replaced.
+    /// Returns the metadata of the file or directory to remove. `None` if it is known to be removed, even if another file is at its path
+    /// now, or if it has only a temporary name, which has its own entry in the log. Fails if it has another name or may exist elsewhere,
+    /// and if something else is at the path of a directory. If no identity is recorded, takes whatever is at the path.
     pub(super) fn look(&self, directory: &File) -> io::Result<Option<fs::Metadata>> {
         let there = standing(&self.at(directory))?;
         let Some(identity) = self.effect.identity() else { return Ok(there) };
@@ -175,7 +177,7 @@ impl CreatedFile<'_> {
         through(directory).join(self.path.file_name().unwrap_or_default())
     }
 
-    /// Returns the number of hard links to the file that iotax did not create.
+    /// Returns the number of hard links to the file besides this name and iotax's temporary names; 0 for a directory.
     fn other_names(&self, directory: &File, there: &fs::Metadata) -> io::Result<u64> {
         if there.is_dir() || there.nlink() < 2 || self.path.file_name().is_some_and(is_scratch) {
             return Ok(0);

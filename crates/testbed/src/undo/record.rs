@@ -18,8 +18,9 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Reads an undo log from its beginning. An incomplete last line was not synced, so its effect has not happened. Fails on any other line
-    /// that cannot be parsed, because it may hide an effect.
+    /// Reads an undo log from its beginning. An incomplete last line was not synced, so its effect has not happened; a last line that lacks
+    /// only its newline may show that a removal had begun ([`Self::begun`]). Fails on any other line that cannot be parsed, because it may
+    /// hide an effect.
     pub(super) fn read(mut file: &File, path: &Path) -> Result<Self, UndoLogError> {
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(failed("cannot read", path))?;

@@ -1,4 +1,4 @@
-//! Has the QEMU guest agent of a domain run commands in the guest.
+//! Runs commands in a guest through the QEMU guest agent.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use crate::program::ProgramError;
 
 /// Time for the guest agent to answer one command, in seconds: an emulated guest on a busy host is slow.
 const ANSWER: &str = "20";
-/// Interval of the questions whether a command has ended.
+/// Interval at which to check whether a command has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// A command that the guest agent started.
+/// A command that the guest agent started, by its process id in the guest.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GuestProcess(i64);
 
-/// The end of a command in the guest.
+/// The exit status and the error output of a command in the guest.
 #[derive(Debug)]
 pub(crate) struct GuestExit {
     /// The exit status; `None` if a signal ended the command.
@@ -36,7 +36,7 @@ impl DomainAddress {
         self.ask(&json!({ "execute": "guest-ping" })).map(drop)
     }
 
-    /// Runs a shell script in the guest to its end, with `arguments` as `$1` and so on.
+    /// Runs a shell script in the guest and waits for its end. The script gets `arguments` as `$1` and so on.
     ///
     /// # Errors
     /// The guest agent does not answer or may not run commands, or the script runs longer than `patience`.
@@ -65,7 +65,7 @@ impl DomainAddress {
         answer["pid"].as_i64().map(GuestProcess).ok_or_else(|| not_understood(&answer))
     }
 
-    /// Waits until a command in the guest has ended.
+    /// Waits until a command in the guest has ended. Fails if it runs longer than `patience`.
     pub(super) fn wait_for(
         &self,
         process: GuestProcess,

@@ -1,4 +1,4 @@
-//! Devices that iotax attaches to running domains, and how they are detached.
+//! Attaches devices to running domains, and detaches them.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,13 +13,13 @@ use super::{DomainAddress, VIRSH, is_unknown, text};
 use crate::lock::ProcessLock;
 use crate::program::ProgramError;
 
-/// Time for the guest to release a device: one that boots does not answer yet.
+/// Maximum time for the guest to release a device: a guest that is booting does not answer yet.
 const RELEASED: Duration = Duration::from_mins(1);
-/// Interval of the requests to release a device, because a guest may miss one.
+/// Interval at which the request to release a device is repeated, because a guest may miss it.
 const ASK_AGAIN: Duration = Duration::from_secs(6);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// A device that iotax attached to a running domain, known by an alias of iotax's own.
+/// A device that iotax attached to a running domain, identified by an alias that iotax chose.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AttachedDevice {

@@ -1,4 +1,4 @@
-//! Runs virsh: finds domains, attaches devices to running ones, and has their guest agents run commands.
+//! Runs virsh: finds domains, attaches devices to running ones, and runs commands in guests through the QEMU guest agent.
 
 mod agent;
 mod device;
@@ -67,7 +67,7 @@ impl DomainAddress {
         self.run("domstate", &[]).map(|state| text(&state))
     }
 
-    /// Returns the XML of the domain; of the running one, if it runs.
+    /// Returns the domain's XML: the live configuration if the domain is running, otherwise its definition.
     ///
     /// # Errors
     /// There is no such domain, or virsh fails.
@@ -85,17 +85,18 @@ impl DomainAddress {
     }
 }
 
-/// Returns whether a daemon's URI has no host, as `qemu:///system`.
+/// Returns whether a daemon's URI has no host, such as `qemu:///system`.
 pub(crate) fn is_local(uri: &str) -> bool {
     uri.contains(":///") && !uri.starts_with('-')
 }
 
-/// Returns whether virsh failed because there is no such domain: one without a definition is gone when it ends.
+/// Returns whether virsh failed because there is no such domain. A transient domain, which has no stored definition, disappears when it
+/// ends.
 fn is_unknown(error: &ProgramError) -> bool {
     matches!(error, ProgramError::Failed { reason, .. } if reason.contains("failed to get domain"))
 }
 
-/// Returns virsh's output without the empty lines at its end.
+/// Returns virsh's output without surrounding white space.
 fn text(output: &[u8]) -> String {
     String::from_utf8_lossy(output).trim().to_owned()
 }

@@ -1,7 +1,7 @@
 //! Connects stdin and stdout to a shell in a guest, through a virtio-serial port that iotax attached to the domain.
 //!
-//! The guest agent starts the shell and reports its end; what the shell reads and writes passes through the port, because the guest agent
-//! streams nothing.
+//! The guest agent starts the shell and reports its end. The shell's input and output pass through the port, because the guest agent cannot
+//! stream them.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -14,14 +14,15 @@ use roxmltree::Document;
 
 use super::DomainAddress;
 
-/// Time for the shell in the guest to exit once its port is closed. It removes the agent's files first.
+/// Maximum time for the shell in the guest to exit after its port was closed. It removes the agent's files first.
 const FAREWELL: Duration = Duration::from_secs(25);
-/// Time for QEMU to listen on a new port's socket.
+/// Maximum time for QEMU to listen on a new port's socket.
 const LISTENING: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Opens the port named `$1` in the guest and runs a shell on it. The line `begin` shows that the host's connection is known to the guest:
-/// before, reading meets an end. What is written when the host has left waits until the port is gone, so nothing waits for the last line.
+/// Shell script that opens the port named `$1` in the guest and runs a shell on it. Reads return end of file until the guest knows that the
+/// host is connected, so the script waits for the line `begin`. A write after the host has disconnected blocks until the port is removed,
+/// so the last line is written in the background.
 const SHELL: &str = r#"attempt=0
 wait_again() {
     attempt=$((attempt + 1))
@@ -52,7 +53,7 @@ pub struct GuestPort {
     pub domain: DomainAddress,
     /// Name of the port in the guest.
     pub name: String,
-    /// Path of the socket at which QEMU serves the port.
+    /// Path of the Unix socket on the host at which QEMU listens for the port.
     pub socket: PathBuf,
 }
 
@@ -73,8 +74,8 @@ impl GuestPort {
     }
 }
 
-/// Runs a shell in the guest on stdin and stdout until it exits or stdin ends. Its stderr follows at the end. Returns its exit status; 1 if a
-/// signal ended it.
+/// Runs a shell in the guest on stdin and stdout until it exits or stdin ends. Its stderr is printed after its end. Returns its exit
+/// status; 1 if a signal ended it.
 ///
 /// # Errors
 /// The port's socket or the guest agent cannot be reached.
@@ -110,7 +111,7 @@ fn connect(port: &GuestPort) -> io::Result<UnixStream> {
     }
 }
 
-/// Copies a stream up to its end, or up to `last` at the end of what has arrived, which is not copied.
+/// Copies a stream until it ends, or until the received data ends with `last`, which is not copied.
 fn pass_on(from: &mut impl Read, to: &mut impl Write, last: &[u8]) -> io::Result<()> {
     let mut pending = Vec::new();
     let mut chunk = vec![0; 1 << 16];

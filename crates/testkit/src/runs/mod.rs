@@ -36,8 +36,8 @@ pub struct Truth {
 /// Behaviour of the baseline target: no added latency.
 pub const HOST: Truth = Truth { slowdown: 1.0, noise: 0.004, cpu_ns: 4_100.0 };
 
-/// Deviations of successive rounds in units of `noise`; they sum to zero over five rounds. Each combination of target and workload starts at a
-/// different entry.
+/// Deviations of successive rounds in units of `noise`; they sum to zero over five rounds. The entry for the first round depends on the
+/// target and the workload.
 const STRAYS: [f64; 5] = [0.3, -1.0, 0.9, 0.6, -0.8];
 
 /// Builds a target with the layers that its name implies: `vm` for a guest, `lvm`, `qcow2`, `snapshot` and so on.
@@ -177,8 +177,8 @@ fn bytes(tallies: &Tallies) -> (u64, u64) {
     (moved(&tallies.read), moved(&tallies.write))
 }
 
-/// Builds one measurement of a target with the behaviour `truth`. `round` and `phase` select the deviation from `truth`; `phase` shifts the sequence
-/// of deviations.
+/// Builds one measurement of a target with the behaviour `truth`. `round` and `phase` select the deviation from `truth`; `phase` shifts the
+/// sequence of deviations.
 pub fn measurement(workload: &Workload, target: &str, truth: Truth, round: u32, phase: usize) -> Measurement {
     let device_ns = 60_000.0 + workload.bs.0 as f64 * 0.9 + 2_200.0 * f64::from(workload.iodepth);
     let stray = truth.noise * STRAYS[(round as usize + phase) % STRAYS.len()];
@@ -246,7 +246,8 @@ pub fn measurement(workload: &Workload, target: &str, truth: Truth, round: u32, 
     }
 }
 
-/// Builds a complete run. `truths` has each target's name and behaviour; the first target is the baseline. `emulated` marks the guests as emulated.
+/// Builds a complete run. `truths` has each target's name and behaviour; the first target is the baseline. `emulated` marks the guests as
+/// emulated.
 pub fn run(truths: &[(&str, Truth)], workloads: &[&str], rounds: u32, emulated: bool) -> Run {
     let workloads: Vec<Workload> = workloads
         .iter()
@@ -266,8 +267,8 @@ pub fn run(truths: &[(&str, Truth)], workloads: &[&str], rounds: u32, emulated: 
     )
 }
 
-/// Builds a complete run whose measurements come from `measure`, called with the target's index, the workload, the round and a phase that differs
-/// between targets and workloads. The first target is the baseline.
+/// Builds a complete run whose measurements come from `measure`, called with the target's index, the workload, the round and a phase, which
+/// depends on the target and the workload. The first target is the baseline.
 pub fn complete(
     name: &str,
     targets: (Vec<TargetSpec>, Vec<TargetRecord>),
@@ -344,8 +345,8 @@ pub fn environment() -> Environment {
     }
 }
 
-/// Builds a run of five rounds on a host file and three guests. The guests are slower than the host, except for random reads at queue depth 32; qcow2
-/// is as fast as raw; the snapshot is the slowest.
+/// Builds a run of five rounds on a host file and three guests. The guests are slower than the host, except for random reads at queue depth
+/// 32; qcow2 is as fast as raw; the snapshot is the slowest.
 pub fn ladder(emulated: bool) -> Run {
     let vm = |slowdown, cpu_ns| Truth { slowdown, noise: 0.006, cpu_ns };
     let mut run = run(
@@ -370,7 +371,8 @@ pub fn ladder(emulated: bool) -> Run {
     run
 }
 
-/// Builds a run with 500 measurements (ten targets, five workloads, ten rounds), each with results and host monitoring data for 30 intervals of 1 s.
+/// Builds a run with 500 measurements (ten targets, five workloads, ten rounds), each with results and host monitoring data for 30
+/// intervals of 1 s.
 pub fn large() -> Run {
     let vm = |slowdown, cpu_ns| Truth { slowdown, noise: 0.006, cpu_ns };
     let names = [

@@ -29,8 +29,8 @@ fn binned(latency: &Histogram, factor: f64) -> Vec<(Option<u64>, u64)> {
     bins
 }
 
-/// Adds the data that a guest's monitoring would collect to a measurement: QEMU's block statistics, CPU time of QEMU's and kernel threads, disk and
-/// CPU activity inside the guest.
+/// Adds the data that a guest's monitoring would collect to a measurement: QEMU's block statistics, CPU time of QEMU's and kernel threads,
+/// disk and CPU activity inside the guest.
 pub fn look_inside(m: &mut Measurement) {
     let latency = m.outcome.tallies.latency();
     let program = latency.mean().expect("I/O");
@@ -127,8 +127,8 @@ pub fn both_ladders() -> Run {
     run
 }
 
-/// Builds a run with one, two and four concurrent guests, in which the first guest gets more I/O than the others, plus a single guest with a noisy
-/// neighbour.
+/// Builds a run with one, two and four concurrent guests, in which the first guest gets more I/O than the others, plus a single guest with
+/// a noisy neighbour.
 pub fn crowd() -> Run {
     let guests = |slowdown| Truth { slowdown, noise: 0.004, cpu_ns: 9_800.0 };
     let truths =

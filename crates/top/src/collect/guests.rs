@@ -130,7 +130,7 @@ fn file_of(value: &str) -> Option<String> {
     })
 }
 
-/// Returns the first `filename` in a JSON value, at any depth; `None` if there is none.
+/// Returns the first `filename` in a JSON object or in the objects within it; `None` if there is none.
 pub(super) fn filename(value: &Value) -> Option<String> {
     let object = value.as_object()?;
     let own = object.get("filename").and_then(Value::as_str).map(str::to_owned);

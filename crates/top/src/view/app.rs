@@ -250,7 +250,7 @@ impl App {
         self.by.extend(next.map(|by| (kind, by)));
     }
 
-    /// Selects the next longer or shorter interval.
+    /// Selects the next longer or shorter interval between readings. Does nothing for a recording.
     fn wait(&mut self, longer: bool) {
         let next = if longer {
             INTERVALS.iter().find(|interval| **interval > self.interval)

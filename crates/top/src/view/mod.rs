@@ -41,7 +41,7 @@ pub enum Feed<'a> {
     },
 }
 
-/// Shows frames until `q` is pressed or `stop` is set. Restores the terminal, even after a panic.
+/// Shows frames until the user quits, `stop` is set or the terminal is gone. Restores the terminal, even after a panic.
 pub fn run(feed: Feed<'_>, host: &str, stop: &Interrupt) -> io::Result<()> {
     let mut terminal = ratatui::try_init()?;
     let shown = match feed {

@@ -22,7 +22,7 @@ pub(super) struct Dependencies {
 }
 
 impl Dependencies {
-    /// Creates the dependencies of a replay that starts at time `start`.
+    /// Creates the dependencies of a replay that starts at `start` nanoseconds of the engine's clock.
     pub(super) fn new(start: u64) -> Self {
         Self {
             ahead: BinaryHeap::new(),
@@ -42,7 +42,7 @@ impl Dependencies {
         }
     }
 
-    /// Records that I/O `number` completed at time `now`.
+    /// Records that I/O `number` completed at `now` nanoseconds of the engine's clock.
     pub(super) fn completed(&mut self, number: u64, now: u64) {
         if self.waited_for.remove(&number) {
             self.replayed = self.replayed.max(now);
@@ -65,7 +65,8 @@ impl Dependencies {
         }
     }
 
-    /// Returns when the next I/O, which started at `at` in the trace, is due; `u64::MAX` while an I/O that it depends on is in flight.
+    /// Returns the time at which the next I/O, which started at `at` in the trace, is due, in nanoseconds of the engine's clock; `u64::MAX`
+    /// while an I/O that it depends on is in flight.
     pub(super) fn due(&self, at: u64) -> u64 {
         if self.waited_for.is_empty() {
             self.replayed.saturating_add(at.saturating_sub(self.recorded))

@@ -46,7 +46,8 @@ pub(super) enum Draw {
     Sequence(Sequence),
 }
 
-/// Positions in the area of the blocks ranked by access frequency. The blocks are scattered, in the same way for every job of a workload.
+/// Mapping from a block's rank by access frequency to its position in the area. It scatters the frequent blocks, in the same way for every
+/// job of a workload.
 #[derive(Debug, Clone)]
 pub(super) struct Places {
     count: u64,

@@ -25,8 +25,8 @@ impl Zoned {
         })))
     }
 
-    /// Creates zones like [`Self::new`], from sizes in bytes; a block has `unit` bytes. Draws beyond the area return
-    /// the last block.
+    /// Creates zones like [`Self::new`], from sizes in bytes; a block has `unit` bytes. A zone beyond the area consists of the area's last
+    /// block.
     pub(super) fn absolute(count: u64, unit: u64, zones: &[AbsoluteZone]) -> Self {
         let mut end = 0_u64;
         Self(Hundred::new(zones.iter().map(|zone| {

@@ -46,7 +46,7 @@ struct Shared {
     /// Number of the measurement that the journal belongs to.
     run: u64,
     began: Instant,
-    /// Number of queued bytes from which on workers wait for the writer.
+    /// Number of queued bytes from which workers wait for the writer.
     most_pending: usize,
     state: Mutex<State>,
     /// Condition variable that is notified when records are queued, or when the journal is being closed.
@@ -66,7 +66,7 @@ struct State {
     recorded_writes: u64,
     /// Number of writes whose record is synced.
     synced_writes: u64,
-    /// True once flushes prove nothing any more: after a failed flush, or a failed synchronous write.
+    /// True once flushes prove nothing any more, because a flush or a synchronous write has failed.
     distrusted: bool,
     /// True once the journal accepts no more records, because it is finished or cannot be written.
     closed: bool,

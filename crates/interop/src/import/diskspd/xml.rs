@@ -38,7 +38,7 @@ struct Span {
     is_broken: bool,
 }
 
-/// Bytes and counts of one target of a thread.
+/// Bytes and number of I/Os of one target of a thread: in total, of reads and of writes.
 #[derive(Default)]
 struct Target {
     all: [Option<u64>; 2],

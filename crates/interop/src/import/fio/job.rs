@@ -46,9 +46,9 @@ pub(super) struct Job {
     pub(super) took_ms: Option<f64>,
     /// Mean latency of flushes in nanoseconds, if printed.
     pub(super) sync_ns: Option<f64>,
-    /// Number of clones whose figures fio has already summed; `None` for a single clone.
+    /// Number of clones that the figures cover, as fio's human-readable output prints it (`jobs=`); `None` for the other formats.
     pub(super) clones: Option<u32>,
-    /// Version of the fio that printed the job; a text may contain output of several.
+    /// Version of the terse format, from the first field of the job's line; empty for the other formats.
     pub(super) version: String,
     /// Note that explains the job's figures, if any.
     pub(super) note: Option<String>,
@@ -428,7 +428,8 @@ fn ours(key: &WorkloadKey, option: &str, value: &str, base_is_1000: bool) -> Opt
     })
 }
 
-/// Parses a size in fio's syntax: `k` and `kb` are 1024 and `kib` is 1000, or vice versa with `kb_base` 1000.
+/// Converts a size from fio's syntax: `k` and `kb` are 1024 and `kib` is 1000, or vice versa with `kb_base` 1000.
+/// `None` for an unknown unit.
 fn size(value: &str, base_is_1000: bool) -> Option<String> {
     let (digits, unit) = value.split_at(value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len()));
     let unit = unit.trim().to_ascii_lowercase();

@@ -23,7 +23,7 @@ pub(super) struct Report {
     pub(super) line: usize,
     /// End of the interval in seconds since midnight; `None` without `-t`.
     pub(super) at: Option<u32>,
-    /// End of the interval with its date; `None` if day and month are ambiguous.
+    /// End of the interval with its date; `None` without `-t`, or if day and month are ambiguous.
     pub(super) time: Option<Stamp>,
     /// Devices in the order of the text, each with its figures.
     pub(super) rows: Vec<(String, Columns)>,

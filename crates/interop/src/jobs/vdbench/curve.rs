@@ -66,7 +66,7 @@ pub(super) fn curve<'a>(
     Some(CurveSpec { shares: given?, ..CurveSpec::default() })
 }
 
-/// Parses a list of percentages in ascending order.
+/// Parses a list of percentages. Returns them in ascending order, without duplicates.
 fn percentages(key: &VdbenchKey) -> Result<Vec<u32>, String> {
     let refused = || format!("accepted: percentages from 1 to {MOST}, such as curve=(10,50,70,80,90,100)");
     let read = |value: &String| {

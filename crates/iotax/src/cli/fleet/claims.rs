@@ -17,8 +17,8 @@ use iotax_testbed::target::preflight;
 
 use crate::causes::with_causes;
 
-/// Returns the files, devices and disk space that an assignment needs on this machine. Fails with a reason if the assignment cannot be carried out.
-/// Changes nothing.
+/// Returns the files, devices and disk space that an assignment needs on this machine. Fails with a reason if the assignment cannot be
+/// carried out. Changes nothing.
 pub(super) fn of(assignment: &Assignment, permission: &Permission) -> Result<Claims, String> {
     let plan = &assignment.plan;
     let refused = |refusal: Refusal| with_causes(&refusal.into());
@@ -59,8 +59,8 @@ fn file(path: &Path, is_written: bool) -> std::io::Result<Option<FileClaim>> {
     Ok(Some(FileClaim { path: directory.join(name), identity }))
 }
 
-/// Returns an error for each file that two members would create or device that two would write, and for each filesystem without enough space for
-/// all members.
+/// Returns an error for each file that two members would create or device that two would write, and for each filesystem without enough
+/// space for all members.
 pub(super) fn conflicts(members: &[(&str, &Claims)], mode: FleetMode) -> Vec<String> {
     let mut conflicts = Vec::new();
     for (place, (one, claims)) in members.iter().enumerate() {

@@ -22,8 +22,8 @@ impl MembersAtWork {
     }
 }
 
-/// Watches for signals as a single run does, except that a second Ctrl-C does not end the process while members are at work. Returns the stop flag,
-/// and the flag to set while members are at work.
+/// Watches for signals as a single run does, except that a second Ctrl-C does not end the process while members are at work. Returns the
+/// stop flag, and the flag to set while members are at work.
 pub(super) fn watch() -> anyhow::Result<(Interrupt, MembersAtWork)> {
     let (pressed, at_work) = (Interrupt::default(), MembersAtWork::default());
     let stop = watch_signals_with(&pressed)?;

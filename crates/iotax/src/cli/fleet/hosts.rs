@@ -104,7 +104,8 @@ fn enlisted(url: &str) -> Result<Vec<Host>, Failure> {
     Ok(names.map_err(refused)?.into_iter().map(host).collect())
 }
 
-/// Parses a line: the address, then KEY=VALUE words. `name=` sets the member's name; other keys are values for its plan.
+/// Parses one entry of `--hosts` or one line of its file: the address, then KEY=VALUE words. `local:N` gives N members. `name=` sets the
+/// member's name; other keys are values for its plan.
 fn parse(line: &str) -> Result<Vec<Host>, String> {
     let mut words = line.split_whitespace();
     let address = words.next().unwrap_or_default();
@@ -167,7 +168,7 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(is_fit) && !name.starts_with(['.', '-'])
 }
 
-/// Checks the list. Fails for duplicate names, for an empty list, and for more than 1,000 hosts.
+/// Checks the list of members and returns it. Fails for duplicate names, for an empty list, and for more than 1,000 hosts.
 fn named(hosts: Vec<Host>) -> Result<Vec<Host>, String> {
     if hosts.is_empty() || hosts.len() > MOST {
         return Err(format!("{} members; accepted: 1 to {MOST}", hosts.len()));

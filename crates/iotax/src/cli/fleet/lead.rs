@@ -144,8 +144,8 @@ impl Lead<'_> {
     }
 }
 
-/// Creates the fleet's undo log, after undoing the changes that a killed coordinator of this fleet left. Fails if another coordinator still leads the
-/// fleet.
+/// Creates the fleet's undo log, after undoing the changes that a killed coordinator of this fleet left. Fails if another coordinator still
+/// leads the fleet.
 fn undo_log(dir: &Path, fleet: &str, stop: &Interrupt) -> Result<UndoLog, Failure> {
     let tag = control::tag(fleet);
     let end = Instant::now() + UNDOING;
@@ -212,7 +212,7 @@ struct AtWork<'a> {
 }
 
 impl AtWork<'_> {
-    /// Waits up to 100 ms for messages of members. Processes these, then timeouts, then requests at the socket.
+    /// Waits up to 100 ms for messages of members. Processes these, then timeouts, then requests at the coordinator's socket.
     fn step(&mut self) -> Result<(), Failure> {
         let mut patience = TICK;
         while let Some(incoming) = self.hub.receive(patience).or_exit(Exit::Environment)? {
@@ -287,7 +287,7 @@ impl AtWork<'_> {
         }
     }
 
-    /// Answers status, drain and cancel requests at the socket.
+    /// Answers status, drain and cancel requests at the coordinator's socket.
     fn answer(&mut self) -> Result<(), Failure> {
         let (coordinator, mut actions) = (&self.coordinator, Vec::new());
         let ios = self.ios.text(monotonic_ns());

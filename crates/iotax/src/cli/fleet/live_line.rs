@@ -10,13 +10,14 @@ use iotax_report::counted;
 
 use super::super::say::{self, Stream};
 
-/// Averaging period of the shown IOPS in nanoseconds. Each member sends a sample about once a second, so the period covers several samples of each.
+/// Averaging period of the shown IOPS in nanoseconds. Each member sends a sample about once a second, so the period covers several samples
+/// of each.
 const WINDOW_NS: u64 = 5_000_000_000;
 
 /// I/Os of all members in the last 5 s, for the IOPS that are shown.
 #[derive(Debug, Default)]
 pub(super) struct RecentIos {
-    /// Arrival time of each sample in nanoseconds of the coordinator's clock, and the sample's number of I/Os.
+    /// Arrival time of each sample in nanoseconds of the coordinator's monotonic clock, and the sample's number of I/Os.
     samples: VecDeque<(u64, u64)>,
 }
 

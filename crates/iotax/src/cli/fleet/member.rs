@@ -135,7 +135,8 @@ struct ActiveMember<'a, L> {
     run: Mutex<Option<i64>>,
     /// The run's state as last sent to the coordinator, without measurements; `None` before anything was sent.
     told: Mutex<Option<Run>>,
-    /// Intended start of the current window, in nanoseconds of the monotonic clock.
+    /// Agreed start of the current load, before its warm-up, in nanoseconds of this machine's monotonic clock; `None` if each member starts
+    /// on its own.
     at_ns: Mutex<Option<u64>>,
 }
 
@@ -223,7 +224,8 @@ impl<L: MemberLink> Membership for ActiveMember<'_, L> {
     }
 }
 
-/// Returns target name, workload name and round of the measurement with number `step` in the run, from 1. `None` if the plan has no such measurement.
+/// Returns target name, workload name and round of the measurement with number `step` in the run, from 1. `None` if the plan has no such
+/// measurement.
 fn cell(plan: &Plan, seed: u64, step: u64) -> Option<(String, String, u32)> {
     let cells = plan.cells() as u64;
     let round = u32::try_from((step.checked_sub(1)?).checked_div(cells)? + 1).ok()?;

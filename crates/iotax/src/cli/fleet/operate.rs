@@ -51,7 +51,7 @@ fn works_for(one: &Presence, wanted: &str) -> bool {
     matches!(&one.situation, Situation::Working { fleet, .. } if fleet == wanted)
 }
 
-/// Formats a line for each agent and leaf at the server, with its name, group and state.
+/// Formats a line for each agent and each leaf (a process that merges samples) at the server, with its name, group and state.
 fn lines(there: &[Presence]) -> String {
     if there.is_empty() {
         return "no agent answers".into();

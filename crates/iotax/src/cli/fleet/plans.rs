@@ -83,8 +83,8 @@ fn check(plan: &Plan, mode: FleetMode) -> Result<(), Failure> {
     }
 }
 
-/// Refuses plans that differ in the names of targets or workloads, in rounds or in the seed: members with shared storage must measure the same
-/// workload on the same target at the same time.
+/// Refuses plans that differ in the names of targets or workloads, in rounds or in the seed: members with shared storage must measure the
+/// same workload on the same target at the same time.
 fn check_alike(hosts: &[Host], plans: &[Plan]) -> Result<(), Failure> {
     let names = |plan: &Plan| {
         let targets: Vec<String> = plan.targets.iter().map(|target| target.name.clone()).collect();

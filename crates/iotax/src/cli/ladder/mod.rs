@@ -43,9 +43,11 @@ pub(super) struct Args {
     length: LengthArgs,
     #[command(flatten)]
     design: DesignArgs,
-    /// Rungs to build, the first is the baseline: host-file, virtio-raw, virtio-qcow2, virtio-qcow2-snapshot, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also
-    /// host-device, host-lvm, host-lvm-file, vm-device, vm-lvm; host-overlay as in a container, host-nfs, host-smb, host-loop, host-luks, host-integrity, host-dm-cache,
-    /// host-dm-writecache, host-raid1, host-zvol, host-zfs, host-nvme-tcp, fuse-raw, nbd-raw, nbd-kernel, iscsi-raw, nfs-raw, rbd-raw; virtio-vmdk, vm-vhdx and so on for other formats; or the layers of one, such as "raw file > loop direct_io=true" [default: the first seven, and those of --device]
+    /// Rungs to build, the first is the baseline: host-file, virtio-raw, virtio-qcow2, virtio-qcow2-snapshot, vm-raw, vm-qcow2,
+    /// vm-qcow2-snapshot, with --device also host-device, host-lvm, host-lvm-file, vm-device, vm-lvm; host-overlay as in a container,
+    /// host-nfs, host-smb, host-loop, host-luks, host-integrity, host-dm-cache, host-dm-writecache, host-raid1, host-zvol, host-zfs,
+    /// host-nvme-tcp, fuse-raw, nbd-raw, nbd-kernel, iscsi-raw, nfs-raw, rbd-raw; virtio-vmdk, vm-vhdx and so on for other formats; or the
+    /// layers of one, such as "raw file > loop direct_io=true" [default: the first seven, and those of --device]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(rungs::names()))]
     rungs: Vec<String>,
     /// Measure new images set up like the disk of this libvirt domain, and alternatives to it: a file with its XML, or its
@@ -113,7 +115,8 @@ fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
     args.rungs.iter().map(find).collect()
 }
 
-/// Leaves out rungs that this machine cannot build, except rungs that the user named. If no rung would be left, keeps all.
+/// Leaves out rungs that this machine cannot build, except rungs that the user named. Keeps them if no rung would be left, or none on the
+/// device that the user named: the run then reports the reason. Rungs with guests that cannot boot are left out in any case.
 fn possible(args: &Args, mut rungs: Vec<Rung>, workloads: &[Workload]) -> Result<Vec<Rung>, Failure> {
     let asked = !args.rungs.is_empty();
     if rungs.iter().any(Rung::has_guest)
@@ -156,8 +159,8 @@ fn possible(args: &Args, mut rungs: Vec<Rung>, workloads: &[Workload]) -> Result
     Ok(there)
 }
 
-/// Returns the reason to leave out rungs with guests: this machine cannot boot guests, or cannot run them with KVM. `None` to include the rungs. If
-/// the user asked for guests, only checks that they can boot, and fails if not.
+/// Returns the reason to leave out rungs with guests: this machine cannot boot guests, or cannot run them with KVM. `None` to include the
+/// rungs. If the user asked for guests, only checks that they can boot, and fails if not.
 fn no_guests(args: &Args, asked: bool) -> Result<Option<String>, Failure> {
     let options = args.run.guest.options();
     let is_wanted = asked || args.emulated || args.guests != [1] || args.run.guest.is_specific();

@@ -24,7 +24,7 @@ pub(super) enum Base {
 /// The ladders that include a rung by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ladder {
-    /// Included in every ladder.
+    /// Included by default, and with `--everything`.
     Default,
     /// Included only with `--everything`.
     Everything,
@@ -41,8 +41,8 @@ pub(super) struct Rung {
 use Base::{Device, Directory, Own};
 use Ladder::{Default, Everything};
 
-/// The named rungs in the order of a ladder: name, ladder, base, and the layers on top as a stack line. There are further rungs for other image
-/// formats, such as `virtio-vmdk` and `vm-vmdk`.
+/// The named rungs in the order of a ladder: name, ladder, base, and the layers on top as a stack line. There are further rungs for other
+/// image formats, such as `virtio-vmdk` and `vm-vmdk`.
 const RUNGS: [(&str, Ladder, Base, &str); 30] = [
     ("host-device", Default, Device, ""),
     ("host-lvm", Default, Device, "thick LVM volume"),

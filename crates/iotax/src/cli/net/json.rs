@@ -78,8 +78,8 @@ fn span(begin_ns: u64, end_ns: u64, bytes: u64) -> Map<String, Value> {
     map
 }
 
-/// Adds jitter in milliseconds, lost datagrams, `packets`, and the lost share in percent of `packets`. `packets` is the number of datagrams sent,
-/// as far as it is known.
+/// Adds jitter in milliseconds, lost datagrams, `packets`, and the lost share in percent of `packets`. `packets` is the number of datagrams
+/// sent, as far as it is known.
 fn losses(map: &mut Map<String, Value>, received: &StreamFigures, packets: u64) {
     let lost = received.lost.unwrap_or(0);
     let percent = if packets == 0 { 0.0 } else { lost as f64 / packets as f64 * 100.0 };

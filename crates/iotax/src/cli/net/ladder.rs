@@ -32,8 +32,8 @@ pub(in crate::cli) struct Args {
     /// Add a rung from this machine to another one, where ssh starts the server: ssh://HOST, ssh://USER@HOST:PORT
     #[arg(long, value_name = "URL")]
     peer: Vec<String>,
-    /// Workloads to run: tcp-upload, tcp-download, tcp-both, udp-upload, udp-download, tcp-rtt, udp-rtt, icmp-rtt, udp-rtt-loaded-upload, udp-rtt-loaded-download
-    /// [default: tcp-upload, tcp-download, udp-upload, udp-rtt]
+    /// Workloads to run: tcp-upload, tcp-download, tcp-both, udp-upload, udp-download, tcp-rtt, udp-rtt, icmp-rtt, udp-rtt-loaded-upload,
+    /// udp-rtt-loaded-download [default: tcp-upload, tcp-download, udp-upload, udp-rtt]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(known_workloads().map(|known| known.name)))]
     workloads: Vec<String>,
     /// Add a rung for each guest with competing traffic: two ends on the host, joined by a veth pair, send as fast as they can

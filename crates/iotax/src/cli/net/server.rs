@@ -74,7 +74,7 @@ pub(in crate::cli) fn target_name(host: &str) -> String {
     if name.is_empty() { "server".into() } else { name }
 }
 
-/// Refuses intervals that are too short to measure.
+/// Refuses intervals below 10 ms, which are too short to measure.
 pub(super) fn check_interval(interval: Nanos) -> Result<(), Failure> {
     if interval < Nanos::from_millis(10) {
         return Err(usage(format!("--interval {interval}: accepted: 10ms and more")));

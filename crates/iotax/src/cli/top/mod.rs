@@ -99,8 +99,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     go_on(&mut reader, interval, is_once, output, &stop)
 }
 
-/// Takes a reading at each interval until interrupted. Writes each frame (the rates since the last reading) as a line of JSON. With `is_once`, writes
-/// only one frame, as a table or JSON; without it, writes no tables.
+/// Takes a reading at each interval until interrupted. Writes each frame (the rates since the last reading) as a line of JSON. With
+/// `is_once`, writes only one frame, as a table or JSON; without it, writes no tables.
 fn go_on(
     reader: &mut Reader,
     interval: Duration,
@@ -158,7 +158,8 @@ impl Reader {
         Ok(Self { collector, before: None, writer: writer.or_exit(Exit::Environment)?, server })
     }
 
-    /// Takes a reading and returns the rates since the last one; `None` for the first reading.
+    /// Takes a reading and returns the rates since the last one; `None` for the first reading, and if no time has passed since the last
+    /// one.
     fn next(&mut self) -> Result<Option<Frame>, String> {
         let snapshot = self.collector.snapshot();
         if let Some(writer) = &mut self.writer {

@@ -18,7 +18,7 @@ use super::super::{Failure, OrExit, usage};
 use super::named;
 use super::output::Output;
 
-/// The largest text, in bytes: a day of iostat with 20 devices at 1 s is 250 MB.
+/// Maximum size of a text, in bytes: a day of iostat with 20 devices at 1 s is 250 MB.
 const LARGEST_TEXT: usize = 256 << 20;
 /// Maximum length of a line, in bytes. Lines of iostat or atop have a few hundred bytes, but a JSON document may be a single line.
 const LONGEST_LINE: usize = 16 << 20;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::{Failure, OrExit, args, usage};
 
-/// Guest keys that can be tried, with their possible values; without values for numbers and flags.
+/// Guest keys that can be tried, with their possible values; without values if the key is a number.
 pub(super) const GUEST_KEYS: [(&str, &[&str]); 5] = [
     ("cache", CacheMode::WORDS),
     ("aio", Aio::WORDS),
@@ -86,7 +86,7 @@ fn present(base: &TargetSpec, setting: Setting) -> Option<String> {
         .map(|(_, now)| now)
 }
 
-/// Returns the value of a key in the target's guest settings; `None` without a guest.
+/// Returns the value of a key in the target's guest settings; `None` without a guest, and for a key that the settings do not have.
 fn guest_value(base: &TargetSpec, key: &str) -> Option<String> {
     let guest = serde_json::to_value(base.guest()?).ok()?;
     match guest.get(key)? {

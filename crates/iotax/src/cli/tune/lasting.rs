@@ -24,7 +24,7 @@ const MARK: &str = "# Written by iotax tune";
 #[derive(Debug, PartialEq, Eq)]
 struct LastingFile {
     path: PathBuf,
-    /// Lines to write, each with the part that identifies the setting.
+    /// The text that identifies each setting in a line, and the line to write for it.
     lines: Vec<(String, String)>,
 }
 

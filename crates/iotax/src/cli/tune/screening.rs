@@ -16,7 +16,7 @@ use super::candidates::Tryable;
 const LEAST_MIXED: usize = 4;
 /// Range of the number of rounds of mixes: at least two for a confidence interval, and more than twelve add little.
 const ROUNDS: std::ops::RangeInclusive<u64> = 2..=12;
-/// Target name shown for candidates of a mixed screening, in which half of all targets have each setting.
+/// Target name shown for candidates of a mixed screening: each setting is in half of all mixes, so no single target stands for it.
 const MIXES: &str = "mixes";
 
 /// The plan of a screening, and the data to evaluate its run.
@@ -48,8 +48,8 @@ impl Tuner<'_> {
         }
     }
 
-    /// Plans a screening with mixes of the first value of each setting. `None` with fewer than 4 settings or too many, or if the time
-    /// is too short for 2 rounds.
+    /// Plans a screening with mixes of the first value of each setting. `None` with fewer than 4 settings or too many, if a mix is not
+    /// valid, or if the time is too short for 2 rounds.
     fn mixed(&self, all: &[Candidate], time: Nanos) -> Option<Result<Screening, Failure>> {
         let is_first = |place: &usize| !all[..*place].iter().any(|earlier| earlier.key == all[*place].key);
         let (first, later): (Vec<usize>, Vec<usize>) = (0..all.len()).partition(is_first);

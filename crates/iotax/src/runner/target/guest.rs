@@ -90,7 +90,7 @@ impl GuestSite {
         }
     }
 
-    /// Returns the files and devices that QEMU has open for the disk; only the image if QEMU does not run.
+    /// Returns the files and devices that QEMU has open; only the path of the disk if QEMU does not run.
     pub(in crate::runner) fn files(&self) -> Vec<PathBuf> {
         let open = self.running.as_ref().map(|running| running.guest.open_files()).unwrap_or_default();
         if open.is_empty() { vec![self.storage.built.path.clone()] } else { open }

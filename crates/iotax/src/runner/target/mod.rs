@@ -30,10 +30,11 @@ pub(super) use storage::{HostSite, LocalStorage, RemoteSite};
 pub(super) struct Target {
     pub(super) spec: TargetSpec,
     pub(super) site: Site,
-    /// True if the storage holds all data that workloads expect. False before filling, after a workload that began with unwritten
-    /// space, and after one whose writes failed.
+    /// True if the storage holds all data that workloads expect. False before filling, after a workload that began with unwritten space,
+    /// and after one that left unknown what stamped blocks hold.
     pub(super) is_filled: bool,
-    /// The stamps of the filled data, for verification; `None` after writes without stamps.
+    /// The stamps of the filled data, for verification; `None` before filling, and without stamps: in a plan without verification, on
+    /// storage that existed before, and on storage that another target uses too.
     pub(super) stamped: Option<StampedFill>,
 }
 
@@ -57,8 +58,8 @@ impl<'a> OwnAgent<'a> {
     }
 }
 
-/// Returns the instances to build for a target: one, or one for each guest or server. The names of all but the first end in `+` and a number, which
-/// no name in a plan can.
+/// Returns the instances to build for a target: one, or one for each guest or server. The names of all but the first end in `+` and a
+/// number, which no name in a plan can.
 pub(super) fn instances(spec: &TargetSpec) -> impl Iterator<Item = TargetSpec> + '_ {
     let count = spec.kind().map_or(1, |kind| kind.instances(spec));
     (1..=count).map(|number| match number {
@@ -224,9 +225,9 @@ impl Target {
         }
     }
 
-    /// Writes a piece of the data that the plan's workloads expect, through the target itself, so that no read finds unwritten space. The piece has
-    /// up to `most` bytes, a multiple of 1 MiB, after the first `done` bytes. Returns the number of bytes written so far; `None` once all are
-    /// written. Does not write to storage that existed before.
+    /// Writes a piece of the data that the plan's workloads expect, through the target itself, so that no read finds unwritten space. The
+    /// piece has up to `most` bytes, a multiple of 1 MiB, after the first `done` bytes. Returns the number of bytes written so far; `None`
+    /// once all are written. Does not write to storage that existed before.
     pub(super) fn fill(
         &mut self,
         run_agent: &mut AgentClient,

@@ -74,8 +74,8 @@ impl NetworkSite {
         }
     }
 
-    /// Returns the process in whose network namespace packets pass: the server's if the client is a guest, otherwise the client's. `None` if the
-    /// client is the run's shared agent.
+    /// Returns the process in whose network namespace packets pass: the server's if the client is a guest, otherwise the client's. `None`
+    /// if the client is the run's shared agent.
     pub(in crate::runner) fn watched_process(&self) -> Option<u32> {
         match &self.client {
             NetworkClient::Guest(_) => self.path.server_process(),

@@ -8,8 +8,9 @@ use super::{
 };
 use crate::units::Bytes;
 
-/// A control group that iotax creates for the processes that issue the target's I/O: the agent, a storage daemon, a guest's QEMU. Its limits
-/// hold for the target's disk while the target is measured. Keys are those of cgroup v2's `io.max`; on v1 they are `blkio.throttle`.
+/// A control group that iotax creates for the processes that issue the target's I/O: the agent, a storage daemon, a guest's QEMU. Its
+/// limits hold for the target's disk while the target is measured. Keys are those of `io.max` in cgroup v2; with cgroup v1, iotax sets the
+/// corresponding limits of `blkio.throttle`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CgroupSpec {

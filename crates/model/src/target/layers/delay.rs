@@ -10,7 +10,7 @@ use crate::units::Nanos;
 
 /// The unit of dm-delay, in nanoseconds.
 const MILLISECOND: u64 = 1_000_000;
-/// Maximum delay: the kernel reports tasks that wait for longer as hung.
+/// Maximum delay: half the time (120 s by default) after which the kernel reports a waiting task as hung.
 const MOST: Nanos = Nanos::from_secs(60);
 
 /// A dm-delay device, which simulates a slow or distant disk: I/O waits for whole milliseconds before it is passed on.
@@ -29,7 +29,7 @@ pub struct DelaySpec {
 }
 
 impl DelaySpec {
-    /// Returns the delays of reads, writes and flushes in milliseconds.
+    /// Returns the delays of reads, writes and flushes in milliseconds; 0 for none.
     #[must_use]
     pub fn milliseconds(&self) -> [u64; 3] {
         [self.read, self.write, self.flush].map(|delay| delay.unwrap_or_default().0 / MILLISECOND)

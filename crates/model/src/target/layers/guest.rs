@@ -129,7 +129,7 @@ words! {
     }
 }
 
-/// A QEMU guest that has the target as its disk.
+/// A QEMU guest that has the target as its disk, or that is the client of a network target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GuestSpec {
@@ -161,7 +161,7 @@ pub struct GuestSpec {
     pub filesystem: Option<GuestFs>,
     /// Number of identical guests that run concurrently, each with its own disk.
     pub count: u32,
-    /// Kernel image of the guest [default: the run's]
+    /// Kernel image of the guest [default: that of `--kernel`, else the running kernel, else the newest in /boot that has its modules]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<PathBuf>,
 }

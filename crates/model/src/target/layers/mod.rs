@@ -224,8 +224,8 @@ pub trait LayerType {
     /// Returns the layer as a list of parts, the units in which targets are compared; see [`Part`].
     fn parts(&self) -> Vec<Part>;
 
-    /// Returns the bytes that the layer below must offer so that this layer can offer `above` bytes. `files` is the space for files that workloads
-    /// create next to the target: the topmost filesystem adds it to its size and sets it to `None`.
+    /// Returns the bytes that the layer below must offer so that this layer can offer `above` bytes. `files` is the space for files that
+    /// workloads create next to the target: the topmost layer with a filesystem adds it to its size and sets it to `None`.
     fn size_below(&self, above: Bytes, files: &mut Option<Bytes>) -> Bytes {
         let _ = files;
         above
@@ -365,10 +365,10 @@ macro_rules! layers {
 }
 
 layers! {
-    /// A file or block device, on this machine, on another (`ssh://[user@]host[:port]/path`) or in a container: `docker://[user@]container/path`,
-    /// `podman://`, `lxc://`, `incus://`, `lxd://`, `kubectl://namespace/pod[:container]/path`. An existing file or device is measured as it
-    /// is; a missing file is created, filled, measured and removed. `libvirt://domain[:disk]` attaches a new disk to a running guest, set up
-    /// like that disk of it, fills it, measures it in the guest and removes it.
+    /// A file or block device, on this machine, on another (`ssh://[user@]host[:port]/path`) or in a container:
+    /// `docker://[user@]container/path`, `podman://`, `lxc://`, `incus://`, `lxd://`, `kubectl://namespace/pod[:container]/path`. An
+    /// existing file or device is measured as it is; a missing file is created, filled, measured and removed. `libvirt://domain[:disk]`
+    /// attaches a new disk, set up like the guest's disk `disk`, to a running guest, fills it, measures it in the guest and removes it.
     path: Path(PathSpec),
     /// An existing disk image, opened by QEMU. The image is not changed: writes go to an overlay.
     image: Image(ImageSpec),

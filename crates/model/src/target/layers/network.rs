@@ -63,8 +63,8 @@ words! {
     }
 }
 
-/// A network path between two ends, measured instead of storage. iotax builds it for the run in separate network namespaces and does not touch the
-/// host's network.
+/// A network path between two ends, measured instead of storage. For veth, bridge, user and passt, iotax builds it for the run in separate
+/// network namespaces and does not change the host's network; loopback, remote and server use the host's network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkSpec {
@@ -110,7 +110,7 @@ pub struct NetworkStack<'a> {
 /// The location of client and server of a network path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NetworkEnds<'a> {
-    /// Client and server on this machine, over a path that iotax builds.
+    /// Client and server on this machine.
     Local(LocalPath<'a>),
     /// The client is on this machine, and the server on another machine, where iotax starts it over ssh.
     Remote(Remote),
@@ -118,7 +118,7 @@ pub enum NetworkEnds<'a> {
     Servers(Vec<Peer>),
 }
 
-/// A network path within this machine, which iotax builds for the run.
+/// A network path within this machine; iotax builds all but the loopback interface for the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LocalPath<'a> {
     /// The kernel's loopback interface.

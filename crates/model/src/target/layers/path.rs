@@ -1,4 +1,4 @@
-//! An existing file or device, here or on another machine.
+//! A file or device given by its path, here or on another machine. A missing file is created.
 
 use std::path::PathBuf;
 

@@ -99,7 +99,7 @@ impl ZfsSpec {
     /// Smallest block size: that of the pool's disk.
     const SMALLEST_BLOCK: Bytes = Bytes(4 << 10);
 
-    /// Creates a layer with ZFS's own defaults.
+    /// Creates a layer without compression, and with ZFS's own defaults otherwise.
     #[must_use]
     pub const fn new(kind: ZfsKind) -> Self {
         Self {

@@ -2,9 +2,9 @@
 //! big-endian.
 //!
 //! If supported, the kernel takes many datagrams as one buffer, which it splits as late as possible (UDP_SEGMENT), and joins datagrams that
-//! arrive close together (UDP_GRO). Each datagram keeps its number and is counted individually. But the datagrams of a batch share their send
-//! and arrival times, and if this machine drops a batch, all its datagrams are lost. A stream with a target bit rate therefore uses batches
-//! only if it cannot reach the rate otherwise.
+//! arrive close together (UDP_GRO). Each datagram keeps its number and is counted individually. But the datagrams of a batch share their
+//! send and arrival times, and if this machine drops a batch, all its datagrams are lost. A stream with a target bit rate is therefore sent
+//! in batches only if it cannot reach the rate otherwise.
 //!
 //! Arrival times are the kernel's if available, so that a receiver's wait for a CPU does not count as jitter.
 
@@ -149,7 +149,7 @@ fn write_header(datagram: &mut [u8], stamp: [u8; 8], number: u64, wide: bool) {
     datagram[..header_bytes(wide)].copy_from_slice(&header[..header_bytes(wide)]);
 }
 
-/// Encodes the send time as seconds and microseconds of this end's clock.
+/// Encodes the send time, `now` nanoseconds of the engine's clock, as seconds and microseconds.
 #[expect(clippy::cast_possible_truncation, reason = "the header has 32 bits")]
 fn stamp(now: u64) -> [u8; 8] {
     let (seconds, micros) = ((now / 1_000_000_000) as u32, (now % 1_000_000_000 / 1_000) as u32);

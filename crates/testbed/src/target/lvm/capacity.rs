@@ -49,7 +49,8 @@ impl VolumeAllocation {
         if lvm.is_some_and(|lvm| lvm.kind == LvKind::Thin) {
             // The pool holds both versions of data that volume and snapshot do not share.
             let data = if snapshots { 2 * extents } else { extents };
-            // 64 bytes per chunk of 64 KiB, and as much again for changes of the metadata itself; at most 16 GiB.
+            // 64 bytes per chunk of 64 KiB, and as much again for changes of the metadata itself; at least 4 MiB, at most 15 GiB, as LVM
+            // allows just under 16 GiB.
             let metadata = (data * extent / 512).clamp(4 << 20, 15 << 30).next_multiple_of(extent);
             return Self { size, data, pool_metadata: Some(metadata), copy_on_write: None, snapshots };
         }

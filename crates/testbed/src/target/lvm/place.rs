@@ -17,7 +17,7 @@ pub enum VolumeLocation {
     Group(String),
 }
 
-/// Decides which targets share a logical volume.
+/// The facts of a plan that decide which targets share a logical volume.
 #[derive(Debug)]
 pub(super) struct Sharing {
     /// The user's permission to overwrite devices, which also resolves their names to the kernel's nodes.

@@ -26,8 +26,8 @@ impl Counters for NfsCounters {
     }
 }
 
-/// Counts the requests of the mount at `point`: reads, writes, commits, all others, and repetitions on the wire. `None` if the mount is not
-/// listed or has no statistics.
+/// Counts the requests of the mount at `point`: reads, writes, commits, all others, and requests that were sent again. `None` if the mount
+/// is not listed or has no statistics.
 fn requests(mounts: &str, point: &Path) -> Option<BTreeMap<String, u64>> {
     let is_here = |line: &&str| {
         let mounted = line.strip_prefix("device ").and_then(|rest| rest.split_once(" mounted on "));

@@ -54,7 +54,7 @@ for run in /run /var/run; do [ ! -d "$run" ] || "$2" -t tmpfs tmpfs "$run"; done
 echo "tcp $3" >&3
 "#;
 
-/// Rejects a machine without the kernel's NFS server.
+/// Rejects a machine without the kernel's NFS server and client, or without mount(8). `filesystems` is the content of /proc/filesystems.
 pub(super) fn check(filesystems: &str) -> Result<(), Refusal> {
     check_kernel(filesystems, &[NFSD, client(ShareProtocol::Nfs)], "nfsd nfsv4")?;
     MOUNT.find().map_err(|error| Refusal::environment(error.to_string()))

@@ -42,7 +42,7 @@ unset IOTAX_SMB_PASSWORD
 exec "$6" --foreground --no-process-group --debug-stdout -s "/run/$4.conf" >&2
 "#;
 
-/// Rejects a machine without Samba or the kernel's SMB client.
+/// Rejects a machine without Samba, the kernel's SMB client or mount(8). `filesystems` is the content of /proc/filesystems.
 pub(super) fn check(filesystems: &str) -> Result<(), Refusal> {
     check_kernel(filesystems, &[client(ShareProtocol::Smb)], "cifs")?;
     for program in [SMBD, SMBPASSWD, MOUNT] {
@@ -102,9 +102,9 @@ strict sync = {sync}
     )
 }
 
-/// Returns the client's mount options. A request on a lost connection fails after 10 s, the time for which the client tries to reconnect. Locks
-/// stay on this machine (`nobrl`): Samba's locks are mandatory, so QEMU's lock would block QEMU's own writes. Nothing is cached (`cache=none`): the
-/// kernel would wait forever to write a page back to a server that is gone.
+/// Returns the client's mount options. A request on a lost connection fails after 10 s, the time for which the client tries to reconnect.
+/// The client does not pass locks on to the server (`nobrl`): Samba's locks are mandatory, so QEMU's lock would block QEMU's own writes.
+/// Nothing is cached (`cache=none`): the kernel would wait forever to write a page back to a server that is gone.
 fn options(share: &ShareSpec, password: &str) -> String {
     let ShareSpec { max_channels, seal, .. } = share;
     let address = Ipv4Addr::LOCALHOST;
