@@ -141,6 +141,23 @@ fn trims_and_flushes_are_done_and_what_cannot_be_is_counted_as_left_out() {
 }
 
 #[test]
+fn a_trim_may_be_longer_than_all_reads_and_writes() {
+    for ioengine in ["psync", "libaio", "io_uring"] {
+        let (named, content) = file();
+        let long = event(0, TracedOperation::Trim, BLOCK, SIZE / 2);
+        let events = [long, event(9_000_000, TracedOperation::Read, 0, BLOCK)];
+        let (outcome, replayed) = replay(named.path(), &events, &[("ioengine", ioengine)]);
+        if outcome.tallies.trim.is_none() {
+            iotax_testkit::skip!("the filesystem here makes no holes in files");
+        }
+        assert_eq!((replayed.begun, replayed.left_out), (2, 0), "{ioengine}");
+        let mut end = [1; 4096];
+        content.read_exact_at(&mut end, SIZE / 2).expect("read");
+        assert!(end.iter().all(|byte| *byte == 0), "{ioengine}");
+    }
+}
+
+#[test]
 fn a_trace_that_breaks_off_fails_the_measurement_with_its_reason() {
     let (named, _) = file();
     let events = [event(0, TracedOperation::Read, 0, BLOCK)];

@@ -82,11 +82,13 @@ impl<T: Transfer> Backend for OneByOne<T> {
     #[inline]
     fn submit(&mut self, _wait_ns: u64) -> io::Result<()> {
         for (mut slot, io) in self.queued.drain(..) {
-            let buffer = &mut self.buffers.slice(&mut slot)[..io.length as usize];
+            let buffer = self.buffers.slice(&mut slot);
+            // Not for a trim, which may be longer than the buffer.
+            let data = ..io.length as usize;
             let moved = match io.direction {
-                IoKind::Read => self.transfer.read(&self.file, buffer, io.offset),
-                IoKind::Write => self.transfer.write(&self.file, buffer, io.offset),
-                IoKind::DurableWrite => self.transfer.write_durably(&self.file, buffer, io.offset),
+                IoKind::Read => self.transfer.read(&self.file, &mut buffer[data], io.offset),
+                IoKind::Write => self.transfer.write(&self.file, &buffer[data], io.offset),
+                IoKind::DurableWrite => self.transfer.write_durably(&self.file, &buffer[data], io.offset),
                 IoKind::Trim => trim(&self.file, self.is_device, io),
                 IoKind::Sync => self.transfer.sync(&self.file, false).map(|()| 0),
                 IoKind::DataSync => self.transfer.sync(&self.file, true).map(|()| 0),
