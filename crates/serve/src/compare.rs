@@ -143,7 +143,10 @@ pub(crate) async fn page(State(app): State<Shared>, pairs: Pairs) -> Result<Resp
                 None => side.run.to_string(),
             })
             .collect();
-        return Ok(Redirect::to(&app.link(&format!("/compare?runs={}", runs.join(",")))).into_response());
+        let given = |name| pairs.get(name).map(|value| format!("&{name}={}", encoded(value)));
+        let rest: String = ["baseline", "margin"].into_iter().filter_map(given).collect();
+        let short = format!("/compare?runs={}{rest}", runs.join(","));
+        return Ok(Redirect::to(&app.link(&short)).into_response());
     }
     let handle = app.clone();
     let body = app.pool.read(move |store| body(&handle, store, &asked, &pairs)).await?;

@@ -60,7 +60,7 @@ pub(crate) async fn guard(
         Ok(request) => {
             let answer = answered(request, next).await;
             if uri.path() == "/login" && answer.status() == StatusCode::FORBIDDEN {
-                app.limiter.take(peer.ip(), FAILED_LOGIN, Instant::now());
+                app.limiter.charge(peer.ip(), FAILED_LOGIN, Instant::now());
             }
             answer
         }
@@ -116,7 +116,7 @@ fn admit(app: &App, peer: SocketAddr, request: &mut Request, now: Instant) -> Re
     let (path, headers) = (request.uri().path(), request.headers());
     check_host(app.config.listen.ip(), &app.config.hosts, request.uri(), headers)?;
     let is_asset = path.starts_with("/static/");
-    if !is_asset && !app.limiter.take(peer.ip(), 1.0, now) {
+    if !is_asset && !app.limiter.take(peer.ip(), now) {
         return Err(Problem::new(
             StatusCode::TOO_MANY_REQUESTS,
             format!("more than {} requests a second; try again in a few seconds", app.config.rate),

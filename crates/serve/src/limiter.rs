@@ -36,8 +36,24 @@ impl Limiter {
         Self { per_second: f64::from(per_second), peers: Mutex::default() }
     }
 
-    /// Takes `requests` tokens from a peer's bucket. Returns false, and takes nothing, if the bucket has fewer.
-    pub(crate) fn take(&self, peer: IpAddr, requests: f64, now: Instant) -> bool {
+    /// Takes a token from a peer's bucket. Returns false, and takes nothing, if none is left.
+    pub(crate) fn take(&self, peer: IpAddr, now: Instant) -> bool {
+        self.with_bucket(peer, now, |bucket| {
+            let is_enough = bucket.left >= 1.0;
+            if is_enough {
+                bucket.left -= 1.0;
+            }
+            is_enough
+        })
+    }
+
+    /// Takes `requests` tokens from a peer's bucket, whether it has as many or not: requests are refused until the bucket has filled again.
+    pub(crate) fn charge(&self, peer: IpAddr, requests: f64, now: Instant) {
+        let full = self.per_second * BURST;
+        self.with_bucket(peer, now, |bucket| bucket.left = (bucket.left - requests).max(-full));
+    }
+
+    fn with_bucket<T>(&self, peer: IpAddr, now: Instant, act: impl FnOnce(&mut Bucket) -> T) -> T {
         let (peer, full) = (network(peer), self.per_second * BURST);
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         if peers.len() >= PEERS && !peers.contains_key(&peer) {
@@ -48,11 +64,7 @@ impl Limiter {
         let since = now.saturating_duration_since(bucket.at).as_secs_f64();
         bucket.left = (bucket.left + since * self.per_second).min(full);
         bucket.at = now;
-        let is_enough = bucket.left >= requests;
-        if is_enough {
-            bucket.left -= requests;
-        }
-        is_enough
+        act(bucket)
     }
 }
 
@@ -66,11 +78,22 @@ mod tests {
     #[test]
     fn a_peer_has_its_burst_and_then_its_rate() {
         let (limiter, peer, start) = (Limiter::new(2), IpAddr::from([127, 0, 0, 1]), Instant::now());
-        let taken = (0..30).filter(|_| limiter.take(peer, 1.0, start)).count();
+        let taken = (0..30).filter(|_| limiter.take(peer, start)).count();
         assert_eq!(taken, 20, "ten seconds' worth");
-        assert!(limiter.take(IpAddr::from([127, 0, 0, 2]), 1.0, start), "another peer has its own");
-        assert!(!limiter.take(peer, 1.0, start + Duration::from_millis(400)));
-        assert!(limiter.take(peer, 1.0, start + Duration::from_millis(600)));
+        assert!(limiter.take(IpAddr::from([127, 0, 0, 2]), start), "another peer has its own");
+        assert!(!limiter.take(peer, start + Duration::from_millis(400)));
+        assert!(limiter.take(peer, start + Duration::from_millis(600)));
+    }
+
+    #[test]
+    fn what_is_charged_is_owed_by_a_peer_with_few_tokens_too() {
+        let (limiter, peer, start) = (Limiter::new(2), IpAddr::from([127, 0, 0, 1]), Instant::now());
+        while limiter.take(peer, start) {}
+        limiter.charge(peer, 20.0, start);
+        assert!(!limiter.take(peer, start + Duration::from_secs(10)), "20 are owed");
+        assert!(limiter.take(peer, start + Duration::from_millis(10_600)));
+        (0..100).for_each(|_| limiter.charge(peer, 20.0, start));
+        assert!(limiter.take(peer, start + Duration::from_millis(20_600)), "a debt has an end");
     }
 
     #[test]
@@ -85,7 +108,7 @@ mod tests {
     fn peers_without_end_take_no_memory_without_end() {
         let (limiter, start) = (Limiter::new(2), Instant::now());
         for i in 0..10_000_u32 {
-            limiter.take(Ipv4Addr::from_bits(i).into(), 1.0, start + Duration::from_micros(i.into()));
+            limiter.take(Ipv4Addr::from_bits(i).into(), start + Duration::from_micros(i.into()));
         }
         assert_eq!(limiter.peers.lock().expect("sound").len(), PEERS);
     }

@@ -94,6 +94,8 @@ fn runs_are_found_and_chosen_to_be_compared() {
     assert!(found.contains("href=\"/runs/2\""), "{found}");
     let chosen = server.get("/compare?run=1&run=2");
     assert_eq!((chosen.status, chosen.header("location")), (303, Some("/compare?runs=1,2")));
+    let chosen = server.get("/compare?run=1&run=2&baseline=B&margin=5%25");
+    assert_eq!(chosen.header("location"), Some("/compare?runs=1,2&baseline=B&margin=5%25"));
     let compared = server.get("/compare?runs=1,2").body;
     assert!(compared.contains("run 2 against run 1") && compared.contains("kernel"), "{compared}");
     let targets = server.get("/compare?runs=1:vm-raw,1:vm-qcow2").body;
