@@ -51,10 +51,11 @@ fn governor(machine: &MachineSetup) -> Option<Violation> {
 }
 
 fn dirty_background(machine: &MachineSetup) -> Option<Violation> {
-    let percent = some(machine.dirty_background_percent.as_ref()).zip(some(machine.dirty_percent.as_ref()));
-    let bytes = some(machine.dirty_background_bytes.as_ref()).zip(some(machine.dirty_bytes.as_ref()));
-    let (background, limit) = percent.or(bytes).filter(|(background, limit)| background >= limit)?;
-    let fact = machine.dirty_background_percent.as_ref().or(machine.dirty_background_bytes.as_ref())?;
+    let percent = machine.dirty_background_percent.as_ref().zip(some(machine.dirty_percent.as_ref()));
+    let bytes = machine.dirty_background_bytes.as_ref().zip(some(machine.dirty_bytes.as_ref()));
+    // The kernel sets the pair that is not in use to 0.
+    let (fact, limit) = percent.or(bytes).filter(|(fact, limit)| fact.value >= *limit)?;
+    let background = fact.value;
     seen(
         HERE,
         format!("background {background}, limit {limit}"),

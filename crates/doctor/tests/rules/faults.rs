@@ -313,6 +313,16 @@ const MACHINES: &[Fault] = &[
         &["proc/sys/vm/dirty_background_ratio = 30"],
         "vm/dirty_background_ratio",
     ),
+    (
+        "dirty-background-above-limit",
+        &[
+            "proc/sys/vm/dirty_background_bytes = 536870912",
+            "proc/sys/vm/dirty_bytes = 536870912",
+            "proc/sys/vm/dirty_background_ratio = 0",
+            "proc/sys/vm/dirty_ratio = 0",
+        ],
+        "vm/dirty_background_bytes",
+    ),
     ("swappiness-extreme", &["proc/sys/vm/swappiness = 0"], "vm/swappiness"),
     ("swappiness-extreme", &["proc/sys/vm/swappiness = 180"], "vm/swappiness"),
     ("zone-reclaim", &["proc/sys/vm/zone_reclaim_mode = 1"], "vm/zone_reclaim_mode"),
