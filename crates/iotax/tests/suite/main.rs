@@ -42,6 +42,7 @@ mod net;
 mod net_lab;
 mod net_ladder;
 mod net_ping;
+mod new_layer;
 mod nfs;
 mod overlay;
 mod pasted;

@@ -440,7 +440,3 @@ pub(super) fn proposals() -> [(&'static str, &'static str, PlannedLayer); 6] {
         ("guest = {}", "virtio-blk > guest", GuestSpec::default().into()),
     ]
 }
-
-#[cfg(test)]
-#[expect(dead_code, unreachable_pub, reason = "layers! makes more than a test of it uses")]
-mod tests;
