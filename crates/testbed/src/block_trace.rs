@@ -8,8 +8,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, major, minor};
-use rustix::time::{ClockId, clock_gettime};
 
+use crate::host_info::monotonic_ns;
 use crate::tracefs::{TraceFs, TraceInstance};
 use crate::undo::{Effect, UndoLog, UndoLogError};
 
@@ -180,7 +180,7 @@ impl BlockTrace {
     /// unread events of another CPU may precede them.
     pub fn read(&mut self, all: bool) -> Result<Vec<DiskRequest>, BlockTraceError> {
         // Events after this time may still be preceded by unread ones on a CPU whose buffer was read earlier.
-        let settled = now_ns();
+        let settled = monotonic_ns();
         for (_, buffer) in &mut self.buffers {
             loop {
                 let length = match buffer.read(&mut self.page) {
@@ -223,12 +223,6 @@ impl BlockTrace {
         };
         self.buffers.iter().map(|(cpu, _)| of(*cpu)).sum()
     }
-}
-
-/// Returns the current time in nanoseconds by the monotonic clock, which the trace events use too.
-pub fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
 /// Opens the trace buffers of all CPUs. Returns each with its CPU number.

@@ -14,7 +14,8 @@ use iotax_model::run::quoted;
 use iotax_model::threads;
 use iotax_model::trace::{TracedIo, TracedOperation};
 use iotax_model::units::{Nanos, human};
-use iotax_testbed::block_trace::{self, BlockTrace, DiskRequest, TracedDisk};
+use iotax_testbed::block_trace::{BlockTrace, DiskRequest, TracedDisk};
+use iotax_testbed::host_info::monotonic_ns;
 use iotax_testbed::interrupt::{Interrupt, POLL};
 use iotax_testbed::undo::UndoLog;
 
@@ -104,12 +105,12 @@ fn follow(
 ) -> Result<(u64, TraceFacts), Failure> {
     let began_at_ms =
         SystemTime::UNIX_EPOCH.elapsed().ok().and_then(|now| u64::try_from(now.as_millis()).ok());
-    let begin = block_trace::now_ns();
+    let begin = monotonic_ns();
     let mut writer = TraceWriter::new(BufWriter::new(file)).map_err(failed)?;
     let mut matcher = Matcher::default();
     note!("recording the requests of {}; Ctrl-C ends it", disk.name);
     loop {
-        let is_over = block_trace::now_ns().saturating_sub(begin) >= time.0 || stop.load(Ordering::Relaxed);
+        let is_over = monotonic_ns().saturating_sub(begin) >= time.0 || stop.load(Ordering::Relaxed);
         if is_over {
             trace.stop().or_exit(Exit::Environment)?;
         }
@@ -127,7 +128,7 @@ fn follow(
     let facts = TraceFacts {
         source: Some(disk.name.clone()),
         began_at_ms,
-        recorded_ns: Some(block_trace::now_ns() - begin),
+        recorded_ns: Some(monotonic_ns() - begin),
         size: disk.size,
         lost: trace.lost(),
     };

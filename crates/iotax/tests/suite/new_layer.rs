@@ -16,9 +16,6 @@ const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 const SIGKILL: i32 = 9;
 
-/// Lines of the undo log of a run with the layer.
-const LINES: u32 = 20;
-
 /// The five other files: a line there, and the lines that follow it from now on.
 const EDITS: [(&str, &str, &str); 5] = [
     ("model/src/target/layers/mod.rs", "\nmod cache;\n", "mod bottle;\npub use bottle::BottleSpec;\n"),
@@ -177,19 +174,22 @@ fn a_layer_of_an_example_is_wherever_layers_are() {
     let both = new.said(&["compare", "1", "2"]);
     assert!(both.contains("deep, bottle.volume: 3 in A, 5 in B"), "{both}");
 
-    // Killed at a line of the undo log, it is undone.
-    let faulty = |fault: &str| {
-        let mut command = new.iotax();
-        command.args(["run", &path, "--yes"]).env("IOTAX_FAULT", fault);
-        command.output().expect("iotax starts").status
-    };
-    for line in (1..=LINES).step_by(if thorough() { 1 } else { 3 }) {
+    // Killed at a line of the undo log, it is undone; beyond the last one nothing happens.
+    let mut kills = 0;
+    for line in (1..).step_by(if thorough() { 1 } else { 4 }) {
         let fault = format!("kill@{line}");
-        assert_eq!(faulty(&fault).signal(), Some(SIGKILL), "{fault}");
+        let mut command = new.iotax();
+        command.args(["run", &path, "--yes"]).env("IOTAX_FAULT", &fault);
+        let status = command.output().expect("iotax starts").status;
+        if status.success() {
+            break;
+        }
+        assert_eq!(status.signal(), Some(SIGKILL), "{fault}");
         new.said(&["clean"]);
         lab.assert_nothing_left();
+        kills += 1;
     }
-    assert!(faulty(&format!("kill@{}", LINES + 1)).success());
+    assert!(kills > 4, "{kills}");
 
     // Where it stays, doctor sees what it stands on, until it is undone.
     let mut killed = start_until(new.iotax().args(["run", &path, "--yes"]), "cell 2/");
