@@ -287,7 +287,10 @@ fn modules(words: &[String]) -> impl Iterator<Item = &str> {
 /// or a target for fuzzing.
 fn is_root(path: &str) -> bool {
     // Named one by one in fuzz/Cargo.toml; what they share is a crate.
-    if path.starts_with("fuzz/fuzz_targets/") || path == "fuzz/src/lib.rs" {
+    // A test copies what is in examples.
+    if ["fuzz/fuzz_targets/", "examples/"].iter().any(|dir| path.starts_with(dir))
+        || path == "fuzz/src/lib.rs"
+    {
         return true;
     }
     let parts: Vec<&str> = path.split('/').skip(2).collect();

@@ -51,8 +51,7 @@ pub use demand::{Demand, DemandError, DemandOn, Keep, RateUnit};
 pub use event::{Action, Operation, PlannedEvent};
 pub use watch::{Limit, Requirement, RequirementError, WatchFigure, WatchSpec};
 
-/// A complete plan, in which every key has a value. [`Plan::from_toml`] parses and checks it; a plan built in another way, such as from
-/// command-line flags, is checked by [`Plan::check`].
+/// A complete plan. [`Plan::from_toml`] parses and checks it; one built in another way, as from flags, is checked by [`Plan::check`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
