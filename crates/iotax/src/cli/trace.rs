@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
-use iotax_analysis::trace::{CacheHits, HitShare, HotAreas, HotShare, Profiler, Reuse, TraceProfile};
+use iotax_analysis::trace::{
+    CacheHits, HitShare, HotAreas, HotShare, LengthShare, Profiler, Reuse, TraceProfile,
+};
 use iotax_interop::trace::{self, Trace, TraceFacts};
 use iotax_model::exit::Exit;
 use iotax_model::trace::{TraceExport, TraceFormat};
@@ -140,11 +142,7 @@ fn lines(file: &Path, format: TraceFormat, facts: &TraceFacts, profile: &TracePr
             format!("{variation:.2} of their mean is their standard deviation (1: at random; more: bursts)"),
         );
     }
-    let lengths: Vec<String> = profile
-        .lengths
-        .iter()
-        .map(|length| format!("{} {:.0}%", human::bytes(length.bytes), length.share * 100.0))
-        .collect();
+    let lengths = length_shares(&profile.lengths);
     if !lengths.is_empty() {
         put("lengths", format!("{}; the longest {}", lengths.join(", "), human::bytes(profile.longest)));
     }
@@ -246,6 +244,15 @@ fn hot_lines(hot: &HotAreas) -> Vec<String> {
     lines
 }
 
+/// Returns each length with its share, such as `4.00 KiB 97%`. Lengths that would round to the same text are given in bytes.
+fn length_shares(lengths: &[LengthShare]) -> Vec<String> {
+    let text = |bytes| {
+        let alike = |other: &&LengthShare| human::bytes(other.bytes) == human::bytes(bytes);
+        if lengths.iter().filter(alike).count() > 1 { format!("{bytes} B") } else { human::bytes(bytes) }
+    };
+    lengths.iter().map(|length| format!("{} {:.0}%", text(length.bytes), length.share * 100.0)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,6 +265,13 @@ mod tests {
             writes: hit(*writes),
         });
         Reuse { followed: 65_536, sampled, caches: caches.collect() }
+    }
+
+    #[test]
+    fn lengths_that_differ_look_different() {
+        let lengths = [(4096, 0.5), (1_048_576, 0.3), (1_049_088, 0.2)];
+        let lengths = lengths.map(|(bytes, share)| LengthShare { bytes, share });
+        assert_eq!(length_shares(&lengths), ["4.00 KiB 50%", "1048576 B 30%", "1049088 B 20%"]);
     }
 
     #[test]
