@@ -1,11 +1,13 @@
 //! Images measured through a virtio block device of QEMU's storage daemon, through NBD and block filters, without a guest.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use iotax_testkit::require;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::fuse::{MIXED, layers, plan};
@@ -71,6 +73,54 @@ fn filters_and_servers_stand_between_an_image_and_its_export() {
         let found = layers(&json, name);
         assert!(found.contains(&layer) && found.ends_with(&["virtio-blk export"]), "{name}: {found:?}");
     }
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_mirror_keeps_two_files_alike_and_writes_twice() {
+    require!(program "qemu-storage-daemon");
+    let lab = Lab::new();
+    let stacks = [
+        ("plain", "WORK > raw file > virtio cache=none"),
+        ("mirror", "WORK > raw file > quorum > virtio cache=none"),
+        ("served", "WORK > raw file > quorum > nbd > virtio"),
+    ];
+    let json = lab.json(&[
+        "run",
+        &plan(&lab, &stacks, &format!("{MIXED}verify = 'xxh3'\n")),
+        "--yes",
+        "--json",
+        "-",
+    ]);
+    assert_eq!(measurements(&json).len(), 6);
+    for measurement in measurements(&json) {
+        assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+        assert_eq!(measurement["verify"]["faults"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+    }
+    assert!(layers(&json, "mirror").ends_with(&["quorum filter", "virtio-blk export"]));
+    lab.assert_nothing_left();
+    for line in ["WORK > raw file > fuse > quorum > virtio", "WORK > qcow2 file > quorum > virtio"] {
+        let refused = lab.run(&["run", &plan(&lab, &[("t", line)], MIXED), "--yes"]);
+        let said = text(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && said.contains("needs a raw file"), "{said}");
+    }
+    // While it is read, both files hold what the target was filled with.
+    let reads = "[[workload]]\nrw = 'randread'\nruntime = '20s'\n";
+    let mut command = lab.iotax();
+    command.args(["run", &plan(&lab, &stacks[1..2], reads), "--yes"]);
+    let mut child = start_until(&mut command, "round 1/2");
+    let files: Vec<PathBuf> = fs::read_dir(lab.work())
+        .expect("read")
+        .map(|entry| entry.expect("entry").path())
+        .filter(|path| path.is_dir())
+        .flat_map(|dir| fs::read_dir(dir).expect("read").map(|entry| entry.expect("entry").path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "raw"))
+        .collect();
+    let contents: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).expect("read")).collect();
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+    child.wait().expect("ended");
+    let [one, other] = contents.as_slice() else { panic!("{files:?}") };
+    assert!(one == other && one.len() == 16 << 20 && one.iter().any(|byte| *byte != 0), "{files:?}");
     lab.assert_nothing_left();
 }
 

@@ -328,7 +328,7 @@ impl ExportedImage {
         };
         let is_new = export.node.over.is_none() && *format == export.file.format;
         let all = if is_new { image::companions(path, &export.file, size) } else { Vec::new() };
-        all.into_iter().filter(|path| path.exists()).collect()
+        all.into_iter().chain(export.node.mirror()).filter(|path| path.exists()).collect()
     }
 
     /// Returns whether a snapshot of the image is renewed before each measurement.

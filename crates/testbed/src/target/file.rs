@@ -28,9 +28,7 @@ impl Build for FileSpec {
         if guest.is_none() && at.target.filesystem().is_none() {
             needs.beside(dir, at.plan);
         }
-        let size = size_on(at.above, allocated(self, at));
-        let guests = guest.map_or(1, |guest| u64::from(guest.count));
-        *needs.space.entry(dir.clone()).or_default() += guests * space(self, size);
+        reserve(self, at, needs);
         Ok(())
     }
 
@@ -57,6 +55,14 @@ impl Build for FileSpec {
         // Without an export, /sys shows the file, and a guest's disk shows its image.
         exported.map(|_| self.image_layers()).unwrap_or_default()
     }
+}
+
+/// Adds the space that a file, or another of its kind next to it, will need in the directory that the plan names.
+pub(super) fn reserve(file: &FileSpec, at: &Check<'_>, needs: &mut Needs) {
+    let Some(dir) = &file.dir else { return };
+    let size = size_on(at.above, allocated(file, at));
+    let guests = at.target.guest().map_or(1, |guest| u64::from(guest.count));
+    *needs.space.entry(dir.clone()).or_default() += guests * space(file, size);
 }
 
 /// Returns the space that a file will need: its full size if it is preallocated or carries a filesystem, otherwise only the part that the workloads

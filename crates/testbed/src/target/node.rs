@@ -82,6 +82,13 @@ impl BlockNode {
         }
     }
 
+    /// Returns the path of the second file of a mirror, next to the first; `None` without a quorum filter.
+    pub(super) fn mirror(&self) -> Option<PathBuf> {
+        let (path, _) = self.stored()?;
+        let is_mirrored = self.filters.iter().any(|filter| filter.kind == FilterType::Quorum);
+        is_mirrored.then(|| path.with_extension("mirror.raw"))
+    }
+
     /// Returns the path of the file of the network namespace in which the daemon must run; `None` for this process's namespace.
     pub(super) fn namespace(&self) -> Option<&Path> {
         match &self.base {
@@ -113,6 +120,11 @@ impl BlockNode {
         file: &FileSpec,
     ) -> Result<NodeArguments, BuildError> {
         let mut objects = Vec::new();
+        let mut mirror = None;
+        if let Some(path) = self.mirror() {
+            let chain = image::chain(&path, Format::Raw)?;
+            mirror = Some(DiskChain { chain: &chain, l2_cache_size: None }.node_of(name, drive));
+        }
         let mut node = match &self.base {
             NodeBase::Image { path, format, part, read_only } => {
                 let mut chain = image::chain(path, *format)?;
@@ -143,8 +155,19 @@ impl BlockNode {
             }
         };
         for (number, filter) in self.filters.iter().enumerate() {
-            if let Some(below) = node.as_object_mut() {
-                below.remove("node-name");
+            let without_name = |node: &mut Value| node.as_object_mut().map(|node| node.remove("node-name"));
+            without_name(&mut node);
+            if let Some(mut second) = mirror.take_if(|_| filter.kind == FilterType::Quorum) {
+                without_name(&mut second);
+                // One child that works is enough, as for a mirror.
+                node = json!({
+                    "driver": "quorum",
+                    "node-name": name,
+                    "vote-threshold": 1,
+                    "read-pattern": "fifo",
+                    "children": [node, second],
+                });
+                continue;
             }
             let below = if filter.kind == FilterType::Blkdebug { "image" } else { "file" };
             let mut above = json!({ "driver": filter.kind.word(), "node-name": name, below: node });

@@ -21,6 +21,8 @@ words! {
         CopyOnRead = "copy-on-read",
         /// Fails the first reads with an I/O error; `errors` sets how many.
         Blkdebug = "blkdebug",
+        /// Mirrors a raw file: writes go to it and to a second file next to it, reads come from the first.
+        Quorum = "quorum",
     }
 }
 
@@ -61,7 +63,11 @@ impl LayerType for FilterSpec {
     }
 
     fn stands_on(&self) -> &'static [LayerInterface] {
-        super::BENEATH_A_DAEMON
+        match self.kind {
+            // The second file is created next to the first.
+            FilterType::Quorum => &[LayerInterface::RawFile],
+            _ => super::BENEATH_A_DAEMON,
+        }
     }
 
     fn offers(&self) -> LayerInterface {
@@ -70,6 +76,10 @@ impl LayerType for FilterSpec {
 
     fn cache(&self) -> Option<CacheMode> {
         None
+    }
+
+    fn amplifies(&self) -> bool {
+        self.kind == FilterType::Quorum
     }
 
     fn failing_reads(&self) -> Option<String> {
@@ -103,8 +113,8 @@ impl LayerType for FilterSpec {
             {
                 Err("filter: throttle: iops_max_length: accepted: 1 and more, with iops_max".into())
             }
-            FilterType::Compress | FilterType::CopyOnRead | FilterType::Blkdebug if has_limit => {
-                Err(format!("filter: {} has no iops or rate", self.kind))
+            kind if kind != FilterType::Throttle && has_limit => {
+                Err(format!("filter: {kind} has no iops or rate"))
             }
             _ => Ok(()),
         }
@@ -113,6 +123,13 @@ impl LayerType for FilterSpec {
     fn confine(&self, _: &dyn Area) -> Result<(), String> {
         let Self { kind: _, iops: _, iops_max: _, iops_max_length: _, rate: _, errors: _ } = self;
         Ok(())
+    }
+
+    fn size_below(&self, above: Bytes, files: &mut Option<Bytes>) -> Bytes {
+        if self.kind == FilterType::Quorum {
+            *files = Some(Bytes(files.unwrap_or_default().0.saturating_add(above.0)));
+        }
+        above
     }
 
     fn parts(&self) -> Vec<Part> {

@@ -405,7 +405,7 @@ layers! {
     share: Share(ShareSpec),
     /// A new file on the filesystem below or in a given directory.
     file: File(FileSpec),
-    /// A QEMU block filter over the file: throttle, compress, copy-on-read or blkdebug.
+    /// A QEMU block filter over the file: throttle, compress, copy-on-read, blkdebug or quorum.
     filter: Filter(FilterSpec),
     /// The file, served by NBD and read by QEMU's client or the kernel's.
     nbd: Nbd(NbdSpec),

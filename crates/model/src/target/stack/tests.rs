@@ -17,6 +17,7 @@ fn each_layer_says_if_it_caches_or_copies() {
         ("vg0 > thick LVM volume > dm-cache dir=/fast size=64m", false, true),
         ("/srv > raw file > nvme-tcp > cgroup riops=500", false, false),
         ("/srv > nfs share > raw file", true, false),
+        ("/srv > raw file > quorum > virtio", false, true),
         ("vg0 > thick LVM volume > zvol", true, true),
         ("/srv > smb share > vhdx file > virtio", true, false),
     ] {
