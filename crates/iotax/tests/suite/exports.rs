@@ -228,11 +228,19 @@ fn what_an_nbd_server_offers_is_read_and_written_only_if_it_is_named_twice() {
     let unix = qemu_nbd(&empty, &[&socket_option], || UnixStream::connect(&socket).is_ok());
     let uri = format!("nbd+unix:///vm%20one?socket={}", socket.display().to_string().replace(' ', "%20"));
     let written = ["--rw=randwrite", "--verify=xxh3", "--runtime=500ms", "--json", "-"];
-    let json = lab.json(&[&["bench", &uri, "--overwrite", &uri], &written[..]].concat());
+    let done = lab.run(&[&["bench", &uri, "--overwrite", &uri], &written[..]].concat());
+    let said = text(&done.stderr);
+    assert!(
+        done.status.success() && said.contains(&format!("what is written to {uri} stays on it")),
+        "{said}"
+    );
+    let json: Value = serde_json::from_slice(&done.stdout).expect("JSON");
     for measurement in measurements(&json) {
         assert!(measurement["verify"]["checked"].as_u64() > Some(0), "{measurement}");
         assert_eq!(measurement["verify"]["faults"].as_array().map_or(0, Vec::len), 0, "{measurement}");
     }
+    let again = lab.run(&[&["bench", &uri, "--overwrite", &uri], &written[..]].concat());
+    assert!(text(&again.stderr).contains("as what an earlier run wrote"), "{}", text(&again.stderr));
     drop(unix);
     lab.assert_nothing_left();
 

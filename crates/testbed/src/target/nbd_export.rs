@@ -25,13 +25,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const END: u64 = 1 << 20;
 
 impl Build for NbdExportSpec {
-    fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
+    fn check(&self, at: &Check<'_>, needs: &mut Needs) -> Result<(), Refusal> {
         let (shown, work) = (self.to_string(), at.plan.work_on(at.target));
         let size = length(self)?;
         if at.permission.allows_export(self) {
             check_nothing_beside(&shown, &work)?;
             check_length(&shown, size, &work)?;
             check_writable(self)?;
+            needs.notes.push(format!(
+                "{}: what is written to {shown} stays on it: an export has no identity by which iotax could know it again to blank it",
+                at.target.name
+            ));
             return check_empty(self, size, at.permission);
         }
         let refusal = check_found(&shown, Some(size), at.plan, &work);
@@ -99,7 +103,7 @@ fn check_empty(spec: &NbdExportSpec, size: Bytes, permission: &Permission) -> Re
     let said = String::from_utf8_lossy(&said);
     if said.contains("failed") {
         return Err(Refusal::environment(format!(
-            "{spec}: it is not empty: the first or the last MiB has other bytes than zeros; if they may go, add --overwrite-signature"
+            "{spec}: it is not empty: the first or the last MiB has other bytes than zeros, as what an earlier run wrote, which is not blanked; if they may go, add --overwrite-signature"
         )));
     }
     Ok(())
