@@ -4,7 +4,7 @@ use std::io;
 
 use iotax_model::record::ErrorCount;
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::workload::{IoEngine, Test, WorkloadError};
+use iotax_model::workload::{IoEngine, Test, Verify, WorkloadError};
 
 /// The reason why a load could not be generated.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +97,12 @@ pub enum EngineError {
         /// The machine's memory.
         memory: Bytes,
     },
+    /// The target has no content that a workload with `verify` has written.
+    #[error(
+        "verify = {0} checks only what a workload with verify wrote, and 64 blocks spread over the area hold nothing of that; leave verify \
+         out, or write the area by such a workload first (a new file: --rw=write --verify={0} --keep)"
+    )]
+    NothingToVerify(Verify),
     /// The workload was imported from another tool's results and cannot be run.
     #[error(
         "workload {0:?} is the work of another tool, of which only results are known: it cannot be repeated"

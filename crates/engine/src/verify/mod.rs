@@ -53,12 +53,31 @@ pub(crate) struct Verification {
     filled: Option<(Mark, u64)>,
 }
 
+/// Number of blocks in which stamps are searched before a target that iotax did not fill is verified.
+const SAMPLES: u64 = 64;
+
 /// The area that is verified, in blocks.
 #[derive(Debug, Clone, Copy)]
 struct Area {
     start: u64,
     end: u64,
     block: u64,
+}
+
+impl Area {
+    /// Returns whether any of 64 blocks spread over the area holds a stamp.
+    fn has_stamps(self, target: &Target) -> Result<bool, EngineError> {
+        let Self { start, end, block } = self;
+        let blocks = ((end - start) / block).max(1);
+        let step = blocks.div_ceil(SAMPLES) * block;
+        let offsets = (start..end).step_by(usize::try_from(step).unwrap_or(usize::MAX));
+        let mut found = false;
+        scan::scan(target, block, offsets, &mut |offset, content| {
+            let is_bare = content.map(|content| judge(content, offset, Expected::Anything));
+            found |= !matches!(is_bare, Some(Err(FaultKind::Foreign)));
+        })?;
+        Ok(found)
+    }
 }
 
 impl Verification {
@@ -76,6 +95,9 @@ impl Verification {
         let start = workload.offset.0;
         let area = Area { start, end: start.saturating_add(job.size.0), block: unit };
         let filled = job.filled.map(|filled| (Mark::of_fill(filled.seed), filled.end.0));
+        if table.is_none() && filled.is_none() && !area.has_stamps(target)? {
+            return Err(EngineError::NothingToVerify(workload.verify));
+        }
         let journal = |path: &String| {
             let header = Header { run, block: unit };
             Journal::create(Path::new(path), header)
