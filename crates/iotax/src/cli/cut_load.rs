@@ -36,7 +36,7 @@ pub(super) fn load(size: Bytes, writes_per_flush: u32, longest: Nanos) -> Worklo
 /// below 1,000,000.
 pub(super) fn ready(plan: &mut Plan, permission: &Permission, seed: Option<u64>) -> Result<u64, Failure> {
     plan.check().or_exit(Exit::Usage)?;
-    make_absolute(plan).or_exit(Exit::Environment)?;
+    make_absolute(plan)?;
     preflight::check(plan, permission)
         .map_err(|refusal| Failure { exit: refusal.exit, error: refusal.into() })?;
     match seed {

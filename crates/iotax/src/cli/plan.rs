@@ -135,7 +135,7 @@ pub(super) fn say_left_out(left_out: &[LeftOut]) {
 
 fn check(reading: &PlanFile, permission: &Permission, guest: &GuestArgs) -> Result<(), Failure> {
     let mut plan = reading.plan.clone();
-    make_absolute(&mut plan).or_exit(Exit::Environment)?;
+    make_absolute(&mut plan)?;
     let needs = preflight::check(&plan, permission)
         .map_err(|refusal| Failure { exit: refusal.exit, error: refusal.into() })?;
     if plan.everything().any(|target| target.guest().is_some()) {
@@ -160,7 +160,7 @@ fn check(reading: &PlanFile, permission: &Permission, guest: &GuestArgs) -> Resu
 
 fn show(reading: &PlanFile, as_json: bool) -> Result<(), Failure> {
     let mut plan = reading.plan.clone();
-    make_absolute(&mut plan).or_exit(Exit::Environment)?;
+    make_absolute(&mut plan)?;
     // A plan may be meant for another machine, with other directories and devices.
     let permission = Permission::new(devices(&plan), true);
     let needs = preflight::check(&plan, &permission);

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 
+use super::Failure;
 use super::confine::Directories;
 use super::plan::{PlanInput, say_left_out};
 use super::session::{RunArgs, make_absolute};
-use super::{Failure, OrExit};
 
 /// Flags of `iotax run`.
 #[derive(Debug, ClapArgs)]
@@ -30,7 +30,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     say_left_out(&reading.left_out);
     let mut plan = reading.plan;
     if let Some(area) = confined {
-        make_absolute(&mut plan).or_exit(Exit::Environment)?;
+        make_absolute(&mut plan)?;
         area.check(&plan)?;
     }
     plan.seed = args.run.session.seed.or(plan.seed);

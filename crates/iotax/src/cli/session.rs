@@ -185,7 +185,7 @@ impl<'a> Session<'a> {
     ) -> Result<Exit, Failure> {
         let begun = Instant::now();
         let stop = watch_signals().or_exit(Exit::Environment)?;
-        make_absolute(&mut self.plan).or_exit(Exit::Environment)?;
+        make_absolute(&mut self.plan)?;
         let needs = preflight::check(&self.plan, &self.permission)
             .map_err(|refusal| Failure { exit: refusal.exit, error: refusal.into() })?;
         for words in &needs.notes {
@@ -445,21 +445,34 @@ fn second_look(earlier: &Earlier, plan: &Plan) -> Option<Warning> {
     })
 }
 
-/// Makes paths absolute, so that a run can be resumed from any directory.
-pub(super) fn make_absolute(plan: &mut Plan) -> io::Result<()> {
+/// Makes paths absolute, so that a run can be resumed from any directory. Rejects paths that plans and records cannot hold.
+pub(super) fn make_absolute(plan: &mut Plan) -> Result<(), Failure> {
     let noisy = plan.neighbours.iter_mut().map(|neighbour| &mut neighbour.target);
     for target in plan.targets.iter_mut().chain(noisy) {
         for layer in target.stack.layers_mut() {
             for path in layer.kind_mut().paths() {
-                *path = std::path::absolute(&*path)?;
+                *path = std::path::absolute(&*path).or_exit(Exit::Environment)?;
+                refuse_other_than_utf8(path)?;
             }
         }
         let auth = target.stack.find_mut::<NetworkSpec>().and_then(|network| network.auth.as_mut());
         if let Some(file) = auth.filter(|source| !source.starts_with('$')) {
-            *file = std::path::absolute(&*file)?.display().to_string();
+            *file = std::path::absolute(&*file).or_exit(Exit::Environment)?.display().to_string();
         }
     }
     Ok(())
+}
+
+/// Rejects a path that is not in UTF-8, or whose symbolic links lead to one that is not: plans, undo logs and records hold text.
+fn refuse_other_than_utf8(path: &Path) -> Result<(), Failure> {
+    let resolved = path.ancestors().find_map(|path| path.canonicalize().ok()).unwrap_or_default();
+    match [path, &resolved].into_iter().find(|path| path.to_str().is_none()) {
+        Some(path) => Err(usage(format!(
+            "{}: the path is not in UTF-8, and a run's record holds no other; rename it",
+            path.as_os_str().as_encoded_bytes().escape_ascii()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Refuses to resume with another accelerator for guests, QEMU, kernel, CPU model or version of iotax, because rounds of one run are

@@ -1,7 +1,9 @@
 //! The command line as a user meets it: first steps, wrong input, what is written where.
 
 use iotax_testkit::require;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 
 use crate::lab::{Lab, text};
@@ -316,6 +318,26 @@ fn every_command_has_a_man_page_and_completions_have_values() {
         {
             assert!(script.contains(word), "{shell}: {word}");
         }
+    }
+}
+
+#[test]
+fn a_path_that_is_not_in_utf_8_is_refused_by_its_name() {
+    let lab = Lab::new();
+    let name = OsStr::from_bytes(b"b\xffd.raw");
+    fs::write(lab.work().join(name), [1; 8192]).expect("written");
+    let bench = |name: &OsStr| {
+        let mut command = lab.iotax();
+        command.current_dir(lab.work()).arg("bench").arg(name).args(["--runtime=100ms", "--ramp-time=0s"]);
+        command.output().expect("iotax starts")
+    };
+    // A link leads to the same file, which the agent is told.
+    std::os::unix::fs::symlink(name, lab.work().join("link")).expect("linked");
+    for name in [name, OsStr::new("link")] {
+        let refused = bench(name);
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains("b\\xffd.raw: the path is not in UTF-8") && !said.contains("store"), "{said}");
     }
 }
 
