@@ -10,7 +10,7 @@ use super::{Failure, OrExit, args};
 /// Flags of `iotax clean`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Print what would be undone, and change nothing
+    /// Print what would be undone, in that order, and change nothing
     #[arg(long)]
     dry_run: bool,
     /// Forget changes that cannot be undone: they stay in place, and no run mentions them again
@@ -28,8 +28,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         match left.len() {
             0 if !unreadable.is_empty() => {}
             0 => print_line!("nothing was left behind"),
-            1 => print_line!("1 thing was left behind"),
-            more => print_line!("{more} things were left behind"),
+            1 => print_line!("nothing was done: 1 thing was left behind, which iotax clean undoes"),
+            more => print_line!("nothing was done: {more} things were left behind, which iotax clean undoes"),
         }
         return Ok(if unreadable.is_empty() { Exit::Fine } else { Exit::Environment });
     }

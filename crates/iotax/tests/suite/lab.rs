@@ -106,10 +106,13 @@ impl Lab {
         child.kill().expect("killed");
         child.wait().expect("it ended");
         let dry = self.run(&["clean", "--dry-run"]);
-        let left = text(&dry.stdout).lines().filter(|line| line.starts_with("would undo")).count();
+        let of = |said: &str, word: &str| -> Vec<String> {
+            said.lines().filter_map(|line| Some(line.strip_prefix(word)?.to_owned())).collect()
+        };
+        let left = of(&text(&dry.stdout), "would undo: ");
         let clean = self.run(&["clean"]);
         assert!(clean.status.success(), "{moment}: {}{}", text(&clean.stdout), text(&clean.stderr));
-        assert_eq!(text(&clean.stdout).lines().filter(|line| line.starts_with("undone")).count(), left);
+        assert_eq!(of(&text(&clean.stdout), "undone: "), left);
         self.assert_nothing_left();
     }
 

@@ -179,7 +179,7 @@ impl fmt::Display for Leftover {
     }
 }
 
-/// Lists the effects of dead processes without undoing them or waiting. A process that was killed a moment ago may count as running.
+/// Lists the effects of dead processes in the order in which they would be undone, without undoing them or waiting. A process that was killed a moment ago may count as running.
 pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
     let mut left = Vec::new();
     let Some(dir) = &believed(dir)? else { return Ok(left) };
@@ -190,7 +190,11 @@ pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
             && log.try_lock_shared().is_ok()
             && let Ok(record) = Record::read(&log, &path)
         {
-            let covers = |other: &PendingEffect, path: &Path| matches!(&other.effect, Effect::Mount(mounted) if mounted.point == path);
+            let covers = |other: &PendingEffect, path: &Path| match &other.effect {
+                Effect::Mount(mounted) => mounted.point == path,
+                Effect::FuseExport(export) => export.point == path,
+                _ => false,
+            };
             let is_covered = |effect: &Effect| {
                 effect.path().is_some_and(|path| record.standing.values().any(|other| covers(other, path)))
             };
@@ -209,7 +213,7 @@ pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
                 }
             }
             let standing = record.standing.into_values().zip(known);
-            left.extend(standing.map(|(standing, (goes_along, is_covered))| Leftover {
+            left.extend(standing.rev().map(|(standing, (goes_along, is_covered))| Leftover {
                 standing,
                 goes_along,
                 is_covered,
