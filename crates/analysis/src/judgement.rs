@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use iotax_model::{Plan, Warning};
+use iotax_model::{Plan, RunState, Warning, WarningKind};
 
 use crate::cell_judgement::CellJudgement;
 use crate::cell_means::CellMeans;
@@ -143,7 +143,12 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
     let found: Vec<&Warning> = of_run.iter().chain(findings.iter().map(|finding| &finding.warning)).collect();
     let mut known: HashSet<&Warning> = run.warnings.iter().collect();
     let new = found.into_iter().filter(|warning| known.insert(*warning));
-    let warnings: Vec<Warning> = run.warnings.iter().chain(new).cloned().collect();
+    // The cause of an early end no longer matters once the run is resumed and complete.
+    let is_overcome = |w: &Warning| {
+        w.kind == WarningKind::Incomplete && w.target.is_none() && run.state == RunState::Complete
+    };
+    let own = run.warnings.iter().filter(|warning| !is_overcome(warning));
+    let warnings: Vec<Warning> = own.chain(new).cloned().collect();
     let grades = grade::grades(run, &findings, &warnings);
     Judgement {
         figures: figures.to_vec(),

@@ -43,7 +43,7 @@ use iotax_model::target::{
 };
 use iotax_model::units::Nanos;
 use iotax_model::verify_errors::Recovery;
-use iotax_model::warning::Warning;
+use iotax_model::warning::{Warning, WarningKind};
 use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::device::Permission;
 use iotax_testbed::host_info;
@@ -143,6 +143,9 @@ pub(crate) fn carry_out(
         Err(_) if context.is_stopped() => Ok(Ended::Interrupted),
         other => other,
     };
+    if let Err(error) = &ended {
+        context.store.put_warning(order.run, &ended_early(error))?;
+    }
     context.store.set_state(
         order.run,
         match ended {
@@ -152,6 +155,18 @@ pub(crate) fn carry_out(
         },
     )?;
     ended
+}
+
+/// Returns the warning that keeps the cause of a run's early end, for later reports.
+fn ended_early(error: &anyhow::Error) -> Warning {
+    Warning {
+        kind: WarningKind::Incomplete,
+        target: None,
+        workload: None,
+        round: None,
+        evidence: format!("the run ended early: {}", with_causes(error)),
+        remedy: "remove the cause, then go on with iotax resume".into(),
+    }
 }
 
 /// A run in progress.

@@ -1,8 +1,10 @@
 //! A device that fails most of what is asked of it: an unusable measurement, said in the table, and exit code 3.
 
+use iotax_testkit::require;
 use serde_json::Value;
 
 use crate::disk::Disk;
+use crate::fuse::{MIXED, plan};
 use crate::lab::{Lab, assert_valid, text};
 
 /// A device of 16 MiB of which reads work in the first MiB only.
@@ -47,6 +49,26 @@ fn a_device_that_fails_most_reads_is_marked_and_ends_in_exit_code_3() {
         lab.run(&["compare", "--db", db.to_str().expect("UTF-8"), &side, "2", "--fail-if", "slower>5%"]);
     let said = text(&compared.stdout);
     assert!(said.contains("withheld") && said.contains("cannot be used"), "{said}{}", text(&compared.stderr));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_report_tells_why_a_run_ended_before_its_first_measurement_until_it_is_resumed() {
+    require!(program "qemu-img", "qemu-storage-daemon");
+    let lab = Lab::new();
+    let db = lab.path("runs.db").display().to_string();
+    let script = "#!/bin/sh\ncase $1 in create) echo 'no room today' >&2; exit 1;; esac\nPATH=${PATH#*:} exec qemu-img \"$@\"\n";
+    let stacks = [("plain", "WORK > raw file > virtio"), ("image", "WORK > qcow2 file > virtio")];
+    let plan = plan(&lab, &stacks, MIXED);
+    let failed = lab.iotax_with("qemu-img", script).args(["run", &plan, "--db", &db, "--yes"]).output();
+    assert_eq!(failed.expect("iotax starts").status.code(), Some(4));
+    let report = || text(&lab.run(&["report", "1", "--detail", "--db", &db]).stdout);
+    let said = report().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("incomplete: the run ended early: target \"image\": "), "{said}");
+    assert!(said.contains("no room today. Remedy: remove the cause, then go on with iotax resume"), "{said}");
+    let resumed = lab.run(&["resume", "1", "--db", &db, "--yes"]);
+    assert!(resumed.status.success(), "{}", text(&resumed.stderr));
+    assert!(!report().contains("ended early"), "{}", report());
     lab.assert_nothing_left();
 }
 
