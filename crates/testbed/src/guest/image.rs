@@ -352,11 +352,11 @@ pub fn map(path: &Path, format: Format) -> Result<Vec<ImageExtent>, ImageError> 
     })
 }
 
-/// Returns qemu-img's arguments for opening an image, with the key if an image of the chain is encrypted. If a header
-/// cannot be read, returns plain arguments, so that qemu-img reports the reason.
+/// Returns qemu-img's arguments for opening an image, with the key if an image of the chain is encrypted, and with the paths of external data
+/// files, whose relative names QEMU would look up in its working directory. If a header cannot be read, returns plain arguments, so that qemu-img reports the reason.
 pub(super) fn opened(path: &Path, format: Format) -> Vec<OsString> {
     let chain = chain(path, format).unwrap_or_default();
-    if !chain.iter().any(|image| image.encrypted) {
+    if !chain.iter().any(|image| image.encrypted || image.data_file.is_some()) {
         return vec!["-f".into(), format.word().into(), path.into()];
     }
     let mut options = Vec::new();
@@ -364,6 +364,10 @@ pub(super) fn opened(path: &Path, format: Format) -> Vec<OsString> {
         let prefix = "backing.".repeat(depth);
         options.push(format!("{prefix}driver={}", image.format));
         options.push(format!("{prefix}file.filename={}", escaped(&image.path)));
+        if let Some(data) = &image.data_file {
+            options.push(format!("{prefix}data-file.driver=file"));
+            options.push(format!("{prefix}data-file.filename={}", escaped(data)));
+        }
         if image.encrypted {
             options.push(format!("{prefix}{}={SECRET}", image.key_option()));
         }

@@ -160,6 +160,19 @@ mod tests {
         assert_eq!((above.written, above.shared, above.source), (1 << 20, 1 << 20, Mapper::QemuImg));
     }
 
+    /// QEMU looks up a relative name in its working directory.
+    #[test]
+    fn a_data_file_with_a_relative_name_is_beside_its_image() {
+        iotax_testkit::require!(program "qemu-img");
+        let dir = tempfile::tempdir().expect("a directory");
+        let arguments = ["create", "-q", "-f", "qcow2", "-o", "data_file=data", "image", "1M"];
+        let made = std::process::Command::new("qemu-img").args(arguments).current_dir(&dir).status();
+        assert!(made.expect("qemu-img starts").success());
+        let path = dir.path().join("image");
+        let empty = allocation(&path, Format::Qcow2).expect("told");
+        assert_eq!((empty.written, empty.unwritten + empty.holes), (0, 1 << 20));
+    }
+
     #[test]
     fn what_an_area_holds_is_seen_in_a_few_blocks() {
         let file = tempfile::NamedTempFile::new().expect("a file");
