@@ -26,6 +26,8 @@ words! {
         Unsteady = "unsteady",
         /// The rate dropped in a step, as with rate limits; or CPUs were slowed by heat, or their frequency governor changed.
         Throttled = "throttled",
+        /// A file that a target only reads was changed by another program.
+        Changed = "changed",
         /// Other programs used the device, the network or the CPUs during the measurement.
         OtherLoad = "other_load",
         /// A cache could not be dropped before the measurement.

@@ -10,6 +10,7 @@ use iotax_model::record::{CacheDrop, HostActivity, Measurement, Outcome};
 use iotax_model::schedule;
 use iotax_model::threads;
 use iotax_model::units::Nanos;
+use iotax_model::warning::{Warning, WarningKind};
 use iotax_model::workload::Workload;
 use iotax_model::{Cell, TargetSpec};
 use iotax_testbed::agent_client::AgentClient;
@@ -191,7 +192,30 @@ impl Runner<'_> {
                 });
             }
         }
+        for one in scheduled {
+            self.check_unchanged(*one)?;
+        }
         Ok(measured)
+    }
+
+    /// Stores a warning if another program has changed a file of the user's that a target reads.
+    fn check_unchanged(&mut self, measured: ScheduledCell) -> anyhow::Result<()> {
+        let ScheduledCell { cell, round, .. } = measured;
+        let (target, workload) =
+            (&self.plan.targets[cell.target].name, &self.plan.workloads[cell.workload].name);
+        for evidence in self.groups[cell.target].iter_mut().flat_map(Target::changes) {
+            self.context.progress.note(&format!("{target}: {evidence}"));
+            let warning = Warning {
+                kind: WarningKind::Changed,
+                target: Some(target.clone()),
+                workload: Some(workload.clone()),
+                round: Some(round),
+                evidence: format!("{evidence}, during this measurement or since the one before"),
+                remedy: "measure a copy, or again when nobody writes the file".into(),
+            };
+            self.context.store.put_warning(self.order.run, &warning)?;
+        }
+        Ok(())
     }
 
     /// Fills the storage of a target on which an earlier measurement left unwritten space.

@@ -264,6 +264,44 @@ fn what_an_nbd_server_offers_is_read_and_written_only_if_it_is_named_twice() {
 }
 
 #[test]
+fn an_image_that_another_program_overwrites_is_told_and_one_that_is_left_alone_is_not() {
+    require!(program "qemu-storage-daemon", "qemu-img");
+    let lab = Lab::new();
+    let (base, top) = (lab.path("base.raw"), lab.path("top.qcow2").display().to_string());
+    fs::write(&base, vec![1; 16 << 20]).expect("written");
+    let below = base.display().to_string();
+    of_qemu_img(&["create", "-q", "-f", "qcow2", "-F", "raw", "-b", &below, &top]);
+    let stacks = [("image", format!("image {top} overlay=WORK > virtio"))];
+    let stacks = [(stacks[0].0, stacks[0].1.as_str())];
+    let plan = plan(&lab, &stacks, "[[workload]]\nrw = 'randrw'\nruntime = '3s'\n");
+    let db = lab.path("runs.db").display().to_string();
+    let changed = |run: &str| {
+        let json = lab.json(&["report", run, "--db", &db, "--json"]);
+        let warnings = json["warnings"].as_array().expect("warnings").iter();
+        warnings.filter(|warning| warning["kind"] == "changed").cloned().collect::<Vec<Value>>()
+    };
+    for (run, is_changed) in [("1", true), ("2", false)] {
+        let mut command = lab.iotax();
+        command.args(["run", &plan, "--db", &db, "--yes"]);
+        let mut child = start_until(&mut command, "round 2/2");
+        thread::sleep(Duration::from_secs(1));
+        if is_changed {
+            let file = fs::File::options().write(true).open(&base).expect("opened");
+            std::os::unix::fs::FileExt::write_all_at(&file, &[2; 4096], 8 << 20).expect("overwritten");
+        }
+        child.wait().expect("ended");
+        let found = changed(run);
+        assert_eq!(found.len(), usize::from(is_changed), "{found:?}");
+        for warning in found {
+            assert_eq!(warning["round"], 2, "{warning}");
+            let evidence = warning["evidence"].as_str().expect("words");
+            assert!(evidence.starts_with(&format!("{below} was written, during this")), "{evidence}");
+        }
+    }
+    lab.assert_nothing_left();
+}
+
+#[test]
 fn an_export_that_may_not_be_written_is_refused_before_anything_is_built() {
     require!(program "qemu-storage-daemon", "qemu-img", "qemu-io", "nbdkit");
     let lab = Lab::new();

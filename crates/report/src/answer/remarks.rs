@@ -180,7 +180,7 @@ const fn rank(kind: WarningKind) -> u8 {
         WarningKind::Corrupt => 0,
         WarningKind::Incomplete => 1,
         WarningKind::CacheLie | WarningKind::BufferedDirect | WarningKind::Holes | WarningKind::Bypassed => 2,
-        WarningKind::Clock | WarningKind::Compressible => 3,
+        WarningKind::Changed | WarningKind::Clock | WarningKind::Compressible => 3,
         WarningKind::SaturatedGenerator
         | WarningKind::CannotSustain
         | WarningKind::UnfaithfulReplay
@@ -209,6 +209,7 @@ const fn short(kind: WarningKind) -> &'static str {
         WarningKind::SaturatedGenerator => "the load generator was the bottleneck",
         WarningKind::Unsteady => "the rate still changed within the window",
         WarningKind::Throttled => "the rate fell in a step, as under a limit",
+        WarningKind::Changed => "another program changed a file that is measured",
         WarningKind::OtherLoad => "other programs used the device or the CPUs",
         WarningKind::CacheKept => "a cache could not be dropped before the window",
         WarningKind::CannotSustain => "more I/O was due than could be started",

@@ -304,6 +304,13 @@ impl ExportedImage {
         Ok(Some(Operator::new(qmp, NODE.to_owned(), user, export.drive, l2_cache_size, files)))
     }
 
+    /// Returns the path of the user's image or file that is exported; `None` if iotax created the lowest image.
+    pub(super) fn found(&self) -> Option<&Path> {
+        let node = &self.export.as_ref()?.node;
+        let is_found = node.over.is_some() || node.is_read_only();
+        self.stored.as_ref().filter(|_| is_found).map(|(path, _)| path.as_path())
+    }
+
     /// Returns the path and format of the topmost image: the current snapshot overlay, else the image itself. `None`
     /// if a server outside of iotax holds the image.
     #[must_use]

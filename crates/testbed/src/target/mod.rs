@@ -15,6 +15,7 @@ mod export;
 mod file;
 pub mod filesystem;
 mod filter;
+mod found_files;
 pub mod fuse;
 mod ground;
 pub mod image;
@@ -64,6 +65,7 @@ use counters::Counters;
 
 pub use builder::Builder;
 pub use export::ExportedImage;
+pub use found_files::FoundFiles;
 pub use layer::recorded;
 pub use scratch::{ScratchDisk, attach_disk, attach_port, scratch_size};
 pub use volatile::{Survivor, Volatile};

@@ -194,6 +194,15 @@ impl Target {
         }
     }
 
+    /// Describes each of the user's files below the target that has changed since the last call.
+    pub(super) fn changes(&mut self) -> Vec<String> {
+        match &mut self.site {
+            Site::Host(site) => site.storage.changes(),
+            Site::Guest(site) => site.storage.changes(),
+            Site::Remote(_) | Site::Network(_) => Vec::new(),
+        }
+    }
+
     /// Returns the warnings from building the target.
     pub(super) fn warnings(&self) -> &[Warning] {
         self.local_storage().map_or(&[], |storage| &storage.built.warnings)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use iotax_model::units::Bytes;
 use iotax_model::wire::ByteRange;
 use iotax_testbed::agent_client::AgentClient;
-use iotax_testbed::target::Built;
+use iotax_testbed::target::{Built, FoundFiles};
 use iotax_testbed::undo::{UndoEntry, UndoLog};
 
 use crate::runner::remote_agent::RemoteAgent;
@@ -30,11 +30,13 @@ pub(in crate::runner) struct RemoteSite {
 /// Storage on this host, with the undo entry of its snapshot.
 pub(in crate::runner) struct LocalStorage {
     pub(in crate::runner) built: Built,
+    /// The user's files that the target reads.
+    found: FoundFiles,
     snapshot: Option<UndoEntry>,
 }
 
 impl HostSite {
-    pub(in crate::runner) const fn new(built: Built) -> Self {
+    pub(in crate::runner) fn new(built: Built) -> Self {
         Self { storage: LocalStorage::new(built), agent: None, directory: None }
     }
 
@@ -72,8 +74,13 @@ impl RemoteSite {
 }
 
 impl LocalStorage {
-    pub(super) const fn new(built: Built) -> Self {
-        Self { built, snapshot: None }
+    pub(super) fn new(built: Built) -> Self {
+        Self { found: FoundFiles::of(&built), built, snapshot: None }
+    }
+
+    /// Describes each of the user's files that has changed since the last call.
+    pub(super) fn changes(&mut self) -> Vec<String> {
+        self.found.changes()
     }
 
     pub(super) fn area(&self) -> ByteRange {
