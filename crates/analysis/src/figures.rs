@@ -135,9 +135,12 @@ pub(crate) fn is_empty(measurement: &Measurement) -> bool {
     done(measurement, &outcome.tallies) == 0 && outcome.errors.is_empty() && outcome.stop.is_none()
 }
 
+/// Number of windows of which one may have no I/O.
+pub(crate) const TOLERATED_EMPTY: usize = 10;
+
 /// Returns whether `empty` of `all` windows of a workload on a target may have no I/O: at most a tenth.
 pub(crate) const fn may_be_empty(empty: usize, all: usize) -> bool {
-    empty * 10 <= all
+    empty * TOLERATED_EMPTY <= all
 }
 
 /// Returns the activity of the devices at the bottom of a target's stack, by name.

@@ -10,7 +10,7 @@ use crate::cell_means::CellMeans;
 use crate::comparison::{Comparison, Ratio};
 use crate::edges::Edge;
 use crate::fidelity::{is_late, may_be_late};
-use crate::figures::{is_empty, may_be_empty};
+use crate::figures::{TOLERATED_EMPTY, is_empty, may_be_empty};
 use crate::metric::{Family, Metric};
 use crate::sample::Sample;
 use crate::stats::Estimate;
@@ -233,12 +233,17 @@ impl PendingComparison {
 
     /// Returns the reason why no verdict may rest on the rounds up to `until`; `None` if they are usable. Up to a tenth of empty rounds and
     /// half of late replays are tolerated.
-    pub(super) fn withheld(&self, until: u32) -> Option<&String> {
+    pub(super) fn withheld(&self, until: u32) -> Option<String> {
         let (empty, late) = (until_round(&self.empty, until), until_round(&self.late, until));
-        let first = self.withheld.iter().filter(|(round, _)| *round <= until);
-        let first = first.chain(empty.first().filter(|_| self.has_too_many_empty(until)));
+        if let Some((_, why)) = self.withheld.as_ref().filter(|(round, _)| *round <= until) {
+            return Some(why.clone());
+        }
+        if let Some((_, why)) = empty.first().filter(|_| self.has_too_many_empty(until)) {
+            let (count, needed) = (empty.len(), TOLERATED_EMPTY * empty.len());
+            return Some(format!("{why} ({count} without I/O may be left out of {needed} rounds and more)"));
+        }
         let too_late = !may_be_late(late.len(), self.all_until(until).len());
-        first.chain(late.first().filter(|_| too_late)).map(|(_, why)| why).next()
+        late.first().filter(|_| too_late).map(|(_, why)| why.clone())
     }
 
     fn has_too_many_empty(&self, until: u32) -> bool {
@@ -322,7 +327,7 @@ impl PendingComparison {
             target: target.to_owned(),
             baseline: baseline.to_owned(),
             rounds: u32::try_from(sample.rounds()).unwrap_or(u32::MAX),
-            ratio: Ratio::new(self.metric, figures, &sample, decision, self.withheld(until).cloned()),
+            ratio: Ratio::new(self.metric, figures, &sample, decision, self.withheld(until)),
             decided_at: None,
         })
     }

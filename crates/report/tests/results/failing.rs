@@ -151,6 +151,8 @@ fn one_window_in_which_nothing_was_done_is_outweighed_by_ten() {
         let judgement = judge(&run);
         let comparison = judgement.comparison("randread-4k-qd1", "vm-raw", Metric::IOPS).expect("compared");
         assert_eq!(comparison.ratio.withheld.is_none(), usable, "{comparison:?}");
+        let why = comparison.ratio.withheld.as_deref().unwrap_or_default();
+        assert_eq!(why.contains("(1 without I/O may be left out of 10 rounds and more)"), !usable, "{why}");
         assert_eq!(comparison.ratio.verdict != Verdict::Undecided, usable, "{comparison:?}");
         assert_eq!(comparison.rounds, rounds - 1, "the round is left out on both sides");
         assert_eq!(failures(&judgement) == 0, usable);
