@@ -90,7 +90,7 @@ impl Role {
         let host = m.host.as_ref()?;
         let thread = |role: &str| host.guest_threads.get(role).map(|time| time.total_ns());
         match self {
-            Self::Generator => spec.guest().is_none().then(|| m.outcome.cpu.total_ns()),
+            Self::Generator => (!spec.is_in_guest()).then(|| m.outcome.cpu.total_ns()),
             Self::Peer => {
                 let far = m.outcome.carried.as_ref().filter(|_| spec.has_server_here())?.server_cpu;
                 far.map(CpuTime::total_ns)

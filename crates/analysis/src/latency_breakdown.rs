@@ -58,6 +58,9 @@ impl View {
         match (self, &spec.guest()) {
             (Self::Device, _) => "host device".into(),
             (Self::Qemu, _) => "QEMU + host kernel and filesystem".into(),
+            (Self::GuestDisk, _) if spec.xen().is_some() => {
+                "disk backend, host kernel and filesystem, xen-blk + virtual interrupt".into()
+            }
             (Self::GuestDisk, guest) => {
                 let bus = guest.as_ref().map_or("disk", |guest| guest.bus.word());
                 format!("{} + virtual interrupt", bus.split('-').next().unwrap_or(bus))
@@ -66,6 +69,7 @@ impl View {
                 "guest kernel, filesystem and program".into()
             }
             (Self::Program, Some(_)) => "guest kernel and program".into(),
+            (Self::Program, None) if spec.xen().is_some() => "guest kernel and program".into(),
             (Self::Program, None) => "host kernel, filesystem and program".into(),
         }
     }
@@ -201,6 +205,7 @@ impl LatencyBreakdown {
 fn stretches(spec: &TargetSpec, ends: &[(View, f64)]) -> Vec<(String, f64)> {
     let on_the_way: Vec<View> = match spec.guest() {
         Some(_) => View::ALL.to_vec(),
+        None if spec.xen().is_some() => vec![View::Device, View::GuestDisk, View::Program],
         None => vec![View::Device, View::Program],
     };
     let (mut beneath, mut names, mut found) = (0.0, Vec::new(), Vec::new());

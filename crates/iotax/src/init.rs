@@ -29,6 +29,7 @@ use crate::say::say;
 
 mod disk;
 mod net;
+mod xen;
 
 /// Time limit for a device to appear once its driver is loaded, and for the host to open its end of the virtio-serial port.
 const APPEAR: Duration = Duration::from_secs(10);
@@ -63,6 +64,11 @@ fn run() -> Result<()> {
     mount("tmpfs", "/tmp")?;
     let beat = Beat::begin();
     load_modules(Path::new(guest_abi::MODULES_DIR))?;
+    if said(guest_abi::XEN_PARAMETER) {
+        let disk = xen::find_disk()?;
+        drop(beat);
+        return serve(Some(&disk), &xen::open_console()?);
+    }
     let disk = if said(guest_abi::DISKLESS_PARAMETER) { None } else { Some(find_disk()?) };
     let measured = disk.as_deref().map(|disk| disk::measured(disk, &parameters)).transpose()?;
     net::set_up(&parameters)?;

@@ -22,6 +22,14 @@ pub const SIZE_PARAMETER: &str = "iotax.size=";
 pub const MOUNT_POINT: &str = "/disk";
 /// Path of the mkfs program in the initramfs.
 pub const MKFS: &str = "/mkfs";
+/// Kernel parameter of a Xen domain: the disk is [`XEN_DISK`], and the agent exchanges messages over [`XEN_CONSOLE`].
+pub const XEN_PARAMETER: &str = "iotax.xen";
+/// Name of the disk under test in a Xen domain.
+pub const XEN_DISK: &str = "xvda";
+/// Path of a Xen domain's console.
+pub const XEN_CONSOLE: &str = "/dev/hvc0";
+/// Line on a Xen domain's console after which only the agent writes there.
+pub const LISTENS_MARKER: &str = "iotax: the agent listens";
 /// Kernel parameter that makes PID 1 start without waiting for a disk.
 pub const DISKLESS_PARAMETER: &str = "iotax.diskless";
 /// Kernel parameter, followed by `ADDRESS/PREFIX` and optionally `,MTU`: PID 1 configures the network card with them.

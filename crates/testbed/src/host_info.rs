@@ -162,6 +162,14 @@ fn mitigations(dir: &Path) -> BTreeMap<String, String> {
     entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, text(&entry.path())?))).collect()
 }
 
+/// Returns whether QEMU emulates this machine's CPU, by the name that it gives such a CPU. A CPU that QEMU emulates under another name is not known
+/// as such.
+#[must_use]
+pub fn is_emulated(root: &Path) -> bool {
+    let cpuinfo = text(&root.join("proc/cpuinfo")).unwrap_or_default();
+    field(&cpuinfo, "model name").is_some_and(|name| name.starts_with("QEMU TCG CPU"))
+}
+
 /// Strings in firmware vendor or product names, with the hypervisors that they identify.
 const FIRMWARE: [(&str, &str); 9] = [
     ("VMware", "VMware"),

@@ -41,4 +41,5 @@ mod tracefs;
 pub mod undo;
 pub mod virsh;
 pub mod volatile;
+pub mod xen;
 mod zfs;

@@ -203,7 +203,7 @@ fn memory(case: &Case<'_>) -> &'static str {
         }
         Some(spec) if spec.remote().is_some() => "that machine's memory",
         _ if arc(case).is_some() => "the ARC, ZFS's cache in memory",
-        Some(spec) if spec.guest().is_some() => "host memory",
+        Some(spec) if spec.is_in_guest() => "host memory",
         _ => "memory",
     }
 }

@@ -79,7 +79,7 @@ struct ShortWindows<'a> {
 impl<'a> ShortWindows<'a> {
     /// Sums the short windows of each guest; guests whose sum is still too short are left out.
     fn all(run: &'a Run) -> impl Iterator<Item = Self> {
-        let guests = run.plan.targets.iter().filter(|target| target.guest().is_some());
+        let guests = run.plan.targets.iter().filter(|target| target.is_in_guest());
         let sum = |spec: &'a TargetSpec| {
             let mut all = Self { spec, windows: Vec::new(), agent: 0.0, host: 0.0 };
             for m in run.measurements.iter().filter(|m| m.target == spec.name) {

@@ -79,6 +79,9 @@ pub(super) fn discarded(case: &Case<'_>) -> Option<Finding> {
     if guest.is_some() {
         passed.push("the guest's disk passes them on (discard=unmap)".into());
     }
+    if case.spec.is_some_and(|spec| spec.xen().is_some()) {
+        passed.push("the domain's disk passes them on".into());
+    }
     (bytes > 0 && others).then(|| {
         let passed = if passed.is_empty() { String::new() } else { format!("; {}", passed.join(", ")) };
         let evidence =

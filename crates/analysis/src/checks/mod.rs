@@ -48,7 +48,7 @@ impl Case<'_> {
     }
 
     fn in_guest(&self) -> bool {
-        self.spec.is_some_and(|spec| spec.guest().is_some())
+        self.spec.is_some_and(iotax_model::TargetSpec::is_in_guest)
     }
 
     /// Returns `the guest` or `the program`, the name for the source of the I/O in messages.

@@ -34,8 +34,8 @@ use super::signals::watch_signals;
 use super::terminal::PageArgs;
 use super::{Failure, OrExit, args, auth, confirm, links, requirements, usage};
 use crate::runner::{
-    self, Ended, Gate, GuestOptions, Guests, Interrupted, Open, Order, Progress, RemoteAgents, RemoteOptions,
-    RunContext,
+    self, Domains, Ended, Gate, GuestOptions, Guests, Interrupted, Open, Order, Progress, RemoteAgents,
+    RemoteOptions, RunContext,
 };
 
 /// Name of the phase before anything is changed; `UNDO` names the phase after the last measurement.
@@ -275,6 +275,7 @@ impl<'a> Session<'a> {
             .then(|| Guests::prepare(&self.guests, plan, tag, undo_log, stop))
             .transpose()
             .or_exit(Exit::Environment)?;
+        let domains = Domains::prepare(&self.guests, plan, tag, undo_log).or_exit(Exit::Environment)?;
         if let Some(earlier) = &self.earlier {
             same_machine(&earlier.environment, guests.as_ref())?;
         }
@@ -354,6 +355,7 @@ impl<'a> Session<'a> {
             seed,
             done,
             guests: guests.as_ref(),
+            domains: domains.as_ref(),
             keep,
             permission,
             interval: self.live.interval,

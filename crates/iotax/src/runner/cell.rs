@@ -301,7 +301,7 @@ fn measurement(
 ) -> anyhow::Result<Measurement> {
     let mut all = common_window::merge(&watched.measured)?;
     let view = watched.view(all.samples.len());
-    let in_guest = spec.guest().is_some();
+    let in_guest = spec.is_in_guest();
     if view.host.is_some() && !in_guest {
         // The host's monitor has recorded a superset of these.
         all.outcome.inside = None;
@@ -356,7 +356,7 @@ fn is_known_to_hold(outcome: &Outcome) -> bool {
 
 /// Drops the caches of all guests concurrently. Returns the kind of caches that were dropped; `None` without guests.
 fn drop_in_guests(targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
-    let agents = targets.iter_mut().filter_map(Target::running_guest).map(|running| running.guest.agent());
+    let agents = targets.iter_mut().filter_map(Target::agent_in_guest);
     let dropped: Vec<anyhow::Result<CacheDrop>> = thread::scope(|scope| {
         let ask = |agent: &mut AgentClient| agent.drop_caches(&[], true).map_err(interrupted);
         let asked: Vec<_> =
@@ -393,6 +393,7 @@ fn drop_on_host(
             Site::Host(HostSite { storage, .. }) if storage.built.cached().is_empty() && !machine => continue,
             Site::Host(HostSite { storage, .. }) => run_agent.drop_caches(&storage.built.cached(), machine),
             Site::Guest(site) => run_agent.drop_caches(&site.files(), machine),
+            Site::Domain(site) => run_agent.drop_caches(&site.storage.built.cached(), machine),
             Site::Network(_) => continue,
         };
         how = Some(dropped.map_err(interrupted)?);

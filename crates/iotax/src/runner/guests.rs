@@ -117,7 +117,7 @@ pub(crate) fn possible_on(options: &GuestOptions, network: &NetworkSpec) -> anyh
 }
 
 /// Finds the kernel that a guest names, otherwise the run's kernel, preferably one with the needed modules.
-fn find_kernel(
+pub(super) fn find_kernel(
     options: &GuestOptions,
     named: Option<&Path>,
     needed: &[&'static str],

@@ -8,6 +8,7 @@ mod common_window;
 mod context;
 pub(crate) mod crash;
 mod crash_database;
+mod domains;
 mod fill;
 mod gate;
 mod guests;
@@ -53,6 +54,7 @@ use iotax_testbed::target::{Builder, scratch_size};
 use iotax_testbed::undo::UndoLog;
 
 pub(crate) use context::RunContext;
+pub(crate) use domains::Domains;
 pub(crate) use gate::{Gate, Open};
 pub(crate) use guests::{
     GuestOptions, Guests, check_all as check_guests, obstacle_to_kvm, possible as guests_possible,
@@ -65,7 +67,7 @@ use remote_agent::RemoteAgent;
 pub(crate) use remote_agent::{RemoteAgents, RemoteOptions, survey as remote_survey};
 
 use crate::causes::with_causes;
-use target::{GuestSite, HostSite, NetworkSite, RemoteSite, Site, Target};
+use target::{DomainSite, GuestSite, HostSite, NetworkSite, RemoteSite, Site, Target};
 
 /// Time limit for a local agent's first answer.
 const AGENT_START: Duration = Duration::from_secs(10);
@@ -79,6 +81,8 @@ pub(crate) struct Order<'a> {
     pub(crate) done: HashSet<(String, String, u32)>,
     /// The kernels and images of the plan's guests; `None` if the plan has no guests.
     pub(crate) guests: Option<&'a Guests>,
+    /// The kernel and initramfs of the plan's Xen domains; `None` if the plan has none.
+    pub(crate) domains: Option<&'a Domains>,
     /// True to keep created files instead of deleting them at the end.
     pub(crate) keep: bool,
     /// The devices that may be overwritten.
@@ -249,6 +253,14 @@ impl Runner<'_> {
                 self.lose(group, &with_causes(&error))?;
             }
         }
+        if let Some(domains) = order.domains {
+            self.phases.begin(phases::BOOT);
+            self.context.progress.phase("booting domains");
+            for (group, error) in domains.boot(&mut self.groups, &mut self.context) {
+                self.context.fail_if_stopped()?;
+                self.lose(group, &with_causes(&error))?;
+            }
+        }
         for record in self.groups.iter().filter_map(|group| group.first()).map(Target::record) {
             storage::same_disks(order.before, &record?)?;
         }
@@ -374,7 +386,7 @@ impl Runner<'_> {
     fn reconnect(&mut self, group: usize) -> anyhow::Result<()> {
         for member in 0..self.groups[group].len() {
             let needs_fill = match &mut self.groups[group][member].site {
-                Site::Host(_) | Site::Guest(_) => false,
+                Site::Host(_) | Site::Guest(_) | Site::Domain(_) => false,
                 Site::Remote(site) => site.agent.reconnect(self.context.undo_log)?,
                 Site::Network(site) => {
                     site.path.reconnect(self.context.undo_log)?;
@@ -402,9 +414,10 @@ impl Runner<'_> {
 /// Builds a target's storage on this host, to be measured from this host or as a guest's disk.
 fn build_storage(spec: &TargetSpec, builder: &mut Builder, undo_log: &mut UndoLog) -> anyhow::Result<Site> {
     let built = builder.build(spec, undo_log)?;
-    Ok(match spec.guest() {
-        Some(guest) => Site::Guest(Box::new(GuestSite::new(guest, spec.file(), built))),
-        None => Site::Host(HostSite::new(built)),
+    Ok(match (spec.guest(), spec.xen()) {
+        (Some(guest), _) => Site::Guest(Box::new(GuestSite::new(guest, spec.file(), built))),
+        (None, Some(domain)) => Site::Domain(Box::new(DomainSite::new(domain, built))),
+        (None, None) => Site::Host(HostSite::new(built)),
     })
 }
 

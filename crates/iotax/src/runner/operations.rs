@@ -33,7 +33,9 @@ impl Operations {
                 let top = built.exported.as_ref().and_then(|image| image.top());
                 (built, top, target.spec.file().cloned())
             }
-            Site::Remote(_) | Site::Network(_) => anyhow::bail!("operations are for disks on this host"),
+            Site::Domain(_) | Site::Remote(_) | Site::Network(_) => {
+                anyhow::bail!("operations are for disks on this host that a QEMU has")
+            }
         };
         let none = "operations are for images on this host that a QEMU has";
         let ((top, format), (stored, _)) = top.zip(built.stored()).context(none)?;

@@ -36,8 +36,7 @@ impl Runner<'_> {
             let record = TargetRecord { lost: Some(reason.to_owned()), ..stood };
             self.context.store.put_target(self.order.run, &record)?;
         }
-        let slots = self.groups[group].iter_mut().filter_map(Target::guest);
-        slots.for_each(|slot| *slot.running = None);
+        self.groups[group].iter_mut().for_each(|target| target.end_guest(self.context.undo_log));
         self.lost.insert(group);
         let beside = (0..targets).filter(|target| self.neighbour_of(*target) == Some(group));
         beside
@@ -72,7 +71,7 @@ impl Runner<'_> {
 
     /// Returns whether a guest's disk no longer answers: in the whole measurement no I/O completed, and none failed.
     pub(super) fn hangs(&self, cell: Cell, measurement: &Measurement) -> bool {
-        let has_disk = |target: &Target| matches!(target.site, Site::Guest(_));
+        let has_disk = |target: &Target| matches!(target.site, Site::Guest(_) | Site::Domain(_));
         let outcome = &measurement.outcome;
         self.groups[cell.target].iter().any(has_disk)
             && outcome.tallies.ios() == 0
@@ -108,12 +107,15 @@ impl Runner<'_> {
                 Site::Host(site) if site.agent.is_some() => {
                     site.agent = Some(local_agent(self.context.stop)?);
                 }
-                Site::Host(_) | Site::Guest(_) => {}
+                Site::Host(_) | Site::Guest(_) | Site::Domain(_) => {}
                 Site::Remote(site) => site.agent.give_up(),
                 Site::Network(site) => site.restart(self.context.stop)?,
             }
             if let Some(guests) = self.order.guests {
                 guests.reboot(target, &mut self.context)?;
+            }
+            if let Some(domains) = self.order.domains {
+                domains.reboot(target, &mut self.context)?;
             }
         }
         Ok(())

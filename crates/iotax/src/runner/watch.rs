@@ -431,7 +431,7 @@ impl Watched {
         outcome: &Outcome,
         spec: &TargetSpec,
     ) -> Option<u64> {
-        let is_guest = spec.guest().is_some();
+        let is_guest = spec.is_in_guest();
         if self.is_served_unseen || is_guest && host.guest_threads.is_empty() {
             return None;
         }

@@ -26,6 +26,7 @@ use iotax_testkit::require;
 use tempfile::TempDir;
 
 use crate::lab::Lab;
+use crate::lab_xen;
 
 /// Far above the seconds that a boot takes, so that a busy machine fails no test.
 const BOOT: Duration = Duration::from_mins(2);
@@ -87,6 +88,8 @@ pub(crate) struct Extras<'a> {
     /// Makes its clock count instructions, a nanosecond each, and skip waits for timers: 5 ms there are 5 ms however busy this
     /// host is.
     pub(crate) exact_time: bool,
+    /// Makes it the control domain of a Xen hypervisor: `/lab/xen` starts what domains need.
+    pub(crate) xen: bool,
 }
 
 /// A running guest; killed when it is dropped.
@@ -117,6 +120,9 @@ impl LabGuest {
         require!(program "ldd");
         require!(programs programs.as_slice());
         require!(files extras.files);
+        if extras.xen {
+            require!(files lab_xen::FILES);
+        }
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
         let kernel = Kernel::find_with(Path::new("/"), release.trim(), None, None, extras.modules);
         let kernel = kernel.expect("a kernel for guests");
@@ -128,6 +134,7 @@ impl LabGuest {
         append_lab(&initramfs, &kernel, INIT, &programs, extras).expect("the laboratory's archive");
         let unpacked =
             vmlinux::write(&kernel.image, dir.path().join("vmlinux")).expect("the unpacked kernel");
+        let memory = if extras.xen { lab_xen::MEMORY } else { Bytes(1 << 30) };
         // To learn the frequency of the local APIC's timer the kernel spins for 0.1 s, which takes seconds where instructions are
         // counted.
         let timer = if extras.exact_time { " nolapic_timer" } else { "" };
@@ -135,7 +142,7 @@ impl LabGuest {
         let mut arguments = command::arguments(&command::QemuMachine {
             marker: "iotax-test-lab",
             // One CPU: between emulated CPUs it takes a millisecond to wake a thread, and their clocks are not trusted.
-            spec: &GuestSpec { vcpus: 1, memory: Bytes(1 << 30), ..GuestSpec::default() },
+            spec: &GuestSpec { vcpus: 1, memory, ..GuestSpec::default() },
             // The same in every laboratory.
             accel: Accel::Tcg,
             kernel: unpacked.as_ref().unwrap_or(&kernel.image),
@@ -159,6 +166,10 @@ impl LabGuest {
                 "-device".into(),
                 "virtio-net-pci,netdev=net,romfile=".into(),
             ]);
+        }
+        if extras.xen {
+            lab_xen::append(&initramfs, &kernel).expect("Xen's archive");
+            lab_xen::boot_under(&mut arguments, &kernel.image);
         }
         if extras.exact_time {
             arguments.extend(["-icount".into(), "shift=0,sleep=off".into()]);
@@ -333,6 +344,11 @@ pub(crate) fn append_lab(
         }
     }
     add("lab/modules", PROGRAM, at_boot.as_bytes())?;
+    append(initramfs, archive)
+}
+
+/// Appends an archive, which ends here, to an initramfs.
+pub(crate) fn append(initramfs: &Path, mut archive: Vec<u8>) -> std::io::Result<()> {
     trailer(&mut archive)?;
     let mut file = File::options().append(true).open(initramfs)?;
     // An archive begins at a multiple of four.

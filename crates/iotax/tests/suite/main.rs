@@ -33,6 +33,7 @@ mod iscsi;
 mod jobs;
 mod lab;
 mod lab_guest;
+mod lab_xen;
 mod ladder;
 mod libvirt_lab;
 mod moved;

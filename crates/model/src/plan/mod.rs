@@ -476,7 +476,7 @@ impl Plan {
         else {
             return Ok(());
         };
-        let reason = if self.targets.iter().any(|target| target.guest().is_some()) {
+        let reason = if self.targets.iter().any(TargetSpec::is_in_guest) {
             "a guest has no storage but its target"
         } else if self.targets.iter().any(|target| target.remote().is_some()) {
             "it would be written on the other machine and stay there"

@@ -1,6 +1,7 @@
 //! Checks plans that replay a trace.
 
 use super::{Plan, PlanError};
+use crate::target::TargetSpec;
 
 impl Plan {
     /// Rejects replays in guests and on other machines, because their agents cannot read the trace on this host. Also rejects replays in a curve,
@@ -9,7 +10,7 @@ impl Plan {
         let Some((workload, path)) = self.work().find_map(|w| Some((w, w.read_iolog.as_ref()?))) else {
             return Ok(());
         };
-        let reason = if self.everything().any(|target| target.guest().is_some()) {
+        let reason = if self.everything().any(TargetSpec::is_in_guest) {
             "replay in a guest is not possible yet; use a target of the host, such as virtio-qcow2:DIR"
         } else if self.everything().any(|target| target.remote().is_some()) {
             "replay on another machine is not possible yet; run iotax there"

@@ -27,13 +27,14 @@ pub use kind::TargetKind;
 pub use layer::{Layer, LayerKind};
 pub use layers::{
     Accel, Aio, BottomLocation, Bus, CacheMode, CacheSpec, CacheType, CgroupSpec, DelaySpec, DeviceSpec,
-    Discard, DmCacheMode, Encryption, ErrorRate, FileSpec, FilesystemSpec, FilterSpec, FilterType, Format,
-    FsType, FuseSpec, GuestFs, GuestSpec, ImageSpec, IntegrityMode, IntegritySpec, IscsiSpec, LayerInterface,
-    LayerSpec, LayerType, LocalPath, LoopSpec, LuksSpec, LvKind, LvmSpec, MachineType, MdSpec, NbdAddress,
-    NbdClient, NbdExportSpec, NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, NfsSpec,
-    Nic, NvmeTcpSpec, OsdMedia, OverlaySpec, PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel,
-    RbdSpec, ShareProtocol, ShareSpec, Snapshot, Subformat, TmpfsSpec, VirtioSpec, VolatileSpec,
-    ZfsCompression, ZfsKind, ZfsPrimaryCache, ZfsSpec, ZfsSync,
+    Discard, DmCacheMode, DomainType, Encryption, ErrorRate, FileSpec, FilesystemSpec, FilterSpec,
+    FilterType, Format, FsType, FuseSpec, GuestFs, GuestSpec, ImageSpec, IntegrityMode, IntegritySpec,
+    IscsiSpec, LayerInterface, LayerSpec, LayerType, LocalPath, LoopSpec, LuksSpec, LvKind, LvmSpec,
+    MachineType, MdSpec, NbdAddress, NbdClient, NbdExportSpec, NbdServer, NbdSpec, NetPath, NetworkEnds,
+    NetworkSpec, NetworkStack, NfsSpec, Nic, NvmeTcpSpec, OsdMedia, OverlaySpec, PathSpec, PlannedLayer,
+    Preallocation, RaidBitmap, RaidLevel, RbdSpec, ShareProtocol, ShareSpec, Snapshot, Subformat, TmpfsSpec,
+    VirtioSpec, VolatileSpec, XenBackend, XenSpec, ZfsCompression, ZfsKind, ZfsPrimaryCache, ZfsSpec,
+    ZfsSync,
 };
 pub use machine::{ContainerEngine, Machine};
 pub use part::Part;
@@ -147,6 +148,18 @@ impl TargetSpec {
         self.stack.find()
     }
 
+    /// Returns the Xen domain in which workloads run; `None` without one.
+    #[must_use]
+    pub fn xen(&self) -> Option<&XenSpec> {
+        self.stack.find()
+    }
+
+    /// Returns whether workloads run in a guest or a Xen domain, which see the storage as their disk or the network by their card.
+    #[must_use]
+    pub fn is_in_guest(&self) -> bool {
+        self.guest().is_some() || self.xen().is_some()
+    }
+
     /// Returns the machine or container with the target, and the path there; `None` for targets on this machine. The target must have
     /// passed [`Self::check`].
     #[must_use]
@@ -202,7 +215,7 @@ impl TargetSpec {
     /// workloads create.
     #[must_use]
     pub fn on_filesystem(&self, space: RequiredSpace) -> Bytes {
-        let beside = if self.guest().is_some() { 0 } else { space.files.0 };
+        let beside = if self.is_in_guest() { 0 } else { space.files.0 };
         Bytes(self.disk_size(space).0.saturating_add(beside))
     }
 

@@ -234,6 +234,9 @@ impl Stack {
         }
         let top = self.top()?;
         match (top.kind().offers(), top) {
+            (LayerInterface::GuestDisk, PlannedLayer::Xen(_)) => Some(
+                "the domain sees a raw disk; use a target of the host, or a guest with filesystem = \"ext4\"",
+            ),
             (LayerInterface::GuestDisk, _) => {
                 Some("the guest sees a raw disk; add filesystem = \"ext4\" to guest")
             }

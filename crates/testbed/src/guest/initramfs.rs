@@ -54,6 +54,23 @@ pub fn write(
     spec: &GuestSpec,
     network: Option<&NetworkSpec>,
 ) -> Result<(), InitramfsError> {
+    let filesystem = spec.filesystem.filter(|_| network.is_none());
+    let programs = filesystem.map_or(Ok(Vec::new()), mkfs::files)?;
+    write_with(to, binary, kernel, &modules::needed(spec, network), &programs)
+}
+
+/// Builds the initramfs of a Xen domain as [`write()`] does for a guest.
+pub fn write_for_domain(to: &Path, binary: &Path, kernel: &Kernel) -> Result<(), InitramfsError> {
+    write_with(to, binary, kernel, &modules::IN_DOMAIN, &[])
+}
+
+fn write_with(
+    to: &Path,
+    binary: &Path,
+    kernel: &Kernel,
+    modules: &[&str],
+    placed: &[Placed],
+) -> Result<(), InitramfsError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| InitramfsError::Io { path, source }
@@ -61,11 +78,10 @@ pub fn write(
     let program = fs::read(binary).map_err(failed(binary))?;
     let init = static_program(program)
         .map_err(|reason| InitramfsError::Binary { path: binary.to_owned(), reason: reason.into() })?;
-    let modules = modules::load(&kernel.modules, &modules::needed(spec, network))?;
+    let modules = modules::load(&kernel.modules, modules)?;
     let mut programs = Vec::new();
-    let filesystem = spec.filesystem.filter(|_| network.is_none());
-    for Placed { from, to } in filesystem.map_or(Ok(Vec::new()), mkfs::files)? {
-        programs.push((to, fs::read(&from).map_err(failed(&from))?));
+    for Placed { from, to } in placed {
+        programs.push((to.clone(), fs::read(from).map_err(failed(from))?));
     }
     let archive = archive(&init, &modules, &programs).map_err(failed(to))?;
     fs::File::create_new(to).and_then(|mut file| file.write_all(&archive)).map_err(failed(to))

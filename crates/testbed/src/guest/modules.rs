@@ -10,6 +10,9 @@ use iotax_model::target::{Bus, GuestFs, GuestSpec, MachineType, NetworkSpec, Nic
 /// Modules that newer kernels have merged into others or dropped, so they may be missing.
 const OPTIONAL: [&str; 1] = ["crc32c_generic"];
 
+/// Names of the modules that a Xen domain needs; its console is built into the kernel.
+pub const IN_DOMAIN: [&str; 1] = ["xen_blkfront"];
+
 /// Returns the names of the modules that a guest needs: for its machine type, and for its disk and filesystem or for its network card.
 #[must_use]
 pub fn needed(spec: &GuestSpec, network: Option<&NetworkSpec>) -> Vec<&'static str> {

@@ -25,7 +25,7 @@ impl Build for FileSpec {
             check_exchange(dir)?;
         }
         let guest = at.target.guest();
-        if guest.is_none() && at.target.filesystem().is_none() {
+        if !at.target.is_in_guest() && at.target.filesystem().is_none() {
             needs.beside(dir, at.plan);
         }
         reserve(self, at, needs);

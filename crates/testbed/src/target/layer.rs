@@ -79,6 +79,7 @@ pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
         PlannedLayer::Virtio(spec) => Some(spec),
         PlannedLayer::Loop(spec) => Some(spec),
         PlannedLayer::NvmeTcp(spec) => Some(spec),
+        PlannedLayer::Xen(spec) => Some(spec),
         PlannedLayer::Cgroup(spec) => Some(spec),
         PlannedLayer::Path(_) | PlannedLayer::Network(_) | PlannedLayer::Guest(_) => None,
     }

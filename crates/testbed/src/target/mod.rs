@@ -46,6 +46,7 @@ mod sizes;
 mod tmpfs;
 pub mod virtio;
 mod volatile;
+mod xen;
 pub mod zfs;
 
 use std::fs::File;

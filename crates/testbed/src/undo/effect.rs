@@ -26,6 +26,7 @@ use crate::nvme_tcp::{NvmeConnection, NvmeTarget};
 use crate::remote;
 use crate::tracefs::TraceInstance;
 use crate::virsh::AttachedDevice;
+use crate::xen::CreatedDomain;
 use crate::zfs::CreatedPool;
 use iotax_model::threads;
 
@@ -62,6 +63,8 @@ pub enum Effect {
         /// A string that appears in the command line of this process and of no other.
         marker: String,
     },
+    /// A Xen domain; undoing destroys it.
+    Domain(CreatedDomain),
     /// A storage daemon, storage server or database server; undoing kills it, and the tools that wait for its answer, such as ceph(1).
     Daemon {
         /// A string that appears in the command lines of these processes and of no others.
@@ -165,6 +168,7 @@ impl std::fmt::Display for Effect {
             }
             Self::File { path, .. } => write!(f, "file {}", path.display()),
             Self::Guest { marker } => write!(f, "guest {marker}"),
+            Self::Domain(domain) => write!(f, "Xen domain {}", domain.name),
             Self::Daemon { marker } => write!(f, "daemon {marker}"),
             Self::Agent(agent) => {
                 write!(f, "agent {} on {} for {}", agent.tag, agent.host, agent.target)
@@ -205,6 +209,7 @@ pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
             Err(io::Error::other("it is not on record which directory it was made in; left alone"))
         }
         Effect::Guest { marker } | Effect::Daemon { marker } => until_none(|| kill_marked(marker)),
+        Effect::Domain(domain) => domain.destroy(lock),
         Effect::Agent(agent) => remote::leave(agent, io::stdin().is_terminal()).map_err(io::Error::other),
         Effect::PhysicalVolume(physical) => physical.remove(lock),
         Effect::VolumeGroup { name, physical } => physical.remove_group(name, lock),

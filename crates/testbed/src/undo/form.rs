@@ -30,6 +30,10 @@ impl Effect {
                 absolute(path)
             }
             Self::Guest { marker } => tagged("a guest's marker", marker),
+            Self::Domain(domain) => {
+                tagged("the name of a domain that iotax made", &domain.name)?;
+                expect(is_uuid(&domain.uuid, &UUID), "a UUID", &domain.uuid)
+            }
             Self::Daemon { marker } => tagged("a daemon's marker", marker),
             Self::Agent(agent) => {
                 let word = |c: char| c.is_ascii_hexdigit();

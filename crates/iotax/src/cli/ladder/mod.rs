@@ -46,8 +46,8 @@ pub(super) struct Args {
     /// Rungs to build, the first is the baseline: host-file, virtio-raw, virtio-qcow2, virtio-qcow2-snapshot, vm-raw, vm-qcow2,
     /// vm-qcow2-snapshot, with --device also host-device, host-lvm, host-lvm-file, vm-device, vm-lvm; host-overlay as in a container,
     /// host-nfs, host-smb, host-loop, host-luks, host-integrity, host-dm-cache, host-dm-writecache, host-raid1, host-zvol, host-zfs,
-    /// host-nvme-tcp, fuse-raw, nbd-raw, nbd-kernel, iscsi-raw, nfs-raw, rbd-raw; virtio-vmdk, vm-vhdx and so on for other formats; or the
-    /// layers of one, such as "raw file > loop direct_io=true" [default: the first seven, and those of --device]
+    /// host-nvme-tcp, fuse-raw, nbd-raw, nbd-kernel, iscsi-raw, nfs-raw, rbd-raw, in a Xen domain xen-pv-loop, xen-pv-raw, xen-pv-qcow2,
+    /// xen-pvh-loop; virtio-vmdk, vm-vhdx and so on for other formats; or the layers of one, such as "raw file > loop direct_io=true" [default: the first seven, and those of --device]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(rungs::names()))]
     rungs: Vec<String>,
     /// Measure new images set up like the disk of this libvirt domain, and alternatives to it: a file with its XML, or its
@@ -253,7 +253,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let place = places.collect::<Vec<_>>().join(" and ");
     let seed = args.run.session.seed;
     // A rung without a guest serves as the control, which shows changes of the machine itself.
-    let control = targets.iter().find(|target| target.guest().is_none() && targets.len() > 1);
+    let control = targets.iter().find(|target| !target.is_in_guest() && targets.len() > 1);
     let control = control.map(|target| target.name.clone());
     let plan = Plan { seed, control, ..Plan::new(format!("ladder {place}"), targets, workloads) };
     let plan = if args.curve {

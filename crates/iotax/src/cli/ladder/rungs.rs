@@ -43,7 +43,7 @@ use Ladder::{Default, Everything};
 
 /// The named rungs in the order of a ladder: name, ladder, base, and the layers on top as a stack line. There are further rungs for other
 /// image formats, such as `virtio-vmdk` and `vm-vmdk`.
-const RUNGS: [(&str, Ladder, Base, &str); 30] = [
+const RUNGS: [(&str, Ladder, Base, &str); 34] = [
     ("host-device", Default, Device, ""),
     ("host-lvm", Default, Device, "thick LVM volume"),
     ("host-lvm-file", Default, Device, "thick LVM volume > ext4 > raw file"),
@@ -84,6 +84,10 @@ const RUNGS: [(&str, Ladder, Base, &str); 30] = [
         Directory,
         "qcow2 file + external snapshot preallocation=metadata > virtio",
     ),
+    ("xen-pv-loop", Everything, Directory, "raw file > loop direct_io=true > pv domain"),
+    ("xen-pv-raw", Everything, Directory, "raw file > pv domain"),
+    ("xen-pv-qcow2", Everything, Directory, "qcow2 file preallocation=metadata > pv domain"),
+    ("xen-pvh-loop", Everything, Directory, "raw file > loop direct_io=true > pvh domain"),
     ("vm-device", Default, Device, "virtio-blk > guest"),
     ("vm-lvm", Default, Device, "thick LVM volume > virtio-blk > guest"),
     ("vm-raw", Default, Directory, "raw file > virtio-blk > guest"),

@@ -1,5 +1,6 @@
-//! Targets that have been built, each at one of four sites: this host, a guest, another machine, or a network path.
+//! Targets that have been built, each at one of five sites: this host, a guest, a Xen domain, another machine, or a network path.
 
+mod domain;
 mod guest;
 mod network;
 mod record;
@@ -22,6 +23,7 @@ use iotax_testbed::undo::UndoLog;
 
 use super::remote_agent::RemoteAgent;
 use super::{Progress, interrupted, local_agent};
+pub(super) use domain::{DomainSite, RunningDomain};
 pub(super) use guest::{GuestSite, GuestSlot, MeasuredDevice, RunningGuest};
 pub(super) use network::{NetworkClient, NetworkSite};
 pub(super) use storage::{HostSite, LocalStorage, RemoteSite};
@@ -42,6 +44,7 @@ pub(super) struct Target {
 pub(super) enum Site {
     Host(HostSite),
     Guest(Box<GuestSite>),
+    Domain(Box<DomainSite>),
     Remote(Box<RemoteSite>),
     Network(NetworkSite),
 }
@@ -82,13 +85,21 @@ impl Target {
         match &mut self.site {
             Site::Guest(site) => Some(site.slot(&self.spec)),
             Site::Network(site) => site.client.slot(&self.spec),
-            Site::Host(_) | Site::Remote(_) => None,
+            Site::Host(_) | Site::Domain(_) | Site::Remote(_) => None,
+        }
+    }
+
+    /// Returns the target's name and Xen domain, running or not; `None` without a domain.
+    pub(super) fn domain(&mut self) -> Option<(&str, &mut DomainSite)> {
+        match &mut self.site {
+            Site::Domain(site) => Some((&self.spec.name, site)),
+            Site::Host(_) | Site::Guest(_) | Site::Remote(_) | Site::Network(_) => None,
         }
     }
 
     pub(super) const fn is_guest(&self) -> bool {
         match &self.site {
-            Site::Guest(_) => true,
+            Site::Guest(_) | Site::Domain(_) => true,
             Site::Network(site) => site.client.is_guest(),
             Site::Host(_) | Site::Remote(_) => false,
         }
@@ -98,11 +109,32 @@ impl Target {
         self.guest().and_then(|slot| slot.running.as_mut())
     }
 
-    /// Kills the guest and drops its overlay: a newly booted guest uses the image itself.
-    pub(super) fn kill_guest(&mut self, undo_log: &mut UndoLog) {
+    fn running_domain(&mut self) -> Option<&mut RunningDomain> {
+        self.domain().and_then(|(_, site)| site.running.as_mut())
+    }
+
+    /// Returns the agent in the target's guest or domain; `None` if none runs.
+    pub(super) fn agent_in_guest(&mut self) -> Option<&mut AgentClient> {
+        if matches!(self.site, Site::Domain(_)) {
+            return self.running_domain().map(|running| running.domain.agent());
+        }
+        self.running_guest().map(|running| running.guest.agent())
+    }
+
+    /// Ends the guest or domain, which then no longer has the storage.
+    pub(super) fn end_guest(&mut self, undo_log: &mut UndoLog) {
         if let Some(slot) = self.guest() {
             *slot.running = None;
         }
+        if let Some((_, site)) = self.domain() {
+            // If it cannot be destroyed now, it stays in the undo log.
+            let _ = site.end(undo_log);
+        }
+    }
+
+    /// Kills the guest and drops its overlay: a newly booted guest uses the image itself.
+    pub(super) fn kill_guest(&mut self, undo_log: &mut UndoLog) {
+        self.end_guest(undo_log);
         if let Site::Guest(site) = &mut self.site {
             site.forget_overlay(undo_log);
         }
@@ -113,6 +145,7 @@ impl Target {
         match &mut self.site {
             Site::Host(site) => Ok(site.agent.as_mut().map(OwnAgent::on_host)),
             Site::Guest(site) => site.agent().map(Some),
+            Site::Domain(site) => site.agent().map(Some),
             Site::Remote(site) => Ok(Some(OwnAgent::on_host(site.agent.client()))),
             Site::Network(site) => site.client.own_agent(),
         }
@@ -125,7 +158,7 @@ impl Target {
             Site::Network(NetworkSite { client: client @ NetworkClient::Run, .. }) => {
                 *client = NetworkClient::Agent(local_agent(stop)?);
             }
-            Site::Host(_) | Site::Guest(_) | Site::Remote(_) | Site::Network(_) => {}
+            Site::Host(_) | Site::Guest(_) | Site::Domain(_) | Site::Remote(_) | Site::Network(_) => {}
         }
         Ok(())
     }
@@ -135,7 +168,7 @@ impl Target {
         match &mut self.site {
             Site::Remote(site) => Some(&mut site.agent),
             Site::Network(site) => site.path.remote_agent(),
-            Site::Host(_) | Site::Guest(_) => None,
+            Site::Host(_) | Site::Guest(_) | Site::Domain(_) => None,
         }
     }
 
@@ -161,7 +194,7 @@ impl Target {
         let guest = self.running_guest().map(|running| running.guest.pid());
         let agent = match &self.site {
             Site::Host(site) => site.agent.as_ref().and_then(AgentClient::pid),
-            Site::Guest(_) | Site::Remote(_) | Site::Network(_) => None,
+            Site::Guest(_) | Site::Domain(_) | Site::Remote(_) | Site::Network(_) => None,
         };
         let storage = self.local_storage();
         let daemons =
@@ -171,6 +204,9 @@ impl Target {
 
     /// Returns whether the target's guest or own agent has ended, or no longer answers.
     pub(super) fn is_lost(&mut self) -> bool {
+        if matches!(self.site, Site::Domain(_)) {
+            return self.agent_in_guest().is_some_and(|agent| agent.is_over());
+        }
         if self.is_guest() {
             return self.running_guest().is_some_and(|running| running.guest.is_lost());
         }
@@ -178,10 +214,16 @@ impl Target {
     }
 
     pub(super) fn resume(&mut self) -> anyhow::Result<()> {
+        if let Some(running) = self.running_domain() {
+            return Ok(running.domain.resume()?);
+        }
         self.running_guest().map_or(Ok(()), |running| Ok(running.guest.resume()?))
     }
 
     pub(super) fn pause(&mut self) -> anyhow::Result<()> {
+        if let Some(running) = self.running_domain() {
+            return Ok(running.domain.pause()?);
+        }
         self.running_guest().map_or(Ok(()), |running| Ok(running.guest.pause()?))
     }
 
@@ -190,6 +232,7 @@ impl Target {
         match &self.site {
             Site::Host(site) => Some(&site.storage),
             Site::Guest(site) => Some(&site.storage),
+            Site::Domain(site) => Some(&site.storage),
             Site::Remote(_) | Site::Network(_) => None,
         }
     }
@@ -218,6 +261,7 @@ impl Target {
         match &self.site {
             Site::Host(HostSite { storage, .. }) => Some((storage.area(), storage.built.writable)),
             Site::Guest(site) => Some((site.area(), site.storage.built.writable)),
+            Site::Domain(site) => Some((site.area(), site.storage.built.writable)),
             Site::Remote(site) => Some((site.area(), site.writable)),
             Site::Network(_) => None,
         }
@@ -230,7 +274,7 @@ impl Target {
             Site::Host(site) => site.storage.built.writable && site.storage.built.path.is_file(),
             Site::Remote(site) => site.writable && site.agent.image().is_none(),
             Site::Guest(_) => self.spec.filesystem_in_guest().is_some(),
-            Site::Network(_) => false,
+            Site::Domain(_) | Site::Network(_) => false,
         }
     }
 
@@ -291,7 +335,7 @@ impl Target {
         workload.beside.iter_mut().for_each(|job| job.offset.0 += area.offset.0);
         let directory = match &self.site {
             Site::Host(site) => site.directory().map(|path| path.display().to_string()),
-            Site::Guest(_) | Site::Remote(_) | Site::Network(_) => None,
+            Site::Guest(_) | Site::Domain(_) | Site::Remote(_) | Site::Network(_) => None,
         };
         let ByteRange { path, shared, identity, .. } = area;
         let filled = self.stamped.filter(|_| !workload.lays_out());
@@ -304,6 +348,7 @@ impl Target {
         match &mut self.site {
             Site::Host(site) => site.storage.renew_snapshot(undo_log),
             Site::Guest(site) => site.renew_snapshots(undo_log),
+            Site::Domain(site) => site.storage.renew_snapshot(undo_log),
             Site::Remote(_) | Site::Network(_) => Ok(()),
         }
     }
@@ -313,7 +358,7 @@ impl Target {
     pub(super) fn make_directory(&mut self, tag: &str, undo_log: &mut UndoLog) -> anyhow::Result<()> {
         match &mut self.site {
             Site::Host(site) => site.make_directory(&format!("iotax-{tag}-{}.d", self.spec.name), undo_log),
-            Site::Guest(_) | Site::Remote(_) | Site::Network(_) => Ok(()),
+            Site::Guest(_) | Site::Domain(_) | Site::Remote(_) | Site::Network(_) => Ok(()),
         }
     }
 
@@ -329,6 +374,7 @@ impl Target {
         match &mut self.site {
             Site::Host(site) => site.storage.keep(undo_log),
             Site::Guest(site) => site.storage.keep(undo_log),
+            Site::Domain(site) => site.storage.keep(undo_log),
             Site::Remote(site) => site.agent.keep(),
             Site::Network(_) => Ok(()),
         }

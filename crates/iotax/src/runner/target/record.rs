@@ -6,6 +6,7 @@ use iotax_model::record::TargetRecord;
 use iotax_model::target::{Accel, FileSpec, GuestSpec, Layer, LayerKind, NetworkSpec, RbdSpec, TargetSpec};
 use iotax_model::units::human;
 use iotax_testbed::agent_client::AgentClient;
+use iotax_testbed::host_info;
 use iotax_testbed::stack::{self, LayerStack};
 use iotax_testbed::target::{self, Built, inspect};
 
@@ -25,6 +26,13 @@ impl Target {
                 stack.layers.extend(disk_layers(site));
                 (stack, site.running())
             }
+            Site::Domain(site) => {
+                let mut stack = storage_stack(&self.spec, &site.storage)?;
+                let image = self.spec.file().filter(|_| !site.is_device());
+                stack.layers.extend(image.map(FileSpec::image_layers).unwrap_or_default());
+                stack.layers.extend(site.layers());
+                (stack, None)
+            }
             Site::Network(site) => {
                 let mut stack = LayerStack::default();
                 stack.layers.extend(network_layers(&site.spec));
@@ -33,17 +41,23 @@ impl Target {
                 (stack, guest.and_then(|(_, running)| running))
             }
         };
+        let domain = match &self.site {
+            Site::Domain(site) => site.running.as_ref(),
+            _ => None,
+        };
+        let hello = running.map(|running| &running.hello).or(domain.map(|domain| &domain.hello));
+        let is_tcg = running.is_some_and(|running| running.accel == Accel::Tcg);
         Ok(TargetRecord {
             name,
             layers,
             timeouts,
-            guest_timeouts: running.map(|running| running.hello.timeouts.clone()).unwrap_or_default(),
-            emulated: running.is_some_and(|running| running.accel == Accel::Tcg),
+            guest_timeouts: hello.map(|hello| hello.timeouts.clone()).unwrap_or_default(),
+            emulated: is_tcg || domain.is_some() && host_info::is_emulated(Path::new("/")),
             command_line: running.map(|running| running.guest.command_line().to_owned()),
-            guest_kernel: running.map(|running| running.hello.kernel.clone()),
-            guest_clocksource: running.and_then(|running| running.hello.clocksource.clone()),
+            guest_kernel: hello.map(|hello| hello.kernel.clone()),
+            guest_clocksource: hello.and_then(|hello| hello.clocksource.clone()),
             interfaces: Vec::new(),
-            boot_ns: running.map(|running| running.boot_ns),
+            boot_ns: running.map(|running| running.boot_ns).or(domain.map(|domain| domain.boot_ns)),
             allocation: None,
             found: None,
             lost: None,
@@ -61,6 +75,7 @@ impl Target {
             Site::Network(site) => Ok(TargetRecord { interfaces: site.interfaces(run_agent)?, ..record }),
             Site::Host(HostSite { storage, .. }) => Ok(inspected(&self.spec, &storage.built, record)),
             Site::Guest(site) => Ok(inspected(&self.spec, &site.storage.built, record)),
+            Site::Domain(site) => Ok(inspected(&self.spec, &site.storage.built, record)),
         }
     }
 }

@@ -19,4 +19,5 @@ mod settings;
 mod share;
 mod watch_faults;
 mod watch_manual;
+mod xen;
 mod zfs;

@@ -32,6 +32,7 @@ mod share;
 mod tmpfs;
 mod virtio;
 mod volatile;
+mod xen;
 mod zfs;
 
 use std::path::{Path, PathBuf};
@@ -74,6 +75,7 @@ pub use share::{ShareProtocol, ShareSpec};
 pub use tmpfs::TmpfsSpec;
 pub use virtio::VirtioSpec;
 pub use volatile::VolatileSpec;
+pub use xen::{DomainType, XenBackend, XenSpec};
 pub use zfs::{ZfsCompression, ZfsKind, ZfsPrimaryCache, ZfsSpec, ZfsSync};
 
 /// The interface that a layer offers to the layer above, such as a block device or a directory.
@@ -425,6 +427,8 @@ layers! {
     nvme_tcp: NvmeTcp(NvmeTcpSpec),
     /// The guest that has the target as its disk; if absent, the target is measured on the host.
     guest: Guest(GuestSpec),
+    /// The Xen domain that has the target as its disk.
+    xen: Xen(XenSpec),
     /// A limit on the I/O of the processes that generate the load.
     cgroup: Cgroup(CgroupSpec),
 }
