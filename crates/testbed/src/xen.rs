@@ -128,7 +128,8 @@ pub(crate) fn check(root: &Path, spec: &XenSpec) -> Result<(), Refusal> {
     }
 }
 
-/// Returns the capability that a type of domain needs and the hypervisor lacks, with all that `xl info` lists; `None` if it has it or lists none.
+/// Returns the capability that a type of domain needs and the hypervisor lacks, with all that `xl info` lists; `None` if it has it or lists
+/// none.
 fn missing_capability(info: &str, domain_type: DomainType) -> Option<(&'static str, String)> {
     let lines = info.lines().filter_map(|line| line.split_once(':'));
     let (_, capabilities) = lines.into_iter().find(|(key, _)| key.trim() == "virt_caps")?;
@@ -233,8 +234,8 @@ impl Domain {
         Ok(domain)
     }
 
-    /// Waits until the domain's agent answers, and returns its answer and the time since the start in nanoseconds. Fails after `deadline`, or if the
-    /// domain shows no sign of life for 15 s.
+    /// Waits until the domain's agent answers, and returns its answer and the time since the start in nanoseconds. Fails after `deadline`,
+    /// or if the domain shows no sign of life for 15 s.
     pub fn wait_ready(&mut self, deadline: Duration) -> Result<(AgentHello, u64), DomainError> {
         let Self { created, agent, console, heard, cpu, .. } = self;
         let mut lives = || {

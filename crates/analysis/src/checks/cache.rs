@@ -141,6 +141,7 @@ fn past_the_cache(case: &Case<'_>, zfs: &str, rest: Option<&str>) -> String {
     let setting = match key {
         None if case.spec.is_some_and(|spec| spec.guest().is_none()) => None,
         None | Some("guest") => Some("use cache = \"none\" for the guest".to_owned()),
+        Some("xen") => Some("use backend = \"phy\" for the Xen domain".to_owned()),
         Some("loop") => Some("use direct_io = true for the loop device".to_owned()),
         Some("zfs") => Some(format!("use {zfs} for zfs")),
         Some(key @ ("virtio" | "fuse")) => Some(format!("use cache = \"none\" for {key}")),

@@ -46,8 +46,8 @@ impl Domains {
         Ok(Some(Self { kernel, initramfs, run_dir, tag: tag.to_owned() }))
     }
 
-    /// Starts the domains of all groups, one after the other, and pauses each when its agent answers. Returns the index of each group with a domain that
-    /// did not boot, and the reason.
+    /// Starts the domains of all groups, one after the other, and pauses each when its agent answers. Returns the index of each group with a
+    /// domain that did not boot, and the reason.
     pub(super) fn boot(
         &self,
         groups: &mut [Vec<Target>],

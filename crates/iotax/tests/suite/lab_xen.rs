@@ -36,7 +36,7 @@ pub(crate) const MEMORY: Bytes = Bytes(3584 << 20);
 const CONTROL_MEMORY: &str = "dom0_mem=1536M,max:1536M";
 
 /// Starts what domains need, and says what `xl` says.
-const START: &str = r#"#!/lab/busybox sh
+const START: &str = r"#!/lab/busybox sh
 export PATH=/lab:/bin
 for n in 0:stdin 1:stdout 2:stderr; do ln -s /proc/self/fd/${n%:*} /dev/${n#*:}; done
 ln -s /proc/self/fd /dev/fd
@@ -51,10 +51,13 @@ cd /usr/lib/xen-4.17/bin
 for wait in $(seq 100); do xenstore-read domid > /run/domid 2>&1 && break; usleep 50000; ./xen-init-dom0 > /run/init 2>&1; done
 ./xenconsoled --pid-file=/run/xenconsoled.pid
 exec xl info
-"#;
+";
 
 /// Appends Xen's programs to a laboratory, and the kernel for domains where iotax looks for it.
 pub(crate) fn append(initramfs: &Path, kernel: &Kernel) -> std::io::Result<()> {
+    const LINK: u32 = 0o120_777;
+    const DIRECTORY: u32 = 0o040_755;
+    const PROGRAM: u32 = 0o100_755;
     let mut files = BTreeSet::new();
     let tools =
         ["xl", "xenstored", "xenconsoled", "xen-init-dom0"].map(|name| Path::new(XL).with_file_name(name));
@@ -75,9 +78,6 @@ pub(crate) fn append(initramfs: &Path, kernel: &Kernel) -> std::io::Result<()> {
     let module = module.into_iter().find(|path| path.contains("/xen-blkfront.ko")).expect("listed");
     files.extend(["modules.dep", "modules.builtin", module].map(|name| kernel.modules.join(name)));
 
-    const LINK: u32 = 0o120_777;
-    const DIRECTORY: u32 = 0o040_755;
-    const PROGRAM: u32 = 0o100_755;
     let mut archive = Vec::new();
     let mut add = |name: &str, mode: u32, content: &[u8]| -> std::io::Result<()> {
         let length = u32::try_from(content.len()).expect("a small file");
@@ -103,8 +103,9 @@ pub(crate) fn append(initramfs: &Path, kernel: &Kernel) -> std::io::Result<()> {
     append_archive(initramfs, archive)
 }
 
-/// Changes QEMU's arguments so that it boots the hypervisor, which gets kernel and initramfs as modules. Its CPU has no AMD-V: that of QEMU 10.0 reports
-/// every read of a control register as one of CR0, and a PVH domain then reads stale ones and stops.
+/// Changes QEMU's arguments so that it boots the hypervisor, which gets kernel and initramfs as modules. Its CPU has no AMD-V: that of
+/// QEMU 10.0 reports every read of a control register as one of CR0, and a PVH domain stops in its first steps. It has no XSAVE and
+/// FSGSBASE: with these, programs crashed at random once a domain ran.
 pub(crate) fn boot_under(arguments: &mut [String], kernel: &Path) {
     let mut set = |option: &str, change: &dyn Fn(&str) -> String| {
         let place = arguments.iter().position(|word| word == option).expect(option);
@@ -118,7 +119,7 @@ pub(crate) fn boot_under(arguments: &mut [String], kernel: &Path) {
         format!("{CONTROL_MEMORY} com1=115200,8n1 console=com1 loglvl=warning")
     });
     set("-initrd", &|initramfs| format!("{} {},{initramfs}", kernel.display(), parameters.borrow()));
-    set("-cpu", &|cpu| format!("{cpu},-svm"));
+    set("-cpu", &|cpu| format!("{cpu},-svm,-xsave,-fsgsbase"));
 }
 
 /// The libraries of one of Xen's programs and its linker.

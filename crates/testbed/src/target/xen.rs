@@ -16,9 +16,9 @@ impl Build for XenSpec {
     fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
         let below = at.target.stack.layers().iter().rev().skip(1 + at.above.len()).collect::<Vec<_>>();
         let below = below.first().map(|layer| layer.kind().offers());
-        if self.backend == Some(XenBackend::Phy) && below != Some(LayerInterface::Block) {
+        if self.backend == XenBackend::Phy && below != Some(LayerInterface::Block) {
             return Err(Refusal::input(
-                "xen: backend = \"phy\" takes a block device; put loop = {} between, or leave backend out",
+                "xen: backend = \"phy\" takes a block device; put loop = {} between, or use backend = \"qdisk\"",
             ));
         }
         if let Some(file) = at.target.stack.layers().iter().rev().find_map(FileSpec::of) {

@@ -24,16 +24,11 @@ impl DomainConfig<'_> {
     pub(super) fn text(&self) -> Result<String, Refusal> {
         let Self { spec, created, kernel, initramfs, disk, .. } = self;
         let DomainDisk { path, format, backend } = disk;
-        let direct = match backend {
-            XenBackend::Phy => "",
-            // QEMU goes through the page cache otherwise.
-            XenBackend::Qdisk => "direct-io-safe,",
-        };
         let format = xl_format(*format)?;
         Ok(format!(
             "name = \"{}\"\nuuid = \"{}\"\ntype = \"{}\"\nvcpus = {}\nmemory = {}\nkernel = \"{}\"\nramdisk = \"{}\"\n\
              extra = \"console=hvc0 loglevel=6 panic=-1 {}\"\n\
-             disk = [\"format={format},vdev={},access=rw,backendtype={backend},{direct}target={}\"]\n",
+             disk = [\"format={format},vdev={},access=rw,backendtype={backend},target={}\"]\n",
             created.name,
             created.uuid,
             spec.domain_type,
@@ -97,7 +92,7 @@ mod tests {
             "kernel = \"/boot/vmlinuz\"",
             "ramdisk = \"/tmp/initramfs\"",
             "extra = \"console=hvc0 loglevel=6 panic=-1 iotax.xen\"",
-            "disk = [\"format=qcow2,vdev=xvda,access=rw,backendtype=qdisk,direct-io-safe,target=/srv/a b.qcow2\"]",
+            "disk = [\"format=qcow2,vdev=xvda,access=rw,backendtype=qdisk,target=/srv/a b.qcow2\"]",
         ] {
             assert!(text.lines().any(|known| known == line), "{line}\n{text}");
         }

@@ -30,8 +30,8 @@ struct BootText {
 }
 
 impl Console {
-    /// Opens a console, and returns its text with a stream of the agent's messages. Messages to the agent wait until it listens: until then the domain
-    /// would print them again. Two threads copy until either end closes.
+    /// Opens a console, and returns its text with a stream of the agent's messages. Messages to the agent wait until it listens: until then
+    /// the domain would print them again. Two threads copy until either end closes.
     pub(super) fn open(path: &Path) -> io::Result<(Self, UnixStream)> {
         let no_terminal = i32::try_from(OFlags::NOCTTY.bits()).map_err(io::Error::other)?;
         let tty = OpenOptions::new().read(true).write(true).custom_flags(no_terminal).open(path)?;

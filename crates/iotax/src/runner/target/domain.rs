@@ -48,13 +48,13 @@ impl DomainSite {
     /// Describes the disk for xl.
     pub(in crate::runner) fn disk(&self) -> DomainDisk<'_> {
         let Built { path, format, .. } = &self.storage.built;
-        DomainDisk { path, format: *format, backend: self.spec.backend_on(self.is_device()) }
+        DomainDisk { path, format: *format, backend: self.spec.backend }
     }
 
     /// Returns the layers of the domain's disk and of the domain.
     pub(super) fn layers(&self) -> [Layer; 2] {
         let version = self.running.as_ref().and_then(|running| running.version.as_deref());
-        self.spec.layers(self.is_device(), version)
+        self.spec.layers(version)
     }
 
     pub(super) fn agent(&mut self) -> anyhow::Result<OwnAgent<'_>> {

@@ -25,7 +25,7 @@ words! {
     XenBackend, "backend" {
         /// The kernel's driver xen-blkback, on a block device.
         Phy = "phy",
-        /// A QEMU for each domain, past the page cache (`direct-io-safe`).
+        /// A QEMU for each domain, on a file or device, through the control domain's page cache.
         Qdisk = "qdisk",
     }
 }
@@ -37,15 +37,19 @@ pub struct XenSpec {
     /// Type of the domain.
     #[serde(rename = "type")]
     pub domain_type: DomainType,
-    /// The backend of the disk [default: phy on a block device, qdisk on a file or image]
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub backend: Option<XenBackend>,
+    /// The backend of the disk; a file needs qdisk.
+    #[serde(default = "usual_backend")]
+    pub backend: XenBackend,
     /// Number of virtual CPUs.
     #[serde(default = "one")]
     pub vcpus: u32,
     /// Memory of the domain.
     #[serde(default = "usual_memory")]
     pub memory: Bytes,
+}
+
+const fn usual_backend() -> XenBackend {
+    XenBackend::Phy
 }
 
 const fn one() -> u32 {
@@ -60,22 +64,15 @@ impl XenSpec {
     /// Returns a domain of this type with the default settings.
     #[must_use]
     pub const fn new(domain_type: DomainType) -> Self {
-        Self { domain_type, backend: None, vcpus: one(), memory: usual_memory() }
-    }
-
-    /// Returns the backend of the disk: the plan's, else phy on a block device and qdisk on a file.
-    #[must_use]
-    pub fn backend_on(&self, is_device: bool) -> XenBackend {
-        self.backend.unwrap_or(if is_device { XenBackend::Phy } else { XenBackend::Qdisk })
+        Self { domain_type, backend: usual_backend(), vcpus: one(), memory: usual_memory() }
     }
 
     /// Returns the layers of the domain's disk and of the domain. `hypervisor` is the version of Xen, if it is known.
     #[must_use]
-    pub fn layers(&self, is_device: bool, hypervisor: Option<&str>) -> [Layer; 2] {
-        let backend = self.backend_on(is_device);
-        let detail = match backend {
-            XenBackend::Phy => backend.to_string(),
-            XenBackend::Qdisk => format!("{backend} direct-io-safe"),
+    pub fn layers(&self, hypervisor: Option<&str>) -> [Layer; 2] {
+        let detail = match self.backend {
+            XenBackend::Phy => self.backend.to_string(),
+            XenBackend::Qdisk => format!("{} through the page cache", self.backend),
         };
         let xen = hypervisor.map(|version| format!(", Xen {version}")).unwrap_or_default();
         let memory = human::bytes(self.memory.0);
@@ -98,7 +95,10 @@ impl LayerType for XenSpec {
     }
 
     fn cache(&self) -> Option<CacheMode> {
-        Some(CacheMode::None)
+        Some(match self.backend {
+            XenBackend::Phy => CacheMode::None,
+            XenBackend::Qdisk => CacheMode::Writeback,
+        })
     }
 
     fn check(&self) -> Result<(), String> {
@@ -144,7 +144,7 @@ mod tests {
     fn a_domain_is_read_from_a_line_and_printed_alike() {
         for line in [
             "/srv > raw file > loop direct_io=true > pv domain",
-            "/srv > qcow2 file preallocation=metadata > pvh domain vcpus=2 memory=1g",
+            "/srv > qcow2 file preallocation=metadata > pvh domain backend=qdisk vcpus=2 memory=1g",
             "device /dev/sdx > pv domain backend=qdisk",
         ] {
             let stack = Stack::parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -166,15 +166,13 @@ mod tests {
     }
 
     #[test]
-    fn the_backend_follows_from_what_is_below() {
-        let usual = XenSpec::new(DomainType::Pv);
-        assert_eq!(usual.backend_on(true), XenBackend::Phy);
-        assert_eq!(usual.backend_on(false), XenBackend::Qdisk);
-        let named = XenSpec { backend: Some(XenBackend::Qdisk), ..usual.clone() };
-        assert_eq!(named.backend_on(true), XenBackend::Qdisk);
-        let [disk, domain] = usual.layers(false, Some("4.17.7"));
-        assert_eq!((disk.name.as_str(), disk.detail.as_str()), ("xen-blk", "qdisk direct-io-safe"));
+    fn a_backend_says_whether_it_keeps_data_in_memory() {
+        let phy = XenSpec::new(DomainType::Pv);
+        let qdisk = XenSpec { backend: XenBackend::Qdisk, ..phy.clone() };
+        assert_eq!((phy.cache(), qdisk.cache()), (Some(CacheMode::None), Some(CacheMode::Writeback)));
+        let [disk, domain] = qdisk.layers(Some("4.17.7"));
+        assert_eq!((disk.name.as_str(), disk.detail.as_str()), ("xen-blk", "qdisk through the page cache"));
         assert_eq!(domain.detail, "pv, 1 vCPU, 512.0 MiB, Xen 4.17.7");
-        assert_eq!(usual.layers(true, None)[1].detail, "pv, 1 vCPU, 512.0 MiB");
+        assert_eq!(phy.layers(None)[1].detail, "pv, 1 vCPU, 512.0 MiB");
     }
 }
