@@ -143,7 +143,7 @@ fn missing_capability(info: &str, domain_type: DomainType) -> Option<(&'static s
 
 /// An error while starting or controlling a domain.
 #[derive(Debug, thiserror::Error)]
-pub enum DomainError {
+pub enum XenDomainError {
     /// A tool failed.
     #[error(transparent)]
     Program(#[from] ProgramError),
@@ -163,7 +163,7 @@ pub enum DomainError {
     Refused(#[from] Refusal),
 }
 
-/// What a domain boots, and its disk.
+/// The kernel, disk and identity of a domain to start.
 #[derive(Debug)]
 pub struct DomainConfig<'a> {
     /// Type, CPUs and memory.
@@ -186,7 +186,7 @@ pub fn identity(name: String) -> io::Result<CreatedDomain> {
 }
 
 /// A running domain. [`CreatedDomain`] in the undo log ends it.
-pub struct Domain {
+pub struct XenDomain {
     created: CreatedDomain,
     agent: AgentClient,
     console: Console,
@@ -197,16 +197,16 @@ pub struct Domain {
     cpu: Option<String>,
 }
 
-impl Domain {
+impl XenDomain {
     /// Starts a domain with `xl`, which holds the run's lock. Returns while it is still booting; see [`Self::wait_ready`].
     pub fn start(
         config: &DomainConfig<'_>,
         lock: &ProcessLock,
         interrupt: &Interrupt,
-    ) -> Result<Self, DomainError> {
+    ) -> Result<Self, XenDomainError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
-            move |source| DomainError::Io { path, source }
+            move |source| XenDomainError::Io { path, source }
         };
         fs::write(config.file, config.text()?).map_err(failed(config.file))?;
         let begun = Instant::now();
@@ -236,7 +236,7 @@ impl Domain {
 
     /// Waits until the domain's agent answers, and returns its answer and the time since the start in nanoseconds. Fails after `deadline`,
     /// or if the domain shows no sign of life for 15 s.
-    pub fn wait_ready(&mut self, deadline: Duration) -> Result<(AgentHello, u64), DomainError> {
+    pub fn wait_ready(&mut self, deadline: Duration) -> Result<(AgentHello, u64), XenDomainError> {
         let Self { created, agent, console, heard, cpu, .. } = self;
         let mut lives = || {
             let length = console.length();
@@ -274,7 +274,7 @@ impl Domain {
 }
 
 /// Returns the path of a domain's console, which xenconsoled provides soon after the start.
-fn console_of(id: &str) -> Result<PathBuf, DomainError> {
+fn console_of(id: &str) -> Result<PathBuf, XenDomainError> {
     let key = format!("/local/domain/{id}/console/tty");
     let end = Instant::now() + PATIENCE;
     loop {

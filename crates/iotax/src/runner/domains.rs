@@ -8,7 +8,7 @@ use iotax_model::Plan;
 use iotax_testbed::guest::kernel::Kernel;
 use iotax_testbed::guest::{initramfs, modules};
 use iotax_testbed::undo::{Effect, UndoLog};
-use iotax_testbed::xen::{self, Domain, DomainConfig, DomainError};
+use iotax_testbed::xen::{self, DomainConfig, XenDomain, XenDomainError};
 
 use super::guests::find_kernel;
 use super::target::{DomainSite, RunningDomain, Target};
@@ -81,13 +81,13 @@ impl Domains {
             disk: site.disk(),
             file: &self.run_dir.join(format!("{name}.cfg")),
         };
-        let started = Domain::start(&config, context.undo_log.lock(), context.stop);
+        let started = XenDomain::start(&config, context.undo_log.lock(), context.stop);
         let mut domain =
             started.with_context(|| format!("the domain of target {name:?} could not be started"))?;
         let (hello, boot_ns) = domain
             .wait_ready(BOOT_PATIENCE)
             .map_err(|error| match error {
-                DomainError::Agent(error) => interrupted(error),
+                XenDomainError::Agent(error) => interrupted(error),
                 other => other.into(),
             })
             .with_context(|| format!("the domain of target {name:?} did not come up"))?;

@@ -23,7 +23,7 @@ const DEVICE_MODEL: &str = "/var/cache/iotax/xen/usr/libexec/xen-qemu-system-i38
 const BLOCK_SCRIPT: &str = "/var/cache/iotax/xen/etc/xen/scripts/block";
 const KEYMAP: &str = "/usr/share/qemu/keymaps/en-us";
 
-/// What it takes of this machine.
+/// Files of this machine that go into it.
 pub(crate) const FILES: &[&str] = &[HYPERVISOR, XL, XENSTORE_READ, DEVICE_MODEL, BLOCK_SCRIPT, KEYMAP];
 /// Programs of the host that Xen's scripts call.
 pub(crate) const PROGRAMS: [&str; 4] = ["bash", "flock", "losetup", "stat"];

@@ -50,7 +50,7 @@ impl Console {
         })?;
         threads::spawn("to console", move || {
             if Receiver::recv(&begun).is_ok() {
-                let _ = io::copy(&mut outgoing, &mut to_domain);
+                let _ = pass_on(&mut outgoing, &mut to_domain);
             }
         })?;
         Ok((console, agent))
@@ -76,7 +76,7 @@ impl Console {
         // The receiver is gone if its thread could not write.
         let _ = begin.send(());
         to.write_all(&rest)?;
-        io::copy(&mut from, &mut to).map(drop)
+        pass_on(&mut from, &mut to)
     }
 
     fn keep(&self, bytes: &[u8]) {
@@ -109,6 +109,17 @@ impl Console {
 
     fn text(&self) -> MutexGuard<'_, BootText> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Copies bytes as they come, until either end closes.
+fn pass_on(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let mut buffer = [0; 4096];
+    loop {
+        match from.read(&mut buffer)? {
+            0 => return Ok(()),
+            length => to.write_all(&buffer[..length])?,
+        }
     }
 }
 

@@ -8,14 +8,14 @@ use iotax_model::units::Bytes;
 use iotax_model::wire::{AgentHello, ByteRange};
 use iotax_testbed::target::Built;
 use iotax_testbed::undo::{UndoEntry, UndoLog};
-use iotax_testbed::xen::{Domain, DomainDisk};
+use iotax_testbed::xen::{DomainDisk, XenDomain};
 
 use super::OwnAgent;
 use super::storage::{LocalStorage, undo};
 
 /// A domain that has booted.
 pub(in crate::runner) struct RunningDomain {
-    pub(in crate::runner) domain: Domain,
+    pub(in crate::runner) domain: XenDomain,
     pub(in crate::runner) hello: AgentHello,
     pub(in crate::runner) boot_ns: u64,
     /// The version of Xen; `None` if it is not shown.

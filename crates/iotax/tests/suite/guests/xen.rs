@@ -18,7 +18,7 @@ const RUN: &str = "run /tmp/plan.toml";
 fn boot() -> Option<LabGuest> {
     let mut lab = LabGuest::boot_with(&Extras {
         programs: &[&lab_xen::PROGRAMS[..], &["mkfs.ext4", "qemu-img"]].concat(),
-        modules: &[&lab_xen::MODULES[..], &["ext4", "loop"]].concat(),
+        modules: &[&lab_xen::MODULES[..], &["crc32c_generic", "ext4", "loop"]].concat(),
         disks: &[Bytes(1 << 30)],
         xen: true,
         ..Extras::default()
@@ -115,7 +115,7 @@ fn measured(lab: &mut LabGuest, before: &Before) {
             .take(2)
             .filter_map(|layer| layer["detail"].as_str())
             .collect();
-        assert!(details[0].starts_with("pv, 1 vCPU, 512.0 MiB, Xen 4.17"), "{details:?}");
+        assert!(details[0].starts_with("pv, 1 vCPU, 512 MiB, Xen 4.17"), "{details:?}");
         assert_eq!(details[1], if name == "phy" { "phy" } else { "qdisk through the page cache" });
     }
     // What is read and written through the kernel's backend reaches the disk.

@@ -157,7 +157,7 @@ mod tests {
             ("/srv > raw file > hvm domain", "pv domain"),
             ("/srv > raw file > pv domain vcpus=0", "vcpus = 0: accepted: 1 to 64"),
             ("/srv > raw file > pv domain memory=64m", "at least 256m"),
-            ("/srv > raw file > pv domain backend=tap", "expected phy or qdisk"),
+            ("/srv > raw file > pv domain backend=tap", "accepted: phy, qdisk"),
             ("/srv > raw file > virtio > pv domain", "xen needs a block device, a raw file, a disk image"),
         ] {
             let refused = Stack::parse(line).and_then(|stack| stack.check()).expect_err(line);
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!((phy.cache(), qdisk.cache()), (Some(CacheMode::None), Some(CacheMode::Writeback)));
         let [disk, domain] = qdisk.layers(Some("4.17.7"));
         assert_eq!((disk.name.as_str(), disk.detail.as_str()), ("xen-blk", "qdisk through the page cache"));
-        assert_eq!(domain.detail, "pv, 1 vCPU, 512.0 MiB, Xen 4.17.7");
-        assert_eq!(phy.layers(None)[1].detail, "pv, 1 vCPU, 512.0 MiB");
+        assert_eq!(domain.detail, "pv, 1 vCPU, 512 MiB, Xen 4.17.7");
+        assert_eq!(phy.layers(None)[1].detail, "pv, 1 vCPU, 512 MiB");
     }
 }
