@@ -158,7 +158,7 @@ mod tests {
             ("/srv > raw file > pv domain vcpus=0", "vcpus = 0: accepted: 1 to 64"),
             ("/srv > raw file > pv domain memory=64m", "at least 256m"),
             ("/srv > raw file > pv domain backend=tap", "accepted: phy, qdisk"),
-            ("/srv > raw file > virtio > pv domain", "xen needs a block device, a raw file, a disk image"),
+            ("/srv > raw file > virtio > pv domain", "xen needs a block device, a raw file or a disk image"),
         ] {
             let refused = Stack::parse(line).and_then(|stack| stack.check()).expect_err(line);
             assert!(refused.contains(words), "{line}: {refused}");
