@@ -1,6 +1,7 @@
 //! Generates network load in this process: streams, round trips, and the server for both.
 //!
-//! Both ends speak iperf3's protocol, so that either end may be an iperf3. A `control` connection carries the `parameters` at the beginning
+//! Streams use iperf3's protocol, so that either end may be iperf3; round trips (`echo`) need an iotax server, or for ICMP any host.
+//! A `control` connection carries the `parameters` at the beginning
 //! and the `exchange` of results at the end. The data moves on streams (`stream`), with one thread each (`streams`). The client runs a
 //! `test`; the module `client` agrees on it with the `server`.
 

@@ -122,7 +122,8 @@ fn of_ways(cell: &Cell<'_>, figure: fn(&StreamTotals) -> Option<f64>) -> Option<
     worst(cell, figure).map(share)
 }
 
-/// Builds the table of throughput or round-trip times, with one row per target; `None` if no target was measured. `wide` keeps every column.
+/// Builds the table of throughput or round-trip times: a row per target, and a row of response times below it where they are known. `None`
+/// for other workloads, or if no target was measured. `wide` keeps the columns that a comparison otherwise leaves out.
 pub(super) fn figures<'a>(
     run: &'a Run,
     judgement: &'a Judgement,

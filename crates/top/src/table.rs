@@ -208,7 +208,7 @@ pub fn table(kind: TableKind, frame: &Frame, look: &Look<'_>) -> Table {
     }
 }
 
-/// Returns the figures of the devices' table, without those that only BPF gives if it gives none.
+/// Returns the columns of the device table. Leaves out those that only BPF can fill, unless BPF is in use.
 fn of_layers(percentiles: &PercentileSource) -> impl Iterator<Item = &'static Figure<LayerRates>> {
     const BY_BPF: [&str; 3] = ["read_p99_ns", "write_p99_ns", "device_latency_ns"];
     let has_percentiles = *percentiles == PercentileSource::Bpf;

@@ -30,7 +30,7 @@ const MOMENTS: u32 = 4;
 const HALVINGS: u32 = 14;
 /// Iterations of Newton's method for the decay of a `Tail`.
 const STEPS: u32 = 6;
-/// Relative error of every measured rate: rates are rounded to three digits.
+/// Largest relative rounding error of an offered rate: the search rounds the rates that it tries to three digits.
 const RESOLUTION: f64 = 0.005;
 /// Assumed error of the model, as a share of the unused capacity at the estimated rate.
 const MODEL: f64 = 0.2;

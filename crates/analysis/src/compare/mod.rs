@@ -264,7 +264,7 @@ pub struct Compared {
     pub missing: Vec<Missing>,
     /// Comparisons in the order of workloads, targets and metrics.
     pub cells: Vec<ComparedCell>,
-    /// Rates that both runs located, in the order of workloads and targets.
+    /// Comparisons of the rates that both runs determined (knees of curves, highest rates within a latency limit), by workload and target.
     pub rates: Vec<RateCell>,
     /// Results of the gates, in the order given.
     pub gates: Vec<GateResult>,

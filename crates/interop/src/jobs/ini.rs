@@ -11,7 +11,7 @@ const DEEPEST: usize = 8;
 const MOST: usize = 100;
 /// Maximum number of options over all jobs. An option of `[global]` counts once per job; a long option counts as several.
 const MOST_OPTIONS: usize = 1 << 16;
-/// Bytes of an option that count as one more option.
+/// Number of bytes of an option's line and value that count as one more option.
 const OPTION: usize = 64;
 /// Maximum length of a value in bytes after variables were expanded.
 const LONGEST_VALUE: usize = 64 << 10;

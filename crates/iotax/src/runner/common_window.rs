@@ -34,8 +34,8 @@ pub(super) struct Merged {
     pub(super) samples: Vec<Sample>,
     /// Each agent's share of the I/O; empty with a single agent.
     pub(super) shares: Vec<Share>,
-    /// The counted time: from the beginning of the last agent's window, as long as the counted intervals together. With a single agent, its
-    /// whole window.
+    /// The counted period: starts when the last agent to begin starts its window, and lasts as long as the counted intervals. For a single
+    /// agent, its whole window.
     pub(super) window: Window,
 }
 

@@ -61,7 +61,7 @@ pub(super) fn lines(run: &Run, judgement: &Judgement, ranking: &Ranking<'_>) -> 
     lines
 }
 
-/// Maximum number of targets outside the ladder that get a line each; more of them appear only in the table.
+/// Maximum number of targets outside the ladder for which each gets a line. With more, none gets one: the table shows them better.
 const MOST_PAIRS: usize = 3;
 /// Words between a target outside the ladder and the baseline in a line.
 const AGAINST: &str = " against ";

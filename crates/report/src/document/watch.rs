@@ -186,7 +186,7 @@ fn of_timeouts(episode: &Episode<'_>) -> Grid {
     grid
 }
 
-/// Adds the layers' timeouts, compared with the longest gap.
+/// Adds the table of timeouts, compared with the longest time that I/O hung. Adds nothing if no I/O hung.
 fn add_timeouts(page: &mut Page, episode: &Episode<'_>) {
     if timeouts::has_hung(episode) {
         page.add(Part::Head("Timeouts".into()));

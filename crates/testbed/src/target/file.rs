@@ -24,7 +24,6 @@ impl Build for FileSpec {
         if self.format != Format::Raw || !at.above.is_empty() {
             check_exchange(dir)?;
         }
-        let guest = at.target.guest();
         if !at.target.is_in_guest() && at.target.filesystem().is_none() {
             needs.beside(dir, at.plan);
         }

@@ -47,7 +47,8 @@ pub(super) struct Args {
     /// vm-qcow2-snapshot, with --device also host-device, host-lvm, host-lvm-file, vm-device, vm-lvm; host-overlay as in a container,
     /// host-nfs, host-smb, host-loop, host-luks, host-integrity, host-dm-cache, host-dm-writecache, host-raid1, host-zvol, host-zfs,
     /// host-nvme-tcp, fuse-raw, nbd-raw, nbd-kernel, iscsi-raw, nfs-raw, rbd-raw, in a Xen domain xen-pv-loop, xen-pv-raw, xen-pv-qcow2,
-    /// xen-pvh-loop; virtio-vmdk, vm-vhdx and so on for other formats; or the layers of one, such as "raw file > loop direct_io=true" [default: the first seven, and those of --device]
+    /// xen-pvh-loop; virtio-vmdk, vm-vhdx and so on for other formats; or the layers of one, such as "raw file >
+    /// loop direct_io=true" [default: the first seven, and those of --device]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(rungs::names()))]
     rungs: Vec<String>,
     /// Measure new images set up like the disk of this libvirt domain, and alternatives to it: a file with its XML, or its

@@ -242,6 +242,7 @@ impl Target {
         match &mut self.site {
             Site::Host(site) => site.storage.changes(),
             Site::Guest(site) => site.storage.changes(),
+            Site::Domain(site) => site.storage.changes(),
             Site::Remote(_) | Site::Network(_) => Vec::new(),
         }
     }
