@@ -191,14 +191,14 @@ fn a_layer_of_an_example_is_wherever_layers_are() {
     }
     assert!(kills > 4, "{kills}");
 
-    // Where it stays, doctor sees what it stands on, until it is undone.
+    // Where it stays, doctor sees its filesystem and the one beneath, until it is undone.
     let mut killed = start_until(new.iotax().args(["run", &path, "--yes"]), "cell 2/");
     killed.kill().expect("killed");
     killed.wait().expect("it ended");
     let mut mounts = fs::read_dir(lab.scratch()).expect("there").map(|entry| entry.expect("readable").path());
     let bottle = mounts.find(|path| path.to_string_lossy().ends_with("-deep-bottle")).expect("it is mounted");
     let walked = new.said(&["doctor", &bottle.join("deep.raw").display().to_string()]);
-    assert!(walked.contains("overlay"), "{walked}");
+    assert!(walked.contains("2 filesystems"), "{walked}");
     let cleaned = new.said(&["clean"]);
     assert!(cleaned.contains("-deep-bottle"), "{cleaned}");
     lab.assert_nothing_left();
