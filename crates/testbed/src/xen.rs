@@ -24,7 +24,7 @@ pub(crate) use config::xl_format;
 use console::Console;
 
 /// The tool that starts, pauses and ends domains.
-pub(crate) const XL: Program = Program { name: "xl", package: "xen-utils-common" };
+pub(crate) const XL: Program = Program { name: "xl", package: "xen-utils-4.17" };
 /// The tool that reads the store which domains and the control domain share.
 const XENSTORE_READ: Program = Program { name: "xenstore-read", package: "xenstore-utils" };
 
