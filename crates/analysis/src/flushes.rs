@@ -31,7 +31,14 @@ pub enum FlushCount {
     },
     /// The kernel considers the device's cache non-volatile and sends it no flushes.
     NoVolatileCache,
-    /// The device receives durable writes as FUA, which the kernel does not count.
+    /// The device receives durable writes as FUA and completed this many flushes and writes with FUA.
+    WithFua {
+        /// Number of flushes that the device completed.
+        flushes: u64,
+        /// Number of writes with FUA that the device completed.
+        fua_writes: u64,
+    },
+    /// The device receives durable writes as FUA, which were not counted.
     Fua,
     /// The layer does not count flushes: devices without request queues, and QEMU for writes that it makes durable itself
     /// (cache=writethrough, directsync).
@@ -50,7 +57,7 @@ pub struct FlushLevel {
 /// The fate of the flushes that the program requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FlushFate {
-    /// No layer swallowed the flushes; the lowest layer completed this many.
+    /// No layer swallowed the flushes; the lowest layer completed this many, writes with FUA among them.
     Kept(u64),
     /// A layer swallowed flushes: by its setting, by its own count, or because the next layer that counts flushes saw none.
     Swallowed {
@@ -152,6 +159,7 @@ impl FlushAccount {
         let kind = |level: &FlushLevel| match level.flushes {
             FlushCount::Counted(flushes) if flushes > 0 => FlushCount::Counted(1),
             FlushCount::Dropping { .. } => FlushCount::Dropping { done: 1, dropped: 1 },
+            FlushCount::WithFua { .. } => FlushCount::WithFua { flushes: 1, fua_writes: 1 },
             other => other,
         };
         let alike =
@@ -184,6 +192,9 @@ impl FlushCount {
             (Self::Counted(one), Self::Counted(other)) => Self::Counted(one + other),
             (Self::Dropping { done, dropped }, Self::Dropping { done: more, dropped: others }) => {
                 Self::Dropping { done: done + more, dropped: dropped + others }
+            }
+            (Self::WithFua { flushes, fua_writes }, Self::WithFua { flushes: more, fua_writes: others }) => {
+                Self::WithFua { flushes: flushes + more, fua_writes: fua_writes + others }
             }
             _ => self,
         }
@@ -327,9 +338,14 @@ fn counted(seen: &Seen, is_durable_write: bool) -> FlushCount {
         Some(DiskFlushes { done, .. }) if seen.dropped > 0 => {
             FlushCount::Dropping { done, dropped: seen.dropped }
         }
+        Some(DiskFlushes { fua: Some(true), fua_writes: Some(fua_writes @ 1..), done: flushes, .. })
+            if is_durable_write =>
+        {
+            FlushCount::WithFua { flushes, fua_writes }
+        }
         Some(flushes) if flushes.done > 0 => FlushCount::Counted(flushes.done),
         Some(DiskFlushes { volatile_cache: Some(false), .. }) => FlushCount::NoVolatileCache,
-        Some(DiskFlushes { fua: Some(true), .. }) if is_durable_write => FlushCount::Fua,
+        Some(DiskFlushes { fua: Some(true), fua_writes: None, .. }) if is_durable_write => FlushCount::Fua,
         Some(_) => FlushCount::Counted(0),
     }
 }
@@ -363,7 +379,7 @@ fn fate(levels: &[FlushLevel], ignored_by: Option<&str>, spec: &TargetSpec) -> F
             let by = dropping(&level.name, spec);
             return FlushFate::Swallowed { by, evidence: SwallowEvidence::OwnCount { done, dropped } };
         }
-        if matches!(level.flushes, FlushCount::Counted(_)) {
+        if matches!(level.flushes, FlushCount::Counted(_) | FlushCount::WithFua { .. }) {
             above.clone_from(&level.name);
         }
     }
@@ -375,10 +391,11 @@ fn fate(levels: &[FlushLevel], ignored_by: Option<&str>, spec: &TargetSpec) -> F
         Some((_, FlushCount::Counted(flushes) | FlushCount::Dropping { done: flushes, .. })) => {
             FlushFate::Kept(flushes)
         }
+        Some((_, FlushCount::WithFua { flushes, fua_writes })) => FlushFate::Kept(flushes + fua_writes),
         Some((level, FlushCount::NoVolatileCache)) => FlushFate::NotNeeded { device: level.name.clone() },
         Some((level, FlushCount::Fua)) => FlushFate::NotCountable {
             reason: format!(
-                "{} takes durable writes as such (FUA), which the kernel does not count among its flushes",
+                "{} takes durable writes as such (FUA), which are counted by the kernel's tracing only: as root, with CONFIG_HIST_TRIGGERS",
                 level.name
             ),
         },

@@ -282,6 +282,9 @@ pub struct DiskFlushes {
     /// True if the kernel sends durable writes with FUA (queue/fua) instead of as a write and a flush; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fua: Option<bool>,
+    /// Writes with FUA that the device completed, each durable without a flush; absent if they were not counted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub fua_writes: Option<u64>,
 }
 
 /// The CPU time of all CPUs of a machine over a window, from /proc/stat.

@@ -59,10 +59,14 @@ fn line(target: &str, alike: &Alike<'_>, several: bool) -> String {
 fn counted(level: &FlushLevel, account: &FlushAccount) -> String {
     let name = &level.name;
     match level.flushes {
-        FlushCount::Counted(flushes) => {
-            let ratio = flushes as f64 / account.asked as f64;
-            let each = if (ratio - 1.0).abs() < EDGE { String::new() } else { format!(" ({ratio:.2} each)") };
-            format!("{} in {name}{each}", grouped(flushes))
+        FlushCount::Counted(flushes) => format!("{} in {name}{}", grouped(flushes), each(flushes, account)),
+        FlushCount::WithFua { flushes, fua_writes } => {
+            let also = if flushes > 0 { format!("{} flushes and ", grouped(flushes)) } else { String::new() };
+            format!(
+                "{also}{} writes with FUA in {name}{}",
+                grouped(fua_writes),
+                each(flushes + fua_writes, account)
+            )
         }
         FlushCount::Dropping { done, dropped } => {
             format!("{} in {name}, which passed on {}", grouped(done), grouped(done - dropped))
@@ -71,6 +75,12 @@ fn counted(level: &FlushLevel, account: &FlushAccount) -> String {
         FlushCount::Fua => format!("writes with FUA in {name}"),
         FlushCount::NotCounted => format!("not counted in {name}"),
     }
+}
+
+/// Formats a count as a ratio to what was asked for: ` (2.10 each)`; empty if they are the same.
+fn each(count: u64, account: &FlushAccount) -> String {
+    let ratio = count as f64 / account.asked as f64;
+    if (ratio - 1.0).abs() < EDGE { String::new() } else { format!(" ({ratio:.2} each)") }
 }
 
 fn fate(account: &FlushAccount) -> String {

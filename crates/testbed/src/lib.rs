@@ -10,6 +10,7 @@ mod cryptsetup;
 pub mod device;
 pub mod export;
 mod filesystem;
+pub mod fua_writes;
 pub mod guest;
 mod holders;
 pub mod host_info;

@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 use iotax_model::record::{HostActivity, NicActivity, Pressure};
 
+use crate::fua_writes::FuaWrites;
+
 use counters::{CpuCounters, DiskCounters, FlushPolicy, NicCounters, PressureCounters};
 pub use threads::GuestThreads;
 use threads::{GuestCounters, Threads};
@@ -33,6 +35,8 @@ pub struct Monitor {
     disks: Vec<String>,
     /// Write cache and FUA settings of the devices whose flushes the kernel counts.
     flush_policies: Arc<BTreeMap<String, FlushPolicy>>,
+    /// The count of writes with FUA; `None` if they are not counted.
+    fua_writes: Option<Arc<FuaWrites>>,
     diskstats: ProcFile,
     stat: ProcFile,
     pressure: [ProcFile; 3],
@@ -47,6 +51,8 @@ pub struct MonitorSnapshot {
     at: Instant,
     disks: BTreeMap<String, DiskCounters>,
     flush_policies: Arc<BTreeMap<String, FlushPolicy>>,
+    /// Writes with FUA so far, by device number; `None` if they are not counted.
+    fua_writes: Option<BTreeMap<u64, u64>>,
     cpu: Option<CpuCounters>,
     pressure: Option<PressureCounters>,
     guests: Vec<GuestCounters>,
@@ -63,6 +69,7 @@ impl Monitor {
         Self {
             flush_policies: Arc::new(policies.collect()),
             disks,
+            fua_writes: None,
             diskstats: ProcFile::new(proc.join("diskstats")),
             stat: ProcFile::new(proc.join("stat")),
             pressure: ["io", "cpu", "memory"].map(|kind| ProcFile::new(proc.join("pressure").join(kind))),
@@ -80,6 +87,12 @@ impl Monitor {
         Self { network: Some(dev), ..self }
     }
 
+    /// Adds the writes with FUA of the monitored devices to what is read, if they are counted.
+    #[must_use]
+    pub fn with_fua_writes(self, fua_writes: Option<&Arc<FuaWrites>>) -> Self {
+        Self { fua_writes: fua_writes.cloned(), ..self }
+    }
+
     /// Reads all monitored counters at the current time.
     pub fn snapshot(&mut self) -> MonitorSnapshot {
         self.snapshot_at(Instant::now())
@@ -92,6 +105,7 @@ impl Monitor {
             at,
             disks: self.diskstats.read().map(|text| counters::disks(text, &self.disks)).unwrap_or_default(),
             flush_policies: Arc::clone(&self.flush_policies),
+            fua_writes: self.fua_writes.as_ref().and_then(|counted| counted.read().ok()),
             cpu: self.stat.read().and_then(counters::cpu),
             pressure: counters::pressure(io.read(), cpu.read(), memory.read()),
             guests: self.threads.iter_mut().map(Threads::read).collect(),
@@ -110,7 +124,16 @@ pub fn delta(earlier: &MonitorSnapshot, later: &MonitorSnapshot, window_start: I
     let duration = later.at.saturating_duration_since(earlier.at);
     let disks = earlier.disks.iter().filter_map(|(name, before)| {
         let policy = later.flush_policies.get(name).copied();
-        Some((name.clone(), before.until(later.disks.get(name)?, nanos(duration), policy)?))
+        let mut activity = before.until(later.disks.get(name)?, nanos(duration), policy)?;
+        let number = policy.and_then(|policy| policy.number);
+        if let Some((flushes, number)) = activity.flushes.as_mut().zip(number) {
+            let of = |snapshot: &MonitorSnapshot| {
+                snapshot.fua_writes.as_ref().map(|counts| counts.get(&number).copied().unwrap_or(0))
+            };
+            flushes.fua_writes =
+                of(earlier).zip(of(later)).and_then(|(before, after)| after.checked_sub(before));
+        }
+        Some((name.clone(), activity))
     });
     let nics = earlier
         .nics

@@ -110,7 +110,11 @@ fn what_the_kernel_does_not_count_is_no_zero() {
         panic!("countable")
     };
     assert!(reason.contains("(FUA)"), "{reason}");
+    let with_fua = |fua_writes| DiskFlushes { fua_writes: Some(fua_writes), ..fua };
+    assert_eq!(fate(&[("sync", "dsync")], Some(with_fua(5))), FlushFate::Kept(5));
+    assert!(matches!(fate(&[("sync", "dsync")], Some(with_fua(0))), FlushFate::Swallowed { .. }));
     // A requested flush is not a FUA write.
+    assert!(matches!(fate(fdatasync, Some(with_fua(5))), FlushFate::Swallowed { .. }));
     assert!(matches!(fate(fdatasync, Some(fua)), FlushFate::Swallowed { .. }));
     let FlushFate::NotCountable { reason } = fate(fdatasync, None) else { panic!("countable") };
     assert_eq!(reason, "no flushes of vda are counted");

@@ -107,6 +107,7 @@ impl Runner<'_> {
                     }),
                     targets,
                     neighbours: beside,
+                    fua_writes: self.fua_writes.as_ref(),
                 }
             })
             .collect();

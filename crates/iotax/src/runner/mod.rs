@@ -45,8 +45,10 @@ use iotax_model::target::{
 use iotax_model::units::Nanos;
 use iotax_model::verify_errors::Recovery;
 use iotax_model::warning::{Warning, WarningKind};
+use iotax_model::workload::{SyncMode, Workload};
 use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::device::Permission;
+use iotax_testbed::fua_writes::FuaWrites;
 use iotax_testbed::host_info;
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::settings::KernelSettings;
@@ -194,6 +196,8 @@ struct Runner<'a> {
     records: HashMap<usize, TargetRecord>,
     /// The kernel's settings that targets change while they are measured.
     settings: KernelSettings,
+    /// The count of this machine's writes with FUA; `None` if the plan has no durable writes, or if they cannot be counted.
+    fua_writes: Option<Arc<FuaWrites>>,
     phases: Phases,
 }
 
@@ -219,6 +223,7 @@ impl<'a> Runner<'a> {
             lost: HashSet::new(),
             records: HashMap::new(),
             settings: KernelSettings::default(),
+            fua_writes: None,
             phases,
         }
     }
@@ -287,6 +292,10 @@ impl Runner<'_> {
         }
         if order.keep {
             self.groups.iter_mut().flatten().try_for_each(|target| target.keep(self.context.undo_log))?;
+        }
+        if order.plan.workloads.iter().flat_map(Workload::jobs).any(|job| job.sync != SyncMode::None) {
+            let counted = FuaWrites::start(Path::new("/"), self.tag, self.context.undo_log)?;
+            self.fua_writes = counted.map(Arc::new);
         }
         if order.plan.wants_rates() {
             self.place_rates()?;

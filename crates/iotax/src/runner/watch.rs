@@ -16,6 +16,7 @@ use iotax_model::wire::Event;
 use iotax_model::workload::Workload;
 use iotax_testbed::agent_client::AgentError;
 use iotax_testbed::export::StorageDaemon;
+use iotax_testbed::fua_writes::FuaWrites;
 use iotax_testbed::guest::BlockLayer;
 use iotax_testbed::guest::blockstats::{self, BlockCounters};
 use iotax_testbed::monitor::device_gaps::DeviceGapWatch;
@@ -135,7 +136,11 @@ pub(super) struct HostView {
 
 impl Host {
     /// Prepares to monitor the devices, filesystems, guests and interfaces below `targets`; `None` if all targets are on other machines.
-    pub(super) fn new(targets: &mut [Target], workload: &Workload) -> anyhow::Result<Option<Self>> {
+    pub(super) fn new(
+        targets: &mut [Target],
+        workload: &Workload,
+        fua: Option<&Arc<FuaWrites>>,
+    ) -> anyhow::Result<Option<Self>> {
         let root = Path::new("/");
         let (mut stacks, mut threads, mut paths, mut counters) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -175,7 +180,7 @@ impl Host {
         kernel.read();
         let gaps = workload.blackout.filter(|_| is_guest);
         let gaps = gaps.map(|least| DeviceGapWatch::start(root, &disks, Duration::from_nanos(least.0)));
-        let monitor = Monitor::new(root, disks.clone(), threads);
+        let monitor = Monitor::new(root, disks.clone(), threads).with_fua_writes(fua);
         // Several guests are in separate network namespaces, which are not monitored.
         let (monitor, via) = match paths.as_slice() {
             [(via, process)] => (monitor.with_network(root, *process), Some(*via)),
@@ -186,10 +191,7 @@ impl Host {
 
     /// Reads the counters of each target's layers; `None` for a layer that does not answer.
     fn layers(&self) -> Vec<Vec<Option<LayerCounters>>> {
-        let of_target = |all: &Vec<Arc<dyn Counters>>| {
-            all.iter().map(|counters| counters::reading(&**counters)).collect()
-        };
-        self.counters.iter().map(of_target).collect()
+        self.counters.iter().map(|all| all.iter().map(|one| counters::reading(&**one)).collect()).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Runs the load of a window, and watches the machine meanwhile.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -9,6 +10,7 @@ use iotax_model::units::{Nanos, human};
 use iotax_model::wire::Job;
 use iotax_model::workload::{Verify, Workload};
 use iotax_testbed::agent_client::AgentClient;
+use iotax_testbed::fua_writes::FuaWrites;
 use iotax_testbed::interrupt::{self, POLL};
 
 use super::Progress;
@@ -37,6 +39,8 @@ pub(super) struct Part<'a> {
     /// The target's instances: one, or one for each guest or server.
     pub(super) targets: &'a mut [Target],
     pub(super) neighbours: &'a mut [Target],
+    /// The count of this machine's writes with FUA; `None` if they are not counted.
+    pub(super) fua_writes: Option<&'a Arc<FuaWrites>>,
 }
 
 impl Part<'_> {
@@ -66,7 +70,7 @@ pub(super) fn perform(
     for part in parts.iter_mut() {
         let first = participants.len();
         let name = part.targets.first().map(|target| target.spec.name.clone()).unwrap_or_default();
-        let host = Host::new(part.targets, part.workload)?;
+        let host = Host::new(part.targets, part.workload, part.fua_writes)?;
         disks.extend(host.iter().flat_map(|host| host.disks.clone()));
         let mut layers = Vec::new();
         for (number, target) in (0..).zip(part.targets.iter_mut()) {

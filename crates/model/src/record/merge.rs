@@ -263,12 +263,13 @@ impl DiskFlushes {
     /// Adds the flushes of another disk. The cache mode or FUA support becomes absent if the disks differ in it.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        let Self { done, wait_ns, volatile_cache, fua } = other;
+        let Self { done, wait_ns, volatile_cache, fua, fua_writes } = other;
         Self {
             done: self.done + done,
             wait_ns: self.wait_ns + wait_ns,
             volatile_cache: self.volatile_cache.filter(|_| self.volatile_cache == volatile_cache),
             fua: self.fua.filter(|_| self.fua == fua),
+            fua_writes: self.fua_writes.zip(fua_writes).map(|(one, other)| one + other),
         }
     }
 }

@@ -66,6 +66,8 @@ struct FlushLevelEntry<'a> {
     name: &'a str,
     /// Flushes that the layer completed in the windows, including those of other programs; absent if there is no count.
     flushes: Option<u64>,
+    /// Writes with FUA that the layer completed in the windows; absent if none were counted.
+    fua_writes: Option<u64>,
     /// Flushes that the layer acknowledged without passing them on, by the layer's own count; absent if the layer has no such count.
     dropped: Option<u64>,
     /// Reason why the layer has no count of flushes; absent if it has one.
@@ -122,7 +124,9 @@ fn account(account: &FlushAccount) -> FlushAccountEntry<'_> {
 
 fn level(level: &FlushLevel) -> FlushLevelEntry<'_> {
     let (flushes, reason) = match level.flushes {
-        FlushCount::Counted(count) | FlushCount::Dropping { done: count, .. } => (Some(count), None),
+        FlushCount::Counted(count)
+        | FlushCount::Dropping { done: count, .. }
+        | FlushCount::WithFua { flushes: count, .. } => (Some(count), None),
         FlushCount::NoVolatileCache => (None, Some(NoCount::NoVolatileCache)),
         FlushCount::Fua => (None, Some(NoCount::Fua)),
         FlushCount::NotCounted => (None, Some(NoCount::NotCounted)),
@@ -131,5 +135,9 @@ fn level(level: &FlushLevel) -> FlushLevelEntry<'_> {
         FlushCount::Dropping { dropped, .. } => Some(dropped),
         _ => None,
     };
-    FlushLevelEntry { name: &level.name, flushes, dropped, reason }
+    let fua_writes = match level.flushes {
+        FlushCount::WithFua { fua_writes, .. } => Some(fua_writes),
+        _ => None,
+    };
+    FlushLevelEntry { name: &level.name, flushes, fua_writes, dropped, reason }
 }

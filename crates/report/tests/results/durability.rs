@@ -38,8 +38,9 @@ fn run() -> Run {
             (_, "fsync") => 2,
             _ => u64::from(asks),
         };
-        let flushes =
-            |done| Some(DiskFlushes { done, wait_ns: 0, volatile_cache: Some(true), fua: Some(false) });
+        let flushes = |done| {
+            Some(DiskFlushes { done, volatile_cache: Some(true), fua: Some(false), ..DiskFlushes::default() })
+        };
         for disk in m.host.iter_mut().flat_map(|host| host.disks.values_mut()) {
             disk.flushes = flushes(each * writes.ios);
         }

@@ -42,6 +42,8 @@ pub(super) struct DiskCounters {
 pub(super) struct FlushPolicy {
     volatile_cache: Option<bool>,
     fua: Option<bool>,
+    /// The kernel's number of the device, `major << 20 | minor`; `None` if it cannot be read.
+    pub(super) number: Option<u64>,
 }
 
 impl FlushPolicy {
@@ -59,7 +61,11 @@ impl FlushPolicy {
             _ => None,
         };
         let fua = read("fua").and_then(|text| text.trim().parse::<u8>().ok()).map(|fua| fua != 0);
-        Some(Self { volatile_cache, fua })
+        let number = fs::read_to_string(device.join("dev")).ok().and_then(|text| {
+            let (major, minor) = text.trim().split_once(':')?;
+            Some(major.parse::<u64>().ok()? << 20 | minor.parse::<u64>().ok()?)
+        });
+        Some(Self { volatile_cache, fua, number })
     }
 }
 
@@ -135,6 +141,7 @@ impl DiskCounters {
                     wait_ns: since(before_ms, after_ms, NS_PER_MS)?,
                     volatile_cache: cache.volatile_cache,
                     fua: cache.fua,
+                    fua_writes: None,
                 })
             }),
         })

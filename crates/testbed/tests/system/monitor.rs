@@ -116,7 +116,9 @@ fn flushes_are_counted_where_the_kernel_counts_them() {
     let names = disks(&["loop0", "fua", "through", "dm-0", "unread", "old"]);
     let mut monitor = Monitor::new(root.path(), names, Vec::new());
     let seen = over(&root, &mut monitor, |root| tree::write(root.path(), "proc/diskstats", &diskstats(17)));
-    let known = |volatile_cache, fua| Some(DiskFlushes { done: 7, wait_ns: 21_000_000, volatile_cache, fua });
+    let known = |volatile_cache, fua| {
+        Some(DiskFlushes { done: 7, wait_ns: 21_000_000, volatile_cache, fua, fua_writes: None })
+    };
     let found: BTreeMap<&str, Option<DiskFlushes>> =
         seen.disks.iter().map(|(name, disk)| (name.as_str(), disk.flushes)).collect();
     let expected = [

@@ -110,6 +110,7 @@ impl Numbers {
                 wait_ns: self.next(),
                 volatile_cache: Some(true),
                 fua: Some(false),
+                fua_writes: Some(self.next()),
             }),
         };
         BTreeMap::from([("vda".to_owned(), disk)])
