@@ -137,6 +137,17 @@ fn left(file: &File) -> Option<u64> {
 
 /// Returns the cached bytes of a whole file from cachestat(2); `None` before Linux 6.5.
 fn cached_at_all(file: &File) -> Option<u64> {
+    cache_pages(file).map(|[cached, _]| cached * rustix::param::page_size() as u64)
+}
+
+/// Returns the dirty bytes of a whole file from cachestat(2); `None` before Linux 6.5.
+#[cfg(test)]
+pub(crate) fn dirty(file: &File) -> Option<u64> {
+    cache_pages(file).map(|[_, dirty]| dirty * rustix::param::page_size() as u64)
+}
+
+/// Returns the numbers of a file's cached and dirty pages from cachestat(2); `None` before Linux 6.5.
+fn cache_pages(file: &File) -> Option<[u64; 2]> {
     /// The system call's number, the same on every architecture.
     const CACHESTAT: libc::c_long = 451;
     let (whole, mut counts) = ([0_u64; 2], [0_u64; 5]);
@@ -145,7 +156,7 @@ fn cached_at_all(file: &File) -> Option<u64> {
     let told = unsafe {
         libc::syscall(CACHESTAT, file.as_raw_fd(), whole.as_ptr(), counts.as_mut_ptr(), 0 as libc::c_uint)
     };
-    (told == 0).then(|| counts[0] * rustix::param::page_size() as u64)
+    (told == 0).then(|| [counts[0], counts[1]])
 }
 
 /// Writes back a target's dirty pages and drops its page cache. A virtio device has no page cache here and is only flushed.

@@ -33,7 +33,7 @@ const PROGRESS_EVERY: Nanos = Nanos::from_millis(200);
 
 /// Writes every byte of an area of an existing file or device once, and flushes. `content` sets how compressible the data is and how much
 /// of it repeats earlier 1 MiB writes; the seed determines the bytes. A file that is shorter than the area grows. `progress` gets the bytes
-/// written so far, a few times a second and at the end.
+/// written so far, a few times a second and at the end. Before the first byte of a file, the filesystem's dirty data is written back.
 ///
 /// # Errors
 /// A target that cannot be opened for writing, a device that is too small, and the first write that fails, with its offset.
@@ -53,6 +53,10 @@ pub fn fill(
     if target.is_device && offset.0.saturating_add(size.0) > target.length {
         let reason = OpenRefusal::TooLong { size, offset, length: Bytes(target.length) };
         return Err(open::at_path(path)(reason));
+    }
+    if offset.0 == 0 && !target.is_device {
+        // What was copied or built here before would be written back during the first measurements. Its errors are not the file's.
+        let _ = rustix::fs::syncfs(&target.file);
     }
     let failed = |doing: &str| EngineError::system(format!("{}: {doing}", path.display()));
     let filling = Filling::new(content, seed);
@@ -252,6 +256,21 @@ mod tests {
         assert_eq!(content.len(), 16384);
         assert!(content[8000..].iter().all(|byte| *byte == 9));
         assert!(content[..8000].chunks(100).all(|part| part.iter().any(|byte| *byte != 9)));
+    }
+
+    #[test]
+    fn what_was_written_to_the_filesystem_before_is_written_back_first() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let other = tempfile::NamedTempFile::new_in(here).expect("file");
+        std::fs::write(other.path(), vec![1; 8 << 20]).expect("written");
+        let dirty = || crate::page_cache::dirty(other.as_file());
+        match dirty() {
+            None => iotax_testkit::skip!("cachestat(2) is missing here"),
+            Some(0) => iotax_testkit::skip!("the filesystem here keeps nothing dirty"),
+            Some(_) => {}
+        }
+        filled(4096, 1, here);
+        assert_eq!(dirty(), Some(0));
     }
 
     #[test]

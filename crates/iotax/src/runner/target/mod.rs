@@ -303,8 +303,8 @@ impl Target {
         let size = most.min(Bytes(total.0 - done.0));
         let piece = ByteRange { offset: Bytes(begin.0 + done.0), size, ..area };
         let name = self.spec.name.clone();
-        // Storage slower than 10 MB/s is not worth measuring.
-        let patience = Duration::from_secs(60 + size.0 / 10_000_000);
+        // Storage slower than 10 MB/s is not worth measuring. The first piece waits for what is dirty on the filesystem, which may be gigabytes.
+        let patience = Duration::from_secs(if done.0 == 0 { 120 } else { 60 } + size.0 / 10_000_000);
         self.resume()?;
         let own = self.own_agent()?;
         let agent = own.map_or(run_agent, |own| own.client);
