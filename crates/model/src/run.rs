@@ -111,7 +111,8 @@ impl Run {
             for device in devices {
                 let _ = write!(options, " --overwrite {}", quoted(&device.to_string_lossy()));
             }
-            let writes = self.plan.workloads.iter().any(crate::Workload::modifies);
+            let beside = self.plan.neighbours.iter().map(|neighbour| &neighbour.workload);
+            let writes = self.plan.workloads.iter().chain(beside).any(crate::Workload::modifies);
             let exports = self.plan.everything().filter_map(|target| target.stack.find::<NbdExportSpec>());
             for export in exports.filter(|_| writes) {
                 let _ = write!(options, " --overwrite {}", quoted(&export.to_string()));
@@ -180,5 +181,45 @@ mod tests {
             assert_eq!(command("report", "17", "--detail", store), line);
         }
         assert_eq!(command("resume", "3", "", None), "iotax resume 3");
+    }
+
+    #[test]
+    fn an_export_that_only_a_neighbour_writes_is_named_again() {
+        let plan = |rw: &str| {
+            crate::Plan::from_toml(&format!(
+                r#"
+                [[workload]]
+                rw = "read"
+                [[target]]
+                name = "a"
+                stack = "/srv > raw file"
+                neighbour = "n"
+                [[neighbour]]
+                target = {{ name = "n", stack = "nbd://host/other > virtio" }}
+                workload = {{ rw = "{rw}" }}
+                "#
+            ))
+            .expect("valid")
+        };
+        let said = |rw: &str| {
+            let run = Run {
+                id: 3,
+                state: RunState::Interrupted,
+                seed: 1,
+                started_at_ms: 0,
+                plan: plan(rw),
+                environment: Environment::default(),
+                targets: Vec::new(),
+                measurements: Vec::new(),
+                warnings: Vec::new(),
+                phases: Vec::new(),
+                source: None,
+                fleet: None,
+                store: None,
+            };
+            run.command("resume", "")
+        };
+        assert_eq!(said("read"), "iotax resume 3");
+        assert!(said("write").contains("--overwrite nbd://host/other"), "{}", said("write"));
     }
 }

@@ -101,12 +101,13 @@ impl TargetSpec {
         self.stack.find()
     }
 
-    /// Returns the key of the layer that formats the block device or logical volume at the bottom of the stack; `None` if no layer formats
-    /// it.
+    /// Returns the key of the layer that formats the block device or logical volume at the bottom of the stack, also through a delay;
+    /// `None` if no layer formats it.
     #[must_use]
     pub fn formatted_by(&self) -> Option<&'static str> {
-        let is_bottom =
-            |layer: &&PlannedLayer| matches!(layer, PlannedLayer::Device(_) | PlannedLayer::Lvm(_));
+        let is_bottom = |layer: &&PlannedLayer| {
+            matches!(layer, PlannedLayer::Device(_) | PlannedLayer::Lvm(_) | PlannedLayer::Delay(_))
+        };
         let layer = self.stack.layers().iter().find(|layer| !is_bottom(layer))?.kind();
         layer.formats().then(|| layer.key())
     }
@@ -277,6 +278,21 @@ mod tests {
         for name in ["a b", "../x"] {
             let refusal = TargetSpec::new(name, PathSpec("/x".into())).check().expect_err(name).to_string();
             assert!(refusal.contains("letters"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn what_formats_a_device_is_found_through_a_delay_and_not_above_a_file() {
+        for (stack, key) in [
+            ("device /dev/x", None),
+            ("device /dev/x > thick LVM volume", None),
+            ("device /dev/x > ext4 > raw file", Some("filesystem")),
+            ("device /dev/x > delay read=1ms > ext4 > raw file", Some("filesystem")),
+            ("/srv > raw file > loop > luks", None),
+        ] {
+            let found = target(&format!("stack = '{stack}'"));
+            let found = if found.device().is_some() { found.formatted_by() } else { None };
+            assert_eq!(found, key, "{stack}");
         }
     }
 
