@@ -62,9 +62,9 @@ pub struct IoAmplification {
 }
 
 impl IoAmplification {
-    /// Computes the amplification from all measurements of a workload on a target. `None` if only the program counted I/O, if the I/O
-    /// engine moves no data, or if a noisy neighbour ran, because the layers below count its I/O too. A layer that was not observed in
-    /// every measurement is left out.
+    /// Computes the amplification from all measurements of a workload on a target. `None` without measurements, if no layer but the program
+    /// counted I/O, if the I/O engine moves no data, or if a noisy neighbour ran, because the layers below count its I/O too. A layer that
+    /// was not observed in every measurement is left out.
     pub fn of(record: Option<&TargetRecord>, measurements: &[&Measurement]) -> Option<Self> {
         let moves_nothing = |m: &&Measurement| m.outcome.ioengine.is_some_and(|engine| !engine.moves_data());
         if measurements.iter().any(|m| m.neighbour.is_some() || moves_nothing(m)) {

@@ -34,7 +34,7 @@ pub fn place(m: &Measurement) -> Place<'_> {
     (&m.target, &m.workload, m.round)
 }
 
-/// Returns the target, workload and round that a warning names; `None` if the warning concerns more than one measurement.
+/// Returns the target, workload and round that a warning names; `None` if it does not name all three.
 pub fn place_of(warning: &Warning) -> Option<Place<'_>> {
     Some((warning.target.as_deref()?, warning.workload.as_deref()?, warning.round?))
 }

@@ -37,7 +37,7 @@ pub struct Ratio {
     pub mean: f64,
     /// The interval on which the verdict rests. Holm's procedure sets its confidence, so with several comparisons it may be wider than
     /// [`Self::interval_95`]. Absent if the comparison was not tested (fewer than two rounds, an unusable measurement, before the first
-    /// interim test), or if an end is not finite.
+    /// interim test), if its confidence would be 1, or if an end is not finite.
     pub interval: Option<Interval>,
     /// The confidence of `interval`, 0.95 or more; absent without `interval`.
     pub confidence: Option<f64>,
@@ -109,7 +109,7 @@ pub struct Comparison {
     pub baseline: String,
     /// Ratio of the target's figure to the baseline's.
     pub ratio: Ratio,
-    /// Number of compared rounds: those in which both targets have a usable value of the metric.
+    /// Number of compared rounds: those in which both targets have a value of the metric, without late replays.
     pub rounds: u32,
     /// In a run that adds rounds: the number of rounds at the interim test that decided the comparison. Verdict and interval are from that
     /// test, figures from all rounds. Absent in other runs, and if no interim test decided the comparison.

@@ -18,8 +18,8 @@ pub struct CrashVerdict<'a> {
     pub cuts: u64,
     /// Acknowledged writes per second, from the first write to each cut, over all cuts; absent if no such time is known.
     pub writes_per_second: Option<f64>,
-    /// Number of cuts that broke a promise: a flushed write or a commit was lost, or the stack or its database could not be used afterwards
-    /// although it promises to stay usable.
+    /// Number of cuts that broke a promise: a flushed write or a commit was lost, the stack could not be used afterwards, or its database
+    /// was damaged. The last two count only if the database mode, if any, promises a whole database.
     pub cuts_with_loss: u64,
     /// Number of cuts that broke a promise, or left the stack unusable or its image or database damaged although nothing was promised.
     pub cuts_with_harm: u64,
@@ -88,7 +88,8 @@ impl<'a> CrashVerdict<'a> {
     }
 }
 
-/// Returns whether the cut lost a flushed write or a commit, or left a stack unusable that must stay usable.
+/// Returns whether the cut lost a flushed write or a commit or, unless the database mode promises no whole database, left the stack
+/// unusable or its database damaged.
 fn breaks_promise(cut: &PowerCut, database: Option<DatabaseMode>) -> bool {
     let must_be_whole = database.is_none_or(DatabaseMode::promises_a_whole_database);
     let is_broken =

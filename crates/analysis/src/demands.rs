@@ -54,7 +54,7 @@ pub enum NoFigure {
     OneRound,
     /// The rate is below the demand, but the load generator's CPU was the limit.
     GeneratorBound,
-    /// No I/O of this kind was measured.
+    /// No I/O of this kind was measured, or a round has too few intervals for a sustained rate.
     NotMeasured,
 }
 
@@ -70,7 +70,7 @@ pub struct DemandOnTarget<'a> {
     /// Geometric mean of the rounds' figures: nanoseconds, or I/Os or bytes per second. Absent if the figure of any round is unknown or
     /// unusable.
     pub figure: Option<f64>,
-    /// 95% interval of `figure`: Student's t on the logarithms of the rounds' figures; absent for a single round.
+    /// 95% interval of `figure`: Student's t on the logarithms of the rounds' figures; absent without `figure`, and for a single round.
     pub interval: Option<Interval>,
     /// The limit that the demand sets, in the unit of `figure`.
     pub limit: f64,

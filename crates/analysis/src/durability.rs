@@ -38,9 +38,9 @@ pub struct MethodOnTarget<'a> {
     /// CPU nanoseconds of the host per commit; absent if unknown.
     pub cpu_ns: Option<f64>,
     /// The method's rate divided by that of the [reference](DurableWrites::reference) on the same target; absent for the reference, and if
-    /// the measurements of either method cannot be used.
+    /// the measurements of either method cannot be used or have no round in common.
     pub against_reference: Option<Ratio>,
-    /// The method's flushes by layer; absent if the method requests no flushes.
+    /// The method's flushes by layer; absent if the method requests no flushes, and with a noisy neighbour.
     pub flushes: Option<FlushAccount>,
 }
 

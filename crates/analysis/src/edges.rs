@@ -1,4 +1,5 @@
-//! The plan's targets as a graph: an edge leads from one target to another with exactly one more layer, or one different setting.
+//! The plan's targets as a graph: an edge leads from one target to another that has exactly one more layer, one different setting, or a
+//! guest in place of a virtio device.
 
 use iotax_model::TargetSpec;
 use iotax_model::target::{Bus, LayerKind, Part};
@@ -14,18 +15,18 @@ const GUEST: &str = "guest";
 /// Kind of the part that describes a virtio device without a guest.
 const VIRTIO: &str = "virtio";
 
-/// Two targets that differ by exactly one layer or one setting.
+/// Two targets that differ by one layer, by one setting, or by a guest in place of a virtio device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edge {
-    /// Name of the target without the layer, or with the setting's value that comes first in the plan.
+    /// Name of the target without the layer or guest, or with the setting's value that comes first in the plan.
     pub from: String,
-    /// Name of the target with the layer, or with the value that comes later in the plan.
+    /// Name of the target with the layer or guest, or with the value that comes later in the plan.
     pub to: String,
     /// Name of the difference: `LVM`, `virtio-blk + guest`, `cache=writeback instead of none`.
     pub name: String,
 }
 
-/// The one layer or setting in which two targets differ.
+/// The one difference between two targets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Change {
     /// An additional layer of this kind; `height` is the number of layers below it.
@@ -93,8 +94,9 @@ pub fn edges(targets: &[TargetSpec]) -> Vec<Edge> {
     chosen
 }
 
-/// Finds the one layer or setting in which target `to` differs from target `from`; `None` if they are equal or differ in more. The caller
-/// fills in the positions in the plan.
+/// Finds the one difference that leads from target `from` to target `to`: a layer that only `to` has, a guest in place of a virtio device,
+/// or one setting. `None` if they differ in nothing or in more, and if `from` has a layer that `to` lacks. With an added image format,
+/// preallocation may differ too. The caller fills in the positions in the plan.
 fn difference(from: &[Part], to: &[Part]) -> Option<Candidate> {
     let find = |parts: &[Part], kind: &str| parts.iter().position(|part| part.kind == kind);
     if let Some(height) = guest_alone(from, to) {

@@ -33,8 +33,8 @@ pub struct Effects {
     pub furthest: u32,
     /// Relative deviation of that round from the mean of the rounds: 0.05 is 5% slower.
     pub furthest_by: f64,
-    /// Standard deviation of the residuals of the natural logarithm of the metric; absent for a single target or too
-    /// few measurements, because the fit then leaves no residual.
+    /// Standard deviation of the residuals of the metric's natural logarithm, after target and round effects: 0.05 is about 5%. Absent for
+    /// a single target or too few measurements, because the fit then leaves no residual.
     pub rest: Option<f64>,
     /// P-value of the F test of the round effects against the residual: the probability that chance alone gives such differences. Absent if
     /// `rest` is absent or 0.
@@ -66,7 +66,7 @@ pub(super) struct Cell<T> {
     pub(super) target: usize,
     /// Index into [`Grid::rounds`].
     pub(super) round: usize,
-    /// The logarithm of the figure. If more is better, as for a rate, the logarithm of its inverse.
+    /// The logarithm of the figure; in a grid of [`Grid::of`], of its inverse if more is better, as for a rate.
     log: f64,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Grid<'a, T> {
 }
 
 impl<'a> Grid<'a, &'a Measurement> {
-    /// Collects a workload's figures by a metric, without those of measurements that had no I/O.
+    /// Collects a workload's figures by a metric. Leaves out measurements without a positive value of it.
     pub(crate) fn of(run: &'a Run, workload: &str, metric: Metric) -> Self {
         let log = |m: &Measurement| {
             let log = metric.of(m)?.ln();

@@ -52,8 +52,8 @@ impl Failed {
     }
 }
 
-/// Failures of a workload on a target: measurements with too many failed I/Os, measurements that ended early, or too many windows without a
-/// completed I/O.
+/// Failures of a workload on a target: measurements with too many failed I/Os, a failed flush or an incomplete verification, measurements
+/// that ended early, or too many windows without a completed I/O.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// Number of failed measurements.

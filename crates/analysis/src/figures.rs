@@ -20,7 +20,7 @@ pub(crate) fn bytes_per_s(measurement: &Measurement) -> Option<f64> {
     rate(measurement, measurement.outcome.tallies.bytes())
 }
 
-/// Converts a count to a rate per second; `None` for an import, whose counts may be unknown rather than 0.
+/// Converts a count to a rate per second; `None` if the window has no length, and for an import, whose counts may be unknown rather than 0.
 fn rate(measurement: &Measurement, count: u64) -> Option<f64> {
     measurement.stated.is_none().then(|| per_second(measurement, count))?
 }
@@ -65,12 +65,13 @@ pub(crate) fn per_second(measurement: &Measurement, count: u64) -> Option<f64> {
     (ns > 0).then(|| count as f64 / (ns as f64 / 1e9))
 }
 
-/// Returns the CPU nanoseconds of the target's machine per I/O; see [`cpu_ns`].
+/// Returns the CPU nanoseconds of the target's machine per I/O; `None` without I/O, or if the CPU time is unknown (see [`cpu_ns`]).
 pub(crate) fn cpu_per_io(measurement: &Measurement) -> Option<f64> {
     per_io(measurement, cpu_ns(measurement)?)
 }
 
-/// Returns the CPU nanoseconds of the target's machine per GiB that streams carried; `None` for other work.
+/// Returns the CPU nanoseconds of the target's machine per GiB that streams carried; `None` for other work, without bytes, or if the CPU
+/// time is unknown.
 pub(crate) fn cpu_per_gib(measurement: &Measurement) -> Option<f64> {
     per_gib(measurement, cpu_ns(measurement)?)
 }
@@ -89,9 +90,9 @@ fn threads_ns(machine: &HostActivity) -> Option<u64> {
     Some(machine.programs_ns? + machine.kernel_ns?)
 }
 
-/// Returns the CPU nanoseconds of interrupts that no thread is charged for; `None` if the participating processes are
-/// unknown. Some kernels also charge interrupts to the interrupted thread, so the result is limited to the rest of the
-/// busy time.
+/// Returns the CPU nanoseconds of interrupts that no thread is charged for; `None` if the CPU time of the machine or of the participating
+/// processes is unknown. Some kernels also charge interrupts to the interrupted thread, so the result is limited to the rest of the busy
+/// time.
 pub(crate) fn interrupts_ns(machine: &HostActivity) -> Option<u64> {
     let cpu = machine.cpu?;
     Some(cpu.irq_ns.min(cpu.busy_ns().saturating_sub(threads_ns(machine)?)))

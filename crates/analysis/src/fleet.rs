@@ -75,7 +75,7 @@ pub struct HostCell {
 pub struct HostFigures {
     /// The member's name.
     pub member: String,
-    /// Number of rounds that the host measured.
+    /// Number of rounds in `mean_ns`: those with I/O.
     pub rounds: usize,
     /// Median over the rounds of I/Os per second; absent if unknown in every round.
     pub iops: Option<f64>,

@@ -71,7 +71,7 @@ pub enum FlushFate {
         /// Name of the lowest device.
         device: String,
     },
-    /// The lowest layer does not count flushes, or no layer below the program was observed.
+    /// The lowest layer does not count these flushes (durable writes as FUA included), or no layer below the program was observed.
     NotCountable {
         /// The reason, as text.
         reason: String,

@@ -42,8 +42,9 @@ impl Grade {
     }
 }
 
-/// Returns the grade of each measurement, in the run's order: the worst of the findings about the measurement and of `others`, the warnings
-/// about its target, its workload or the run. All measurements of an import are unchecked.
+/// Returns the grade of each measurement, in the run's order: the worst of the findings and of the warnings in `others` that apply to it. A
+/// finding or warning applies to all measurements with the target, workload and round that it names. Warnings about missing measurements
+/// count only if they name a round. All measurements of an import are unchecked.
 pub(super) fn grades(run: &Run, findings: &[Finding], others: &[Warning]) -> Vec<Grade> {
     if run.source.is_some() {
         return vec![Grade::Unchecked; run.measurements.len()];

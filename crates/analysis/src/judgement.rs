@@ -55,7 +55,8 @@ pub struct Judgement {
     pub effects: Vec<Effects>,
     /// Wall time by phase; absent if it was not recorded.
     pub timing: Option<Timing>,
-    /// The warnings recorded in the run, then the warnings of the checks.
+    /// The warnings recorded in the run, then the warnings of the checks, each once. In a complete run, recorded warnings about an early
+    /// end are left out.
     pub warnings: Vec<Warning>,
     /// Grade of each measurement, in the run's order.
     pub grades: Vec<Grade>,
@@ -98,8 +99,8 @@ impl Judgement {
         cells.filter_map(move |cell| Some((cell.target.as_str(), part(cell)?)))
     }
 
-    /// Returns whether the results of a workload on a target cannot be used: an unusable measurement, more than a tenth of empty windows,
-    /// or more than half of the replays late.
+    /// Returns whether the results of a workload on a target cannot be used: more than a tenth of the windows are empty, more than half of
+    /// the replays are late, or a measurement is unusable for another reason.
     #[must_use]
     pub fn is_unusable(&self, run: &Run, workload: &str, target: &str) -> bool {
         let first = run.first_measured_round();

@@ -130,17 +130,17 @@ pub struct LatencyBreakdown {
     pub stretches: Vec<(String, f64)>,
     /// The reasons why the times of some layers could not be separated, as text.
     pub not_separable: Vec<String>,
-    /// Median service time in QEMU's block layer, interpolated from its histogram, in nanoseconds. Absent without a histogram, or if the
-    /// median lies in the last bin, which has no upper bound.
+    /// Median service time in QEMU's block layer, interpolated from its histogram, in nanoseconds. Absent without a histogram, if
+    /// histograms have different bins, or if the median lies in the last bin, which has no upper bound.
     pub qemu_p50_ns: Option<f64>,
     /// 99th percentile of the service time in QEMU's block layer, interpolated from its histogram, in nanoseconds. Absent without a
-    /// histogram, or if the percentile lies in the last bin, which has no upper bound.
+    /// histogram, if histograms have different bins, or if the percentile lies in the last bin, which has no upper bound.
     pub qemu_p99_ns: Option<f64>,
 }
 
 impl LatencyBreakdown {
-    /// Computes the breakdown from all rounds of a workload on a target; `None` if only the program observed the latency, or if the work
-    /// ran on another machine.
+    /// Computes the breakdown from all rounds of a workload on a target; `None` without I/O, if no layer but the program observed the
+    /// latency in every round, or if the work ran on another machine.
     pub fn of(
         spec: &TargetSpec,
         record: Option<&TargetRecord>,

@@ -94,7 +94,7 @@ pub struct SustainedRate<'a> {
 pub struct LimitsOnTarget<'a> {
     /// The target's name.
     pub target: &'a str,
-    /// The sustained rate of every workload that was measured on the target.
+    /// The sustained rate of every workload that has one in each of its rounds on the target.
     pub rates: Vec<SustainedRate<'a>>,
     /// The limits on I/Os or bytes that were found; empty if none was.
     pub limits: Vec<RateLimit>,
@@ -227,7 +227,8 @@ fn found(
     }
 }
 
-/// Computes a direction's rates at the two smallest block sizes for I/Os, at the two largest for bytes; `None` if either was not measured.
+/// Computes a direction's rates at the two smallest block sizes for I/Os, at the two largest for bytes; `None` if there is no sustained
+/// rate at one of them.
 fn direction(
     workloads: &[Workload],
     unit: RateUnit,
@@ -252,7 +253,7 @@ fn direction(
 }
 
 /// Returns the sustained rate of mixed reads and writes: I/Os per second at the smallest block size, or bytes per second at the largest.
-/// `None` if mixed I/O was not measured, or if the load generator's CPU was the limit.
+/// `None` if mixed I/O has no sustained rate, or if the load generator's CPU was the limit.
 fn mixed(
     workloads: &[Workload],
     unit: RateUnit,

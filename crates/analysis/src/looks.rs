@@ -70,7 +70,7 @@ pub(super) struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// Returns the last decision on each comparison, `None` before the first look, and the run's progress.
+    /// Returns the last decision on each comparison, `None` if it was never tested, and the run's progress.
     pub(super) fn run(&self, levels: &mut Levels) -> (Vec<Option<LookDecision>>, Standing) {
         let looks = levels.looks.rounds().to_vec();
         let mut latest: Vec<Option<LookDecision>> = self.cases.iter().map(|_| None).collect();
@@ -212,15 +212,16 @@ pub(super) fn failed(run: &Run) -> HashSet<(Cell, u32)> {
     incomplete.filter_map(|w| Some((place(w.target.as_ref()?, w.workload.as_ref()?)?, w.round?))).collect()
 }
 
-/// Splits the edges between a plan's targets into edges with both ends on the same devices, and edges with ends on different devices.
-/// Leaves out edges to the baseline.
+/// Splits the edges between a plan's targets: first those whose ends are not known to be on different devices, then the others. Leaves out
+/// edges to the baseline.
 pub(super) fn whole_and_broken(run: &Run) -> (Vec<Edge>, Vec<Edge>) {
     // A step to the baseline is the inverse of the comparison with the baseline.
     let steps = edges(&run.plan.targets).into_iter().filter(|edge| edge.to != run.plan.baseline);
     steps.partition(|edge| super::edges::other_devices(run, edge).is_none())
 }
 
-/// The state of an unfinished run that adds rounds. It determines the cells to measure in the next rounds.
+/// The state of an unfinished run that adds rounds until its comparisons are decided. It determines the cells to measure in the next
+/// rounds.
 #[derive(Debug)]
 pub struct SequentialState {
     /// The run without its measurements, to save memory.
@@ -232,7 +233,7 @@ pub struct SequentialState {
 }
 
 impl SequentialState {
-    /// Creates the state of a run whose target records are known; `None` if its plan does not add rounds.
+    /// Creates the state of a run whose target records are known; `None` if its plan does not add rounds until comparisons are decided.
     #[must_use]
     pub fn new(run: &Run) -> Option<Self> {
         let until = run.plan.until_decided()?;

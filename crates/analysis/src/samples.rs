@@ -86,7 +86,7 @@ struct Figure {
     mss: Option<u32>,
     /// The reason why the measurement is unusable for verdicts; `None` if it is usable.
     unusable: Option<String>,
-    /// True if no I/O completed or failed in the measurement.
+    /// True if the measurement ran to its end, but no I/O completed or failed in it.
     is_empty: bool,
     /// True for a late replay, which comparisons leave out.
     is_late: bool,
@@ -115,8 +115,8 @@ impl MeasuredFigures {
         self.by_cell.get(&cell).is_some_and(|rounds| rounds.contains_key(&round))
     }
 
-    /// Builds the comparisons of the pairs, by workload, then by pair, then by metric. Leaves out pairs without common figures, and the CPU
-    /// time per TCP segment of pairs with different segment sizes.
+    /// Builds the comparisons of the pairs, by workload, then by pair, then by metric. Leaves out pairs without common figures, the CPU
+    /// time per TCP segment of pairs with different or unknown segment sizes, and percentiles that a common round lacks.
     pub(super) fn cases(&self, plan: &Plan, pairs: &[Pair]) -> Vec<PendingComparison> {
         let mut cases = Vec::new();
         for workload in 0..plan.workloads.len() {

@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stopped {
-    /// Every comparison is decided.
+    /// Every comparison that must be decided is decided.
     Decided,
     /// The maximum number of rounds was reached.
     MaxRounds,

@@ -60,7 +60,7 @@ pub struct CellSteadiness {
     pub metric: Metric,
     /// Round and value of each measurement, by ascending round.
     pub values: Vec<(u32, f64)>,
-    /// The window of the run's last five rounds; `None` if one of these rounds has no value.
+    /// The window of the run's last five rounds; `None` if one of these rounds has no value, or if their mean is not positive.
     pub window: Option<SteadyWindow>,
     /// The first round that ended five rounds satisfying the rule; `None` if there is none.
     pub first: Option<u32>,

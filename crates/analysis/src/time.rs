@@ -11,7 +11,8 @@ pub fn utc(ms: u64) -> String {
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms.min(LAST_MS))).to_string()
 }
 
-/// Parses a UTC date or time, `2026-01-31` or `2026-01-31T12:00:00Z`, to milliseconds since 1970-01-01 UTC. `None` if malformed or earlier.
+/// Parses a UTC date or time, `2026-01-31` or `2026-01-31T12:00:00Z`, to milliseconds since 1970-01-01 UTC. `None` if malformed or before
+/// 1970.
 #[must_use]
 pub fn parsed(text: &str) -> Option<u64> {
     let time = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };

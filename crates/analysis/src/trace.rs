@@ -75,7 +75,7 @@ pub struct TraceProfile {
     /// Length in bytes of the longest read or write; those longer than 64 MiB do not count.
     pub longest: u64,
     /// Share of reads and writes that begin where an earlier one ended, 0 to 1; the last 64 ends are remembered. Absent for fewer than two
-    /// I/Os.
+    /// reads and writes.
     pub sequential: Option<f64>,
     /// Bytes of distinct 4 KiB blocks read or written, estimated to within 3%. Only the first 64 MiB of each I/O count.
     pub working_set: u64,

@@ -9,8 +9,8 @@ use crate::window::Window;
 /// Maximum number of gaps kept per class; the shortest is dropped first.
 const MOST: usize = 500;
 
-/// Start and end of a gap in nanoseconds of the engine's clock. It starts at the last completion, or when the first waiting I/O was due if
-/// that is later, and ends at the next completion; the end is `u64::MAX` if no completion followed.
+/// Start and end of a gap in nanoseconds of the engine's clock. It starts at the last successful completion, or when the first I/O that
+/// waits or has failed since was due, if that is later. It ends at the next successful completion; the end is `u64::MAX` if none followed.
 pub type Span = (u64, u64);
 
 /// The gaps of each I/O class, in the order of `CLASSES`.

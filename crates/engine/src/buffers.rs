@@ -56,7 +56,8 @@ impl Buffers {
         Self::within(Memory::Thp, count, slot_bytes)
     }
 
-    /// Allocates like [`Self::new`], from the given kind of memory. Fails if that is reserved huge pages and too few are left.
+    /// Allocates like [`Self::new`], from the given kind of memory. Fails if the memory cannot be mapped, such as reserved huge pages of
+    /// which too few are left.
     pub fn within(memory: Memory, count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>)> {
         let bytes = slot_bytes.checked_mul(count as usize).ok_or(io::ErrorKind::OutOfMemory)?;
         let slots = (0..count).map(Slot).collect();

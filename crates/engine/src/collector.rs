@@ -83,9 +83,10 @@ impl Collector {
         self.window = self.window.cut(end);
     }
 
-    /// Returns the next sample once its interval is over at `now` and every worker has reported it; `None` before that. After [`GRACE`] a
-    /// sample is returned without the missing reports, except the last sample; with `all_done`, at once. `waiting_since` is the start of
-    /// the longest system call still in progress, in nanoseconds of the engine's clock; that call's I/O can be the sample's oldest.
+    /// Returns the next sample once its interval is over at `now` and every worker has reported it; `None` before that, and after the last
+    /// sample. After [`GRACE`] a sample is returned without the missing reports, except the last sample; with `all_done`, at once.
+    /// `waiting_since` is the start of the longest system call still in progress, in nanoseconds of the engine's clock; that call's I/O can
+    /// be the sample's oldest.
     pub(crate) fn next_sample(
         &mut self,
         now: u64,

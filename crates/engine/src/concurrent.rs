@@ -73,7 +73,8 @@ fn split(job: &Job) -> Vec<Job> {
         .collect()
 }
 
-/// Opens the target once for each job. Of the jobs that write, only the first claims a device exclusively.
+/// Opens the target once for each job. The first job that writes claims a device exclusively, unless it is shared anyway; the later ones do
+/// not.
 fn open_all(parts: &[Job], path: &Path) -> Result<Vec<Target>, EngineError> {
     let mut claimed = false;
     let mut targets = Vec::with_capacity(parts.len());

@@ -12,7 +12,7 @@ pub struct Control {
     /// Start time in nanoseconds of the system's monotonic clock; 0 to start at once.
     start_ns: AtomicU64,
     /// Start time of the current load in nanoseconds of the system's monotonic clock, which may still be to come; 0 if no start time was
-    /// set.
+    /// set, or once it was taken.
     started_ns: AtomicU64,
 }
 
@@ -53,8 +53,8 @@ impl Control {
         self.start_ns.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns the load's start time in nanoseconds of the system's monotonic clock, and clears it. `None` if no start time was set, or if
-    /// the load has not started.
+    /// Returns the load's start time in nanoseconds of the system's monotonic clock, and clears it. `None` if no start time was set, if the
+    /// load has not started, or if the start time was already taken.
     pub fn take_started_ns(&self) -> Option<u64> {
         let at_ns = self.started_ns.load(Ordering::Relaxed);
         let has_begun = at_ns > 0 && at_ns <= clock::system();

@@ -26,7 +26,7 @@ pub enum EngineError {
         /// Failed I/Os of the warm-up, by error.
         errors: Vec<ErrorCount>,
     },
-    /// A network test or its server failed; the text names the server.
+    /// A network measurement could not be prepared, or the network or its server failed; the text has the reason.
     #[error("{0}")]
     Net(String),
     /// The trace of a replay could not be read to its end; the text has the reason.
@@ -97,7 +97,7 @@ pub enum EngineError {
         /// The machine's memory.
         memory: Bytes,
     },
-    /// The target has no content that a workload with `verify` has written.
+    /// None of the sampled blocks of the target holds content that a workload with `verify` has written.
     #[error(
         "verify = {0} checks only what a workload with verify wrote, and 64 blocks spread over the area hold nothing of that; leave verify \
          out, or write the area by such a workload first (a new file: --rw=write --verify={0} --keep)"

@@ -23,7 +23,7 @@ pub(crate) fn is(file: &File, identity: Identity) -> io::Result<bool> {
     })
 }
 
-/// Returns the disk's sequence number, which is never reused; `None` before Linux 5.15.
+/// Returns the disk's sequence number, which is never reused; `None` if the kernel does not report it, as before Linux 5.15.
 fn disk_sequence(device: &File) -> Option<u64> {
     // SAFETY: this request writes one u64 and does nothing else.
     let request = unsafe { Getter::<DISK_SEQUENCE, u64>::new() };

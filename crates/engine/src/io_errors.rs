@@ -42,8 +42,8 @@ impl IoErrors {
         Self { window_begin, kinds: Vec::new() }
     }
 
-    /// Counts an I/O that failed at time `at` of the engine's clock. `result` is a negative errno, or the number of bytes moved, which is
-    /// less than requested. `direction` names the kind of I/O.
+    /// Counts an I/O that failed at `at` nanoseconds of the engine's clock. `result` is a negative errno, or the number of bytes moved,
+    /// which is less than requested. `direction` names the kind of I/O.
     #[cold]
     pub fn add(&mut self, result: i32, direction: &'static str, offset: u64, at: u64) {
         let kind = match result {

@@ -10,8 +10,8 @@ use crate::request::{Io, IoKind};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Latencies {
     by_direction: [Option<Counts>; 5],
-    /// Nanoseconds from the first write after a flush to the end of the next flush. `None` if the workload never flushes, or keeps several
-    /// I/Os in flight, so that the first write is ambiguous.
+    /// Nanoseconds from the first write after a flush to the end of the next flush. `None` unless the workload does plain I/O, flushes, and
+    /// keeps one I/O in flight: with several, the first write would be ambiguous.
     commits: Option<Histogram>,
     /// True for a replay: the kinds of I/O are not known in advance, so only those that occurred are reported.
     by_use: bool,

@@ -27,7 +27,7 @@ impl Drop for CutFile {
 }
 
 /// Brings the area of a job's file into the state that the workload's `layout` asks for. Returns the file if its length must be restored
-/// afterwards, else `None`. Does nothing for devices and the null engine.
+/// afterwards, else `None`. Changes nothing for devices, for the null engine, and if `layout` is filled.
 pub(crate) fn lay_out(job: &Job, target: &Target) -> Result<Option<CutFile>, EngineError> {
     let workload = &job.workload;
     let layout = workload.layout;

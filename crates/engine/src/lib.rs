@@ -66,17 +66,19 @@ pub use crate::verify::audit;
 /// The shortest interval between samples that a job may ask for.
 const SHORTEST_INTERVAL: Nanos = Nanos::from_millis(10);
 
-/// Runs one measurement on an existing file or device. `events` receives [`Event::Ready`] when all workers are ready; the load starts when that
-/// call returns. `events` then receives [`Event::Measuring`] when the warm-up is over, and one [`Event::Sample`] per interval, in order and
-/// without gaps; the samples add up to the outcome's totals.
+/// Runs one measurement on an existing file or device. `events` receives [`Event::Ready`] when all workers are ready; the load starts when
+/// that call returns. `events` then receives [`Event::Measuring`] when the warm-up is over, one [`Event::Sample`] per interval, in order
+/// and without gaps, and [`Event::Over`] after the window. The samples add up to the outcome's totals.
 ///
-/// A test (the workload's `test`) that creates files does so in the job's directory, and leaves that directory empty.
+/// A test (the workload's `test`) that creates files does so in the job's directory, and empties that directory at the end unless a worker
+/// is stuck in the kernel.
 ///
-/// An I/O counts in the interval in which its completion is seen. I/O in flight at the window's end does not count. Failed I/Os are counted by
-/// error, and the run goes on even if all I/Os fail.
+/// An I/O counts in the interval in which its completion is seen. I/O in flight at the window's end does not count. Failed I/Os are counted
+/// by error; without a limit (`max_errors`), the run goes on even if all I/Os fail.
 ///
 /// # Errors
-/// The target cannot run the job, or a system call fails. A target that does not exist is not created.
+/// The job is invalid or needs too much memory, the target cannot run it, a system call fails, or the load is over within the warm-up. A
+/// target that does not exist is not created.
 pub fn measure(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
     measure_under(&Control::new(), job, path, events)
 }
@@ -127,7 +129,7 @@ pub fn replay_under(
     run::run(job, &target, control, Some(trace), events)
 }
 
-/// Refuses a job that cannot run: contradictory keys, or an interval between samples of less than 10 ms.
+/// Refuses a job that cannot run: invalid or contradictory keys, or an interval between samples of less than 10 ms.
 ///
 /// # Errors
 /// Names the offending key and the accepted values.

@@ -250,7 +250,8 @@ fn is_tmpfs(file: &File) -> bool {
 }
 
 impl Target {
-    /// Fails if the workload's I/O engine cannot do I/O on this kind of target.
+    /// Fails if this kind of target cannot do the workload's I/O: because of its engine or, on a virtio device, because it is buffered or a
+    /// test of file operations.
     fn check_engine(&self, workload: &Workload) -> Result<(), OpenRefusal> {
         let takes_queues = workload.ioengine == IoEngine::Libblkio;
         let sets_space = matches!(workload.ioengine, IoEngine::Falloc | IoEngine::Ftruncate);

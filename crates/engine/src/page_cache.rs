@@ -34,8 +34,8 @@ pub(crate) struct CachedPages {
 }
 
 impl CachedPages {
-    /// Samples the page cache of a job's area. `None` if mincore(2) does not report the real state to this user, or if the area cannot be
-    /// mapped.
+    /// Samples the page cache of a job's area. `None` if mincore(2) does not report the real state to this user, or if the state cannot be
+    /// determined for another reason.
     pub(crate) fn look(job: &Job, target: &Target) -> Option<Self> {
         if !is_told(target) {
             return None;
@@ -51,7 +51,7 @@ impl CachedPages {
         Some(Self { stretches, bytes })
     }
 
-    /// Samples the same ranges again, and returns their cached bytes before and now; `None` if mincore(2) fails.
+    /// Samples the same ranges again, and returns their cached bytes before and now; `None` if that cannot be determined.
     pub(crate) fn and_now(self, target: &Target) -> Option<PageCache> {
         let after = bytes(&target.file, &self.stretches, target.length)?;
         let length = |begin: &u64| target.length.min(begin + STRETCH) - begin;
@@ -80,7 +80,7 @@ fn bytes(file: &File, stretches: &[u64], length: u64) -> Option<u64> {
         .try_fold(0, |sum, begin| Some(sum + cached(file, *begin, length.min(begin + STRETCH) - begin)?))
 }
 
-/// Returns how many bytes of a range are cached, in whole pages; `None` if the range cannot be mapped.
+/// Returns how many bytes of a range are cached, in whole pages; `None` if that cannot be determined.
 fn cached(file: &File, begin: u64, length: u64) -> Option<u64> {
     let page = rustix::param::page_size();
     let length = usize::try_from(length).ok()?;
@@ -98,8 +98,8 @@ fn cached(file: &File, begin: u64, length: u64) -> Option<u64> {
 }
 
 /// Writes back and drops the page cache of these files and devices, and reports how much of them is still cached; that is unknown if a file
-/// could not be opened. Returns [`CacheDrop::Nothing`] if no file could be opened, or if the cache of one could not be dropped. Other
-/// caches, such as that of dentries, are not dropped.
+/// could not be opened, or if the kernel does not report it. Returns [`CacheDrop::Nothing`] if no file could be opened, or if the cache of
+/// one could not be dropped. Other caches, such as that of dentries, are not dropped.
 pub fn drop_caches_of(paths: &[PathBuf]) -> CacheDrop {
     let files: Vec<File> = paths.iter().filter_map(|path| File::open(path).ok()).collect();
     if files.is_empty() || !files.iter().all(|file| drop_pages(file).is_ok()) {
@@ -125,7 +125,7 @@ fn length(mut file: &File) -> u64 {
 }
 
 /// Returns the cached bytes of a file or device, from cachestat(2), or from mincore(2) on older kernels. `None` if neither call reports
-/// them: mincore(2) only does so to the owner, and is not used beyond 1 GiB.
+/// them: mincore(2) only does so to the owner and root, and is not used beyond 1 GiB.
 fn left(file: &File) -> Option<u64> {
     cached_at_all(file).or_else(|| {
         let length = length(file);
@@ -135,7 +135,7 @@ fn left(file: &File) -> Option<u64> {
     })
 }
 
-/// Returns the cached bytes of a whole file from cachestat(2); `None` before Linux 6.5.
+/// Returns the cached bytes of a whole file from cachestat(2); `None` if the kernel lacks the call, as before Linux 6.5, or refuses it.
 fn cached_at_all(file: &File) -> Option<u64> {
     cache_pages(file).map(|[cached, _]| cached * rustix::param::page_size() as u64)
 }

@@ -31,12 +31,13 @@ const DIRECT_UNIT: u64 = 4096;
 /// Minimum time between two progress reports.
 const PROGRESS_EVERY: Nanos = Nanos::from_millis(200);
 
-/// Writes every byte of an area of an existing file or device once, and flushes. `content` sets how compressible the data is and how much
-/// of it repeats earlier 1 MiB writes; the seed determines the bytes. A file that is shorter than the area grows. `progress` gets the bytes
-/// written so far, a few times a second and at the end. Before the first byte of a file, the filesystem's dirty data is written back.
+/// Writes every byte of an area of an existing file or device once, and flushes. `content` sets how compressible the data is, how much of
+/// it repeats earlier 1 MiB writes, and whether its sectors get stamps for verification; the seed determines the bytes. A file that is
+/// shorter than the area grows. `progress` gets the bytes written so far, a few times a second and at the end. Before the first byte of
+/// a file, the filesystem's dirty data is written back.
 ///
 /// # Errors
-/// A target that cannot be opened for writing, a device that is too small, and the first write that fails, with its offset.
+/// A target that cannot be opened for writing, a device that is too small, the first write that fails, with its offset, and a failed flush.
 pub fn fill(
     path: &Path,
     area: &ByteRange,

@@ -45,7 +45,8 @@ pub(crate) struct Priority {
 }
 
 impl Priority {
-    /// Raises the calling thread's priority; `None` if that is not permitted, or if the thread already has a realtime policy.
+    /// Raises the calling thread's priority; `None` if that is not permitted, or if the thread's policy is not one of the plain ones
+    /// (other, batch, idle).
     pub(crate) fn raise() -> Option<Self> {
         let (policy, param) = scheduling()?;
         let is_plain = [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].contains(&policy);

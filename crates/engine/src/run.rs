@@ -85,7 +85,8 @@ impl<'a> Prepared<'a> {
         Ok(outcome)
     }
 
-    /// Flushes the target, reads the written data back if the job verifies, and adds the results to the outcome.
+    /// Flushes the target if the job writes and nothing failed, reads the written data back if the job verifies, and adds the results to
+    /// the outcome.
     pub(crate) fn conclude(self, outcome: &mut Outcome) {
         let Self { job, target, ioengine, verification, workers, cached, cut, .. } = self;
         outcome.page_cache = cached.and_then(|before| before.and_now(target));

@@ -13,8 +13,9 @@ pub(crate) trait Transfer {
     fn perform<B: Backend>(self, backend: B, free: Vec<Slot>) -> io::Result<()>;
 }
 
-/// Runs a task on a target: with io_uring and up to `depth` I/Os in flight (fewer in a small virtqueue), or without io_uring one I/O at a
-/// time. `slot_bytes` is the maximum length of an I/O. Fails if no backend can be opened; the inner result is the task's.
+/// Runs a task on a target: on a virtio device through one of its queues, on others with io_uring, with up to `depth` I/Os in flight (fewer
+/// if the virtio queue is smaller), or without io_uring one I/O at a time. `slot_bytes` is the maximum length of an I/O. Fails if no
+/// backend can be opened; the inner result is the task's.
 pub(crate) fn perform(
     target: &Target,
     depth: u32,

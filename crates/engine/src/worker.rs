@@ -76,7 +76,8 @@ pub(crate) fn run(engine: IoEngine, task: Task) -> Result<Finish, EngineError> {
     }
 }
 
-/// Opens the backend, waits for the start, and runs the load until the window ends or no I/O is left to do. Then waits for the I/O in flight.
+/// Opens the backend, waits for the start, and runs the load until the window ends, the worker is stopped or no I/O is left to do. Then
+/// waits for the I/O in flight.
 pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
     let Task { context, workload, setup, pattern, passes, share, seed, verification, replay } = task;
     let WorkerContext { number, common, heartbeat, start, spare, reports } = context;

@@ -94,13 +94,13 @@ pub enum News {
     },
 }
 
-/// Leads one fleet from the members' arrival to the end of their runs.
+/// The coordinator of one fleet, from the members' arrival to the end of their runs.
 #[derive(Debug)]
 pub struct Coordinator {
     mode: FleetMode,
     /// Version and commit that every member must have.
     version: String,
-    /// Nanoseconds that a ping may remain unanswered before the member counts as lost.
+    /// A member counts as lost if no message from it arrives within this many nanoseconds after a ping.
     silence_ns: u64,
     members: BTreeMap<String, Member>,
     /// First start time of each step that has started, in nanoseconds of the coordinator's clock.
@@ -111,8 +111,8 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// Creates a coordinator for these members and their assignments. Members whose version differs from `version` are refused. A member that
-    /// leaves a ping unanswered for `silence` counts as lost.
+    /// Creates a coordinator for these members and their assignments. Members whose version differs from `version` are refused. A member
+    /// counts as lost if no message from it arrives within `silence` after a ping.
     #[must_use]
     pub fn new(
         mode: FleetMode,
@@ -191,7 +191,7 @@ impl Coordinator {
         actions
     }
 
-    /// Declares all members lost that have not joined, with this reason.
+    /// Gives up all members that have not joined, for this reason. They count as lost.
     pub fn give_up_absent(&mut self, reason: &str) -> Vec<CoordinatorAction> {
         let absent: Vec<String> = self
             .members
@@ -205,7 +205,7 @@ impl Coordinator {
         actions
     }
 
-    /// Begins the run. Returns the messages to all members that can carry out their plans.
+    /// Begins the run. Returns the messages to all members that have answered that they can carry out their plans.
     pub fn begin(&mut self) -> Vec<CoordinatorAction> {
         self.has_begun = true;
         let mut actions = Vec::new();

@@ -7,10 +7,10 @@ use crate::message::{FromMember, ToMember};
 /// The reason why a link has ended.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 pub enum LinkError {
-    /// The other end has closed the connection, or the connection broke.
+    /// The connection was closed, broke or could not be set up, or another coordinator has taken over the fleet.
     #[error("the connection has ended: {0}")]
     Closed(String),
-    /// The other end sent data that is not a message.
+    /// The other end sent data that is not a message, or a message to send is too long.
     #[error("unexpected message: {0}")]
     Garbled(String),
 }
@@ -59,7 +59,7 @@ pub trait Hub: Send {
 
 /// The member's end of the link to the coordinator. Several threads use it: one waits for messages while others send.
 pub trait MemberLink: Send + Sync {
-    /// Sends a message to the coordinator. Fails if the link has ended.
+    /// Sends a message to the coordinator. Fails if the link has ended or the message is too long.
     fn send(&self, message: &FromMember) -> Result<(), LinkError>;
     /// Waits up to `patience` for the next message; `None` if none arrives in that time. Fails if the link has ended.
     fn receive(&self, patience: Duration) -> Result<Option<ToMember>, LinkError>;

@@ -25,7 +25,7 @@ pub enum Wish {
     Assign(Box<Assignment>),
     /// Begin to carry out the assignment.
     Begin,
-    /// Leave: the fleet ended before this member began.
+    /// Leave: before the member began, the coordinator stopped the fleet or a signal stopped this process.
     End,
 }
 
@@ -33,7 +33,7 @@ pub enum Wish {
 #[derive(Debug)]
 pub struct Member<L> {
     link: L,
-    /// Flag that makes the run stop; set on cancellation and when the link ends.
+    /// Flag that makes the run stop. Set on cancellation and when the link ends; the caller may set it too.
     stop: Arc<AtomicBool>,
     chrony_error_ns: Option<u64>,
     state: Mutex<State>,
@@ -42,8 +42,8 @@ pub struct Member<L> {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The step that the coordinator started last, and its start time in nanoseconds of this machine's monotonic clock; `None` while the
-    /// member waits.
+    /// The step that the coordinator started last, and its start time in nanoseconds of this machine's monotonic clock; `None` before the
+    /// first step and while the member waits.
     went: Option<(StepNumber, u64)>,
     is_draining: bool,
     /// True once the link has ended.
@@ -165,7 +165,7 @@ impl<L: MemberLink> Member<L> {
         self.tell(&FromMember::Sample(merged));
     }
 
-    /// Sends a part of the run, and sends it again until the coordinator acknowledges it.
+    /// Sends a part of the run. [`Self::serve`] sends it again until the coordinator acknowledges it.
     pub fn keep(&self, part: RunPart) {
         let mut state = self.state();
         state.last += 1;

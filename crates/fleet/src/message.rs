@@ -43,9 +43,10 @@ pub enum ToMember {
         /// Number of the part, as in [`FromMember::Kept`].
         number: u64,
     },
-    /// Stop at once, undo all changes, and answer with [`FromMember::Over`].
+    /// Stop at once, undo all changes, and answer with [`FromMember::Over`]. A member that has not begun leaves without an answer.
     Cancel,
-    /// Finish the current measurement, stop, undo all changes, and answer with [`FromMember::Over`].
+    /// Finish the current measurement, stop, undo all changes, and answer with [`FromMember::Over`]. A member that has not begun leaves
+    /// without an answer.
     Drain,
 }
 
@@ -67,7 +68,7 @@ pub struct Assignment {
     /// Devices whose content may be overwritten, as the user confirmed.
     #[serde(default)]
     pub overwrite: Vec<PathBuf>,
-    /// True to overwrite the devices in `overwrite` even if they have the signature of a filesystem, RAID, LVM or partition table.
+    /// True to overwrite the devices in `overwrite` even if they hold a filesystem, RAID, LVM, a partition table or other data.
     #[serde(default)]
     pub overwrite_signature: bool,
 }
@@ -93,7 +94,7 @@ pub enum FromMember {
         received_member_ns: u64,
         /// Time at which this answer was sent, in nanoseconds of the member's clock.
         sent_member_ns: u64,
-        /// Error bound of the member's wall clock in nanoseconds, as chrony reports it; `None` if chrony does not run.
+        /// Error bound of the member's wall clock in nanoseconds, as chrony reports it; `None` if unknown.
         chrony_error_ns: Option<u64>,
     },
     /// The answer to an assignment. The member has changed nothing yet.
@@ -128,11 +129,11 @@ pub enum FromMember {
         /// The part of the run to store.
         part: Box<RunPart>,
     },
-    /// The member has ended its run and undone its changes.
+    /// The member has ended its run and undone its changes, except for those that `reason` names.
     Over {
         /// The state in which the run ended.
         state: RunState,
-        /// The reason why the run failed, and what could not be undone; `None` if there is nothing to report.
+        /// The reason why the run failed, and changes that could not be undone; `None` if there is nothing to report.
         reason: Option<String>,
     },
 }

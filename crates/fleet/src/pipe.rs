@@ -39,7 +39,8 @@ impl Default for PipeHub {
 }
 
 impl PipeHub {
-    /// Adds a member that writes to `output` and reads from `input`. The member counts as lost when `output` ends or cannot be read.
+    /// Adds a member that writes to `output` and reads from `input`. The member counts as lost once no more messages can be read from
+    /// `output`, or if a thread cannot be started.
     pub fn add(
         &mut self,
         name: &str,

@@ -48,7 +48,8 @@ const MIN_TIME_NS: u64 = 500_000_000;
 /// bonnie++'s default chunk size; other sizes are written to the CSV.
 const CHUNK: Bytes = Bytes(8192);
 
-/// Writes a line for each round and target, in the order of the plan. Fields of an unmeasured test are empty.
+/// Writes a line for each round and target with a measurement of the suite, in the order of the plan. Fields of an unmeasured test are
+/// empty.
 ///
 /// # Errors
 /// The run has no workload of suite `bonnie`.
@@ -163,7 +164,8 @@ fn per_second(measured: &Measurement, count: u64) -> Option<f64> {
     (seconds > 0.0).then(|| count as f64 / seconds)
 }
 
-/// Returns the longest latency of a chunk, a seek or a file operation; `None` for tests that need several system calls for each chunk.
+/// Returns the longest latency of a chunk, a seek or a file operation; `None` if unknown, and for tests that need several system calls for
+/// each chunk.
 fn longest(name: &str, measured: &Measurement) -> Option<Nanos> {
     let tallies = &measured.outcome.tallies;
     let tally: Option<&Tally> = match name {

@@ -21,7 +21,7 @@ pub(super) const MARK: Mark = Mark::start("vdbench", FIRST);
 /// Writes a run in vdbench's form, with one run definition per measurement.
 ///
 /// # Errors
-/// The run has no measurement, or one that vdbench's columns cannot express.
+/// The run has no measurement, or one with trims, metadata operations or fewer than two intervals.
 pub fn text(run: &Run) -> Result<String, Unfit> {
     if run.measurements.is_empty() {
         return Err(Unfit(format!("run {} has no measurement yet", run.id)));
@@ -77,7 +77,7 @@ fn definition(text: &mut String, run: &Run, m: &Measurement) -> fmt::Result {
     writeln!(text)
 }
 
-/// Returns the requested rate of a workload, all clones together, in I/Os per second; `None` in a closed loop.
+/// Returns the requested rate of a workload's first job, all its clones together, in I/Os per second; `None` if it has none.
 fn asked(workload: &Workload) -> Option<String> {
     let of_one = workload.rate_iops.or_else(|| workload.rate.map(|Bytes(rate)| rate / workload.bs.0.max(1)));
     of_one.map(|rate| (rate * u64::from(workload.numjobs)).to_string())
@@ -152,7 +152,8 @@ impl Figures {
     }
 }
 
-/// Returns CPU use in percent of all CPUs: first user and kernel time together, then kernel time. `None` if unknown for an interval.
+/// Returns CPU use in percent of all CPUs: first user and kernel time together, then kernel time. `None` without intervals, or if it is
+/// unknown for one.
 fn cpu(hosts: &[&HostActivity]) -> Option<(f64, f64)> {
     let (mut busy, mut kernel, mut total) = (0, 0, 0);
     for host in hosts {

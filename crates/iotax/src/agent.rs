@@ -1,7 +1,8 @@
 //! The agent: the process that makes the I/O load, on this host, on another machine or in a guest, as the runner requests.
 //!
 //! It exchanges [`iotax_model::wire`] messages with the runner on stdin and stdout. On a host these are pipes or an ssh connection; in a
-//! guest PID 1 connects them to the virtio-serial port and names the path to measure in [`DISK_VARIABLE`].
+//! guest PID 1 connects them to the virtio-serial port or, in a Xen domain, to the console, and names the path to measure in
+//! [`DISK_VARIABLE`].
 
 mod activity;
 mod files;
@@ -42,8 +43,8 @@ pub(crate) const DISK_VARIABLE: &str = "IOTAX_DISK";
 /// The sysfs file with the name of the kernel's current clocksource.
 pub(crate) const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Serves the runner on stdin and stdout until the runner shuts the agent down or disconnects. Then removes the files that the agent
-/// created. `undo_dir` is the directory for the undo log of these files.
+/// Serves the runner on stdin and stdout until the runner shuts the agent down or disconnects, or an error ends the exchange. Then removes
+/// the files that the agent created and need not keep. `undo_dir` is the directory for the undo log of these files.
 pub(crate) fn main(undo_dir: Option<PathBuf>) -> ExitCode {
     let disk = std::env::var_os(DISK_VARIABLE).map(PathBuf::from);
     let files = Arc::new(Mutex::new(Files::new(undo_dir)));
@@ -62,7 +63,8 @@ pub(crate) fn main(undo_dir: Option<PathBuf>) -> ExitCode {
     .into()
 }
 
-/// Removes the files that the agent created. Returns `exit`, or [`Exit::Environment`] if any could not be removed.
+/// Removes the files that the agent created, except those that the runner keeps. Returns `exit`, or [`Exit::Environment`] if any could not
+/// be removed.
 fn end(files: &Mutex<Files>, exit: Exit) -> Exit {
     let undone = lock(files).undo();
     if undone { exit } else { Exit::Environment }
@@ -203,7 +205,7 @@ struct Agent {
     /// Path to measure if a request names none; `None` outside of guests, and in guests without a disk.
     disk: Option<PathBuf>,
     files: Arc<Mutex<Files>>,
-    /// The running server for network measurements; `None` until the runner requests a server.
+    /// The running server for network measurements; `None` if none runs.
     server: Mutex<Option<Server>>,
     /// Handle to start and end the engine's load from other threads.
     control: Arc<Control>,

@@ -39,7 +39,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// Interval of the empty lines on the console that show progress during boot.
 const BEAT: Duration = Duration::from_secs(2);
 
-/// Prepares the guest, serves the agent on the virtio-serial port and powers off.
+/// Prepares the guest, serves the agent on the virtio-serial port or a Xen domain's console, and powers off. If the kernel parameters ask
+/// for a probe, only prints a marker and powers off.
 pub(crate) fn main() -> ! {
     // A panic has already been printed to the console.
     if let Ok(Err(error)) = catch_unwind(run) {

@@ -3,7 +3,7 @@
 //! All text passes [`visible`], so that no name, path or error from elsewhere reaches the terminal as an escape sequence. Only pages
 //! ([`Styled`]), clap's help, and documents that go into a pipe or file are written unchanged.
 //!
-//! Output waits for a slow reader; after Ctrl-C for at most [`PATIENCE`]. If the reader of stdout goes away, measuring and undoing
+//! Output waits for a slow reader; after an interrupt for at most [`PATIENCE`]. If the reader of stdout goes away, measuring and undoing
 //! continue. Other errors of stdout are kept for [`finish`], so that lost output is not reported as success.
 
 use std::borrow::Cow;
@@ -53,7 +53,7 @@ const PIPE_ROOM: usize = 4096;
 /// True with `--quiet`: notes about progress are not printed.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// The interrupt flag of a command that undoes changes after Ctrl-C; empty in other commands.
+/// The interrupt flag of a command that watches for signals; empty in other commands.
 static STOP: OnceLock<Interrupt> = OnceLock::new();
 
 /// The error that ended output to stdout, for [`finish`]; `None` while stdout accepts output.
@@ -115,7 +115,7 @@ impl Stream {
         self.put(in_locale(page).as_bytes());
     }
 
-    /// Writes clap's help or errors, styled unless they could quote hidden characters.
+    /// Writes clap's help or errors, styled on a terminal with colours unless they could quote hidden characters.
     pub(crate) fn help(self, help: &clap::builder::StyledStr) {
         let hidden = |argument: std::ffi::OsString| argument.to_string_lossy().contains(visible::is_hidden);
         if self.has_colour() && !std::env::args_os().any(hidden) {

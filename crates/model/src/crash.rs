@@ -22,7 +22,7 @@ pub struct CrashDocument {
     /// Seed of the random choices: the order and times of cuts, offsets, and the writes that a cut keeps; absent if the plug was pulled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seed: Option<u64>,
-    /// Number of writes between two flushes of the load; absent if a database decides when to flush.
+    /// Number of writes between two flushes of the load; absent if a database decides when to flush, or if the plug was pulled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub writes_per_flush: Option<u32>,
     /// The targets, in the order of the command line.
@@ -68,8 +68,8 @@ impl DatabaseMode {
         }
     }
 
-    /// Returns whether the database's settings guarantee that it is not corrupt after a power cut, even if the last commits are lost. SQLite's
-    /// documentation gives no such guarantee for a rollback journal with `synchronous=normal`.
+    /// Returns whether the database's settings guarantee that it is not corrupt after a power cut, even if the last commits are lost. They
+    /// do not if the database never flushes, or if SQLite uses a rollback journal with `synchronous=normal`.
     #[must_use]
     pub fn promises_a_whole_database(self) -> bool {
         self.promises_commits()
@@ -139,7 +139,8 @@ words! {
     Synchronous, "synchronous" {
         /// Before each commit is acknowledged.
         Full = "full",
-        /// Less often than at each commit: the last commits of a write-ahead log may be lost.
+        /// Fewer flushes than with `full`: a power cut may lose the last commits of a write-ahead log, or corrupt a database with a
+        /// rollback journal.
         Normal = "normal",
         /// SQLite never flushes.
         Off = "off",
@@ -170,12 +171,14 @@ impl SqliteMode {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PowerCut {
-    /// Time from the first write to the cut, in seconds. If the plug was pulled: time to the last recorded flush, absent without one.
+    /// Time from the first write to the cut, in seconds. If the plug was pulled: from the start of recording to the last recorded flush;
+    /// absent without a flush.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seconds: Option<f64>,
     /// Recorded writes that were acknowledged.
     pub writes: u64,
-    /// Acknowledged writes that are covered by an acknowledged flush.
+    /// Acknowledged writes that are covered by an acknowledged flush. With a database: all commits if its settings guarantee that they
+    /// survive, else 0.
     pub flushed_writes: u64,
     /// Counts of the volatile layer, which simulated the cut; absent if the plug was pulled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -193,7 +196,8 @@ pub struct PowerCut {
     /// Stale blocks in `acknowledged` whose missing write was acknowledged before a surviving write began. A count above 0 shows that the stack
     /// reorders writes.
     pub reordered: u64,
-    /// Age of the oldest missing write at the time of the cut, in seconds; absent if none is missing.
+    /// Age of the oldest missing write at the time of the cut, in seconds, estimated from evenly spaced writes; absent if none is missing
+    /// or the age is unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost_seconds: Option<f64>,
     /// Reason why some missing acknowledged writes may have gone undetected; absent if the record of writes is complete.
@@ -282,14 +286,14 @@ pub struct VolatileCut {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ImageCondition {
-    /// No check exists: a raw file has no metadata, and some formats have no check.
+    /// No check was made, for example because a raw file has no metadata to check.
     #[default]
     Unchecked,
     /// The check found no error.
     Sound,
     /// Number of leaked clusters: they waste space, but no data is lost.
     Leaks(u64),
-    /// Number of errors that the check found.
+    /// Number of errors that the check found; 1 if it could not read the image.
     Damaged(u64),
 }
 

@@ -12,8 +12,8 @@ pub enum Exit {
     Usage = 2,
     /// A measurement failed, a target was lost, or the journal that verification needs is damaged.
     Measurement = 3,
-    /// The environment lacks something that the command needs, such as permissions, space or a program, or a file cannot be read or
-    /// written.
+    /// The environment lacks something that the command needs, such as permissions, space or a program; a file cannot be read or written;
+    /// or a stored run is damaged.
     Environment = 4,
     /// A gate could not be evaluated for lack of a result, or an answer is undecided; no gate failed.
     Unjudged = 5,

@@ -16,8 +16,9 @@ pub const BUCKETS: usize = ((MAX_BITS - SUB_BITS + 1) as usize) << SUB_BITS;
 /// and quantiles report its middle. Values below 256 ns are exact.
 pub const RELATIVE_ERROR: f64 = 0.5 / SUB as f64;
 
-/// Counts of values, usually latencies in nanoseconds. Memory is 8 bytes per bucket between the lowest and highest bucket in use, at most 34 KiB.
-/// Adding a value takes a few instructions, and allocates only when the value lies outside the allocated buckets.
+/// Counts of values, usually latencies in nanoseconds. Memory is 8 bytes per allocated bucket, at most 34 KiB. The buckets from the lowest
+/// to the highest in use are allocated, or all of them at creation. Adding a value takes a few instructions, and allocates only when the
+/// value lies outside the allocated buckets.
 #[derive(Debug, Clone)]
 pub struct Histogram {
     /// Index of the bucket that `buckets[0]` counts.

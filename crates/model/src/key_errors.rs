@@ -12,8 +12,8 @@ const ELSEWHERE: [(&str, &str); 5] = [
     ("rounds", "repeat"),
 ];
 
-/// Rewords an error of serde in the terms of plan files: names TOML values instead of Rust types, and suggests the nearest key. Returns errors of
-/// other forms unchanged.
+/// Rewords an error of serde in the terms of plan files: names TOML values instead of Rust types, and suggests the nearest key or lists the
+/// accepted ones. Returns errors of other forms unchanged.
 pub(crate) fn in_our_words(message: &str) -> String {
     // unknown field `bz`, expected one of `bs`, `rw`
     if let Some((unknown, known)) =

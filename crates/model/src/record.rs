@@ -52,13 +52,13 @@ pub struct Sample {
     pub duration_ns: u64,
     /// I/Os completed in the interval, by direction.
     pub tallies: Tallies,
-    /// Age of the oldest I/O in flight at the end of the interval, over all jobs. Absent if no I/O was in flight.
+    /// Age of the oldest I/O in flight at the end of the interval, over all jobs. Absent if no I/O was in flight, and for network streams.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub oldest_ns: Option<u64>,
     /// Number of I/Os that failed in the interval.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub failed: u64,
-    /// Network streams by direction, as seen by the client; empty for storage.
+    /// Network streams by direction, as seen by the client; empty without streams.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub ways: Vec<WaySample>,
 }
@@ -133,8 +133,8 @@ words! {
     Stop, "stop" {
         /// An I/O was in flight longer than `stall_timeout`.
         Stalled = "stalled",
-        /// I/Os in flight at the end of the window did not complete soon enough after it. Not used for a workload with `blackout`, which
-        /// records this as a period without a completed I/O.
+        /// I/Os in flight at the end of the window did not complete within the time allowed after it. Not used for a workload with
+        /// `blackout`, which records this as a period without a completed I/O.
         Unanswered = "unanswered",
         /// `max_errors` I/Os failed.
         Errors = "errors",
@@ -151,16 +151,16 @@ pub struct Outcome {
     pub duration_ns: u64,
     /// I/Os completed in the window, by direction.
     pub tallies: Tallies,
-    /// Distance of the window's start and end from the last completion before each. Absent if no I/O completed in the warm-up or in the
-    /// window, for several guests together, and for work other than block I/O.
+    /// Distance of the window's start and end from the last completion before each. Absent if unknown, such as without a completion in the
+    /// warm-up or in the window, for several guests together, and for work other than block I/O.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub edges: Option<WindowEdges>,
     /// I/Os completed in the warm-up; no other count includes them.
     pub ramp_ios: u64,
     /// CPU time of the load generator's process in the window.
     pub cpu: CpuTime,
-    /// The kernel's counters for the load generator's process in the window. Absent for several guests together, and in records of versions that
-    /// did not keep them.
+    /// The kernel's counters for the load generator's process in the window. Absent if unknown, such as for several guests together, and in
+    /// records of versions that did not keep them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub counts: Option<ProcessCounts>,
     /// I/O errors in the warm-up, in the window and in the flush after it, by error and direction.
@@ -169,7 +169,8 @@ pub struct Outcome {
     /// Deviations from the requested settings, one sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub notes: Vec<String>,
-    /// The I/O engine used, never `auto`. Absent in records of versions that did not keep it.
+    /// The I/O engine used, never `auto`. Absent if none was used, if concurrent loads used different ones, and in records of versions that
+    /// did not keep it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ioengine: Option<IoEngine>,
     /// Delays of I/Os against their schedule in an open loop; absent in a closed loop.
@@ -195,16 +196,16 @@ pub struct Outcome {
     /// agent, which runs on the host.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub inside: Option<HostActivity>,
-    /// Time from the scheduled start of the load until its first worker began to issue I/Os. Absent for network streams, and in records of versions
-    /// that did not keep it.
+    /// Time from the scheduled start of the load until its first worker began to issue I/Os. Absent if none began, for network streams, and
+    /// in records of versions that did not keep it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub first_io_ns: Option<u64>,
-    /// Duration of the flush after the window, which does not count toward the window. Absent if nothing was written, an I/O failed, or the flush
-    /// failed or is not supported.
+    /// Duration of the flush after the window, which does not count toward the window. Absent without such a flush, as when nothing was
+    /// written or an I/O failed, and if the flush failed or is not supported.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub flush_ns: Option<u64>,
-    /// Sampled bytes of the target in the page cache of the agent's machine, before and after direct I/O. Absent for buffered I/O, and if the kernel
-    /// does not report residency.
+    /// Sampled bytes of the target in the page cache of the agent's machine, before and after direct I/O. Absent if not sampled, such as
+    /// for buffered I/O, or if the kernel does not report residency.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub page_cache: Option<PageCache>,
     /// Network statistics; absent for storage.
@@ -253,7 +254,7 @@ pub struct DiskActivity {
     pub write_merges: u64,
     /// Fraction of the window in which the device was busy, 0 to 1.
     pub busy: f64,
-    /// Mean time from queueing to completion; absent without I/O.
+    /// Mean time of reads and writes from queueing to completion; absent without I/O.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mean_wait_ns: Option<f64>,
     /// Total time of all reads from queueing to completion. Absent in records of versions that did not keep it.
@@ -406,15 +407,15 @@ pub struct BlockStats {
     pub flush: BlockTally,
 }
 
-/// Results of one of several loads that ran concurrently (guests, a neighbour, jobs), over their common window; for a job, over the part of the
-/// window in which the job ran.
+/// Results of one of several loads that ran concurrently (guests, network servers, a neighbour, jobs), over their common window; for a job,
+/// over the part of the window in which the job ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Share {
-    /// `1`, `2`, ... for the guests of a target; otherwise the name of the neighbour or job.
+    /// `1`, `2`, ... for the guests of a target; the address of a network server; otherwise the name of the neighbour or job.
     pub name: String,
-    /// Time over which rates are computed. For a guest or neighbour, the total length of the intervals that lie completely within the
-    /// common window; for a job, the part of the window in which it ran.
+    /// Time over which rates are computed. For a guest, network server or neighbour, the total length of the intervals that lie completely
+    /// within the common window; for a job, the part of the window in which it ran.
     pub duration_ns: u64,
     /// I/Os completed in this time, by direction.
     pub tallies: Tallies,
@@ -453,7 +454,8 @@ pub struct Measurement {
     /// Results of each interval, in order.
     #[serde(default)]
     pub samples: Vec<Sample>,
-    /// Activity of the host over the measured window. Absent for a target on another machine, whose agent reports that machine's activity.
+    /// Activity of the host over the measured window. Absent if it was not recorded, such as for a target on another machine, whose agent
+    /// reports that machine's activity.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host: Option<HostActivity>,
     /// Activity of the machine with the target's storage in each interval, in order.
@@ -465,13 +467,13 @@ pub struct Measurement {
     /// Caches dropped before the measurement within the guest; absent without a guest, or if none was to be dropped.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub guest_cache: Option<CacheDrop>,
-    /// Results of each guest, if several ran concurrently; `outcome` then covers all guests. Empty for a single guest.
+    /// Results of each guest or network server, if several were measured concurrently; `outcome` then covers all of them. Otherwise empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub shares: Vec<Share>,
     /// Load of the target's neighbour in the same window; absent without a neighbour.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub neighbour: Option<Share>,
-    /// Counters of QEMU's block layer for the guest's disk; absent without a guest.
+    /// Counters of QEMU's block layer for the guest's disk; absent if not recorded, such as without a guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub qemu: Option<BlockStats>,
     /// Counts of the target's layers that keep counters, from the bottom up. A layer whose counters could not be read is left out.
@@ -495,8 +497,8 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Returns the activity over the window of the machine that holds the target: the host, or another machine. `None` if it was not
-    /// recorded.
+    /// Returns the activity of the machine that holds the target, the host or another machine, over the measured window. `None` if it was
+    /// not recorded.
     #[must_use]
     pub fn machine(&self) -> Option<&HostActivity> {
         self.host.as_ref().or(self.outcome.inside.as_ref())
@@ -524,9 +526,9 @@ pub struct TargetRecord {
     /// Timeouts of the guest's disk and filesystem, as the guest has them.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub guest_timeouts: Vec<Timeout>,
-    /// True if the guest's CPU was emulated (TCG).
+    /// True if the guest's CPU, or the CPU of a Xen domain's host, was emulated (TCG).
     pub emulated: bool,
-    /// QEMU's complete command line for the guest; absent without a guest.
+    /// QEMU's complete command line for the guest; absent without a QEMU guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub command_line: Option<String>,
     /// Kernel release of the guest, or of the other machine that holds the target; absent for a target on the host.
@@ -541,10 +543,10 @@ pub struct TargetRecord {
     /// Time from the start of the guest until its agent answered; absent without a guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub boot_ns: Option<u64>,
-    /// Allocation of the target's file or image at the start of measuring; absent for devices and if not reported.
+    /// Allocation of the target's file or image at the start of measuring; absent if unknown, such as for devices.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub allocation: Option<Allocation>,
-    /// Content of an area that iotax did not fill; absent if iotax filled it.
+    /// Content of an area that iotax did not fill; absent if iotax filled it, or if it was not sampled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub found: Option<SampledContent>,
     /// The reason why the run continued without this target; absent if it was not lost.

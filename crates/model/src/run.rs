@@ -68,7 +68,7 @@ pub struct Run {
     pub phases: Vec<RunPhase>,
     /// The source of an imported run; `None` for a run that iotax measured.
     pub source: Option<ImportSource>,
-    /// The fleet that the run is part of; `None` for a run on one machine.
+    /// The fleet that the run is part of, and its member; `None` for a run outside of fleets.
     pub fleet: Option<FleetMember>,
     /// Path of the store that the run was read from, as the user gave it; `None` for the default store.
     pub store: Option<String>,

@@ -293,7 +293,7 @@ pub enum Event {
     Alive,
     /// The request has failed.
     Failed {
-        /// Reason of the failure, with the path and the system's error.
+        /// Reason of the failure, for example with the path and the system's error.
         message: String,
     },
 }
@@ -310,9 +310,9 @@ pub struct AgentHello {
     pub kernel: String,
     /// Clocksource of the agent's machine; `None` if unknown.
     pub clocksource: Option<String>,
-    /// In a guest: path of the disk found by its serial number, or of the test file on that disk. Otherwise `None`.
+    /// In a guest: path of the disk under test, or of the test file on that disk. `None` elsewhere, and in a guest without a disk.
     pub disk: Option<String>,
-    /// In a guest: the filesystem of the test file, with its mount options. `None` if the guest uses the raw disk.
+    /// In a guest: the filesystem of the test file, with its mount options. `None` without one.
     pub filesystem: Option<Layer>,
     /// In a guest: timeouts of the disk and filesystem. Otherwise empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]

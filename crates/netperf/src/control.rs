@@ -12,18 +12,18 @@ use rustix::net::sockopt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Bytes of the cookie with which all connections of a test begin: 36 letters and digits, and a zero byte.
+/// Bytes of the cookie with which every TCP connection of a test begins: 36 letters and digits, and a zero byte.
 pub(super) const COOKIE: usize = 37;
 /// Maximum length of the parameters' JSON in bytes.
 pub(super) const MAX_PARAMETERS: u32 = 64 << 10;
 /// Maximum length of the results' JSON in bytes; the results of 256 streams take about 100 KiB.
 pub(super) const MAX_RESULTS: u32 = 2 << 20;
-/// Maximum time to wait for each message of the peer, and for each write call.
+/// Maximum time to wait for a message of the peer unless a caller sets another, to connect, and for one write call to block.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Idle time after which the kernel sends TCP keep-alive probes on the control connection.
 const KEPT_ALIVE: Duration = Duration::from_secs(30);
 
-/// The random identifier that all connections of a test send first.
+/// The random identifier that every TCP connection of a test sends first.
 pub(super) type Cookie = [u8; COOKIE];
 
 /// A state of the test, sent as one byte on the control connection. The numbers are iperf3's, except for [`State::Challenge`].
@@ -73,7 +73,7 @@ impl State {
     }
 }
 
-/// The reason why a test with a peer failed; the texts continue a sentence that begins with the peer's name.
+/// The reason why a test with a peer failed; the texts, except that of [`Self::Io`], continue a sentence that begins with the peer's name.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NetError {
     #[error(transparent)]
@@ -141,8 +141,8 @@ impl Control {
         self.send_bytes(&framed(message)?)
     }
 
-    /// Waits up to `patience` for the peer's next state; `None` if none arrives in that time. Fails if the state reports a failure of the
-    /// peer.
+    /// Waits up to `patience` for the peer's next state; `None` if none arrives in that time. Fails if the connection ends, or if the byte
+    /// is no state or reports a failure of the peer.
     pub(super) fn poll(&self, patience: Duration) -> Result<Option<State>, NetError> {
         let deadline = Instant::now() + patience;
         loop {
@@ -165,7 +165,7 @@ impl Control {
         self.poll(PATIENCE)?.ok_or(NetError::Late)
     }
 
-    /// Waits for the peer's next state; fails if that is not the expected one.
+    /// Waits up to 10 s for the peer's next state; fails if none or another than the expected one arrives.
     pub(super) fn expect(&self, expected: State) -> Result<(), NetError> {
         match self.state()? {
             state if state == expected => Ok(()),

@@ -35,7 +35,7 @@ struct StreamResult {
     /// The part of `errors` that belongs to the warm-up; `None` from iperf3 before 3.13.
     #[serde(skip_serializing_if = "Option::is_none")]
     omitted_errors: Option<f64>,
-    /// Number of datagrams sent; the receiver derives it from their sequence numbers.
+    /// Number of datagrams sent, including the warm-up; the receiver derives it from their sequence numbers. 0 for TCP.
     packets: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     omitted_packets: Option<f64>,

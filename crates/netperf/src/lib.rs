@@ -35,7 +35,7 @@ pub use test::{ClientTest, Prepared, Progress};
 /// the time set in `control`. An early end set in `control` ends round trips; streams ignore it.
 ///
 /// # Errors
-/// The job is invalid or has no network traffic, or the network or the server fails.
+/// The job is invalid or has no network traffic; or the network, the server or the operating system at this end fails.
 pub fn measure_under(
     control: &Control,
     job: &Job,

@@ -29,7 +29,7 @@ pub(super) struct Parameters {
     pub(super) udp: bool,
     /// Length of the warm-up in seconds.
     pub(super) omit: u64,
-    /// Length of the test in seconds; 0 for no time limit.
+    /// Length of the window after the warm-up in seconds; 0 for no time limit.
     pub(super) time: u64,
     /// Number of bytes per direction that ends the test; 0 for no limit.
     pub(super) num: u64,

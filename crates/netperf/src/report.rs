@@ -45,9 +45,9 @@ pub struct Start {
     pub window: u64,
     /// Sizes in bytes of the first stream's send and receive buffers as the kernel reports them; `None` if unknown.
     pub buffers: Option<(u64, u64)>,
-    /// Maximum segment size in bytes of the streams' connections, or of the control connection for UDP; `None` if unknown.
+    /// Maximum segment size in bytes of the first stream's TCP connection, else of the control connection; `None` if unknown.
     pub mss: Option<u32>,
-    /// Name of the TCP congestion control at this end; `None` for UDP or if unknown.
+    /// Name of the TCP congestion control at this end; `None` for UDP, for a server's round trips, or if unknown.
     pub congestion: Option<String>,
 }
 
@@ -157,13 +157,15 @@ pub struct StreamEnd {
     pub figures: StreamFigures,
     /// Datagrams of the warm-up that were sent, or at the receiver are known to have been sent. No other count includes them.
     pub omitted_packets: u64,
-    /// Minimum, mean and maximum of TCP's smoothed round-trip time in nanoseconds, read once per interval; `None` if unknown.
+    /// Minimum, mean and maximum of TCP's smoothed round-trip time in nanoseconds, read once per interval; `None` for UDP, at the receiving
+    /// end, or if unknown.
     pub rtt_ns: Option<[u64; 3]>,
-    /// Largest congestion window in bytes; `None` if unknown.
+    /// Largest congestion window in bytes; `None` for UDP, at the receiving end, or if unknown.
     pub max_cwnd: Option<u64>,
-    /// Largest receive window of the peer in bytes; `None` if unknown.
+    /// Largest receive window of the peer in bytes; `None` for UDP, at the receiving end, or if unknown; 0 if the kernel does not report
+    /// it.
     pub max_window: Option<u64>,
-    /// The longest times without received data, each with the direction of the data.
+    /// The longest times without received data, longest first; empty at the sending end. Each has the direction of the data.
     pub gaps: Vec<Gap>,
     /// The reason why the stream broke; `None` if it did not.
     pub error: Option<String>,
@@ -203,7 +205,7 @@ pub struct TestReport {
 }
 
 impl TestReport {
-    /// Returns the results of a stream at its sending and at its receiving end; `None` for an end that sent no results.
+    /// Returns the results of a stream at its sending and at its receiving end; `None` for an end without results of this stream.
     #[must_use]
     pub fn ends(&self, id: u32) -> (Option<&StreamEnd>, Option<&StreamEnd>) {
         let local = self.local.streams.iter().find(|stream| stream.id == id);

@@ -306,14 +306,14 @@ impl Streams {
         stream.counters.gaps(now).into_iter().map(gap).collect()
     }
 
-    /// Returns whether this end has senders and all have ended: the amount is used up, or they broke.
+    /// Returns whether this end has senders and all have ended: they were stopped, the amount is used up, or they broke.
     pub(super) fn have_sent_all(&self) -> bool {
         let gone = |stream: &Stream| stream.worker.as_ref().is_none_or(JoinHandle::is_finished);
         let mut senders = self.all.iter().filter(|stream| stream.sends).peekable();
         senders.peek().is_some() && senders.all(gone)
     }
 
-    /// Returns whether the peers' kernels have acknowledged all data that this end sent; always true for UDP.
+    /// Returns whether the peers' kernels have acknowledged all data that this end sent; always true for UDP and for closed connections.
     pub(super) fn has_arrived(&self) -> bool {
         let waits = |stream: &Stream| match &*stream.socket {
             Socket::Tcp(socket) => stream::tcp_info(socket).is_some_and(|tcp| tcp.waiting),

@@ -48,7 +48,7 @@ pub struct ClientTest {
 pub enum Progress<'a> {
     /// The streams are connected, and the test starts.
     Started(&'a Start),
-    /// The warm-up is over; counting begins.
+    /// The warm-up, if any, is over; counting begins.
     Counting,
     /// The end of an interval, with its counts.
     Interval(&'a TestInterval),
@@ -85,8 +85,8 @@ impl ClientTest {
     /// Agrees on the test with the server.
     ///
     /// # Errors
-    /// The test has no end, or the server does not listen, does not speak iperf3's protocol, is busy, or refuses the parameters or the
-    /// token.
+    /// The test has no end; or the server cannot be reached, does not speak iperf3's protocol, is busy, refuses the parameters or the
+    /// token, or does not ask for the client's token.
     pub fn prepare(self) -> Result<Prepared, EngineError> {
         if self.time == Nanos(0) && self.traffic.bytes.is_none_or(|bytes| bytes.0 == 0) {
             return Err(EngineError::Net("neither a time nor a number of bytes ends the test".into()));
@@ -106,7 +106,7 @@ impl Prepared {
     /// Runs the test. `tell` receives its events; setting `stop` ends the window early.
     ///
     /// # Errors
-    /// The streams cannot be connected, or the server breaks off the test.
+    /// The streams cannot be connected, one breaks and none moves data, or the server breaks off the test or does not send its results.
     pub fn run(
         self,
         stop: &AtomicBool,
@@ -206,8 +206,8 @@ impl Running<'_> {
         Ok(End { duration_ns: end - begin, cpu: Some(used.cpu), congestion: None, streams })
     }
 
-    /// Runs the streams for `time` nanoseconds (`None` for no time limit), and reports each interval. Returns the start and end time in
-    /// nanoseconds of the engine's clock.
+    /// Runs the streams for `time` nanoseconds (`None` for no time limit), or until the test is stopped or its bytes are transferred, and
+    /// reports each interval. Returns the start and end time in nanoseconds of the engine's clock.
     fn phase(&mut self, time: Option<u64>, omitted: bool) -> Result<(u64, u64), NetError> {
         let begin = self.streams.begin();
         let mut end = time.map_or(u64::MAX, |time| begin + time);

@@ -75,7 +75,7 @@ pub(super) const DIRECTIONS: [(&str, Of); 2] =
     [("read", |level| &level.read), ("write", |level| &level.write)];
 
 /// Describes the change that a layer made: `merged 24:1 (96 KiB each)`; `None` if the layer passed I/O on unchanged (within 5%), or if the
-/// program did no I/O in this direction. `top` counts the program's own I/O.
+/// program or the layer above did no I/O in this direction. `top` counts the program's own I/O.
 pub(super) fn in_words(direction: &str, passed: &Passed, top: &Passed) -> Option<String> {
     if top.bytes == 0 {
         return None;

@@ -174,7 +174,8 @@ fn of_response(column: &str, response: &Histogram) -> Option<String> {
     ns.map(human::time)
 }
 
-/// Builds the table of uploads and downloads, with one row per target and direction; `None` if it would only repeat the totals.
+/// Builds the table of uploads and downloads, with one row per target and direction; `None` for other workloads, without streams, or if it
+/// would only repeat the totals.
 pub(super) fn ways<'a>(run: &'a Run, judgement: &'a Judgement, workload: &'a Workload) -> Option<Table<'a>> {
     let net = workload.kind().traffic()?;
     let all = || judgement.on(&workload.name, |cell| cell.network.as_ref());

@@ -10,8 +10,8 @@ use crate::figure::counted;
 /// Maximum number of targets that are listed with their figures.
 const NAMED: usize = 3;
 
-/// Formats each target's main figure on the first workload that has one: `60.5k IOPS`, `host-file 60.5k IOPS, vm-raw 10.9k IOPS`. For a rate search
-/// this is the rate found, for a watch the longest gap. `None` if nothing usable was measured.
+/// Formats each target's main figure on the first workload that has one: `60.5k IOPS`, `host-file 60.5k IOPS, vm-raw 10.9k IOPS`. For a
+/// rate search this is the rate found, for a curve the capacity, for a watch the longest gap. `None` if nothing usable was measured.
 #[must_use]
 pub fn outcome(run: &Run, figures: &RunFigures) -> Option<String> {
     let targets = &run.plan.targets;
@@ -32,7 +32,8 @@ pub fn outcome(run: &Run, figures: &RunFigures) -> Option<String> {
     Some(format!("{on}{}{more}", if more.is_empty() { listed(&named) } else { named.join(", ") }))
 }
 
-/// Formats a target's result of a rate search or a watch: `up to 12.1k IOPS`, `longest gap 3.02 s`; `None` in other runs.
+/// Formats a target's result of a rate search, a curve or a watch: `up to 12.1k IOPS`, `longest gap 3.02 s`; `None` in other runs, or
+/// without a result.
 fn answer(figures: &RunFigures, target: &str, workload: &Workload) -> Option<String> {
     let is_of = |found: &&FoundAnswer| found.target == target && found.workload == workload.name;
     Some(match figures.answers().iter().find(is_of)?.is {

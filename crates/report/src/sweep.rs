@@ -59,7 +59,7 @@ pub(super) fn place(shape: SuiteShape, point: &SuiteCell<'_>) -> String {
 }
 
 /// Divides the IOPS at half the block size by the IOPS at this size: near 2 if bandwidth is the limit, near 1 if the fixed cost per I/O is.
-/// `None` if half the size was not measured.
+/// `None` if half the size was not measured, or if an IOPS figure is unknown.
 pub(super) fn against_half(course: &TargetSeries<'_>, at: usize) -> Option<f64> {
     let point = course.points.get(at)?;
     let half = course.points.iter().find(|other| other.block_size().0 * 2 == point.block_size().0)?;

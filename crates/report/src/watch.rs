@@ -338,8 +338,9 @@ fn hung(episode: &Episode<'_>) -> String {
     format!("HUNG: {}", oldest.unwrap_or_else(|| "I/Os did not return".into()))
 }
 
-/// Names the lowest block device that stalled in the longest gap, or the reason why none did. `None` without a gap or without watched
-/// devices, and for a gap of flushes that shows at no device.
+/// Describes the origin of the longest gap: the lowest block device that stalled, or that none did, or that the load's own machine or agent
+/// stood still. `None` without a gap or without watched devices, if the gap is of round trips or a whole machine, or if the gap is of
+/// flushes and no device stalled.
 fn origin(episode: &Episode<'_>) -> Option<String> {
     let gap = episode.longest_gap()?;
     let origin = episode.origin(gap)?;
@@ -414,8 +415,8 @@ fn ios(count: u64, is_network: bool) -> String {
     }
 }
 
-/// Formats the longest gap of an event: `3.02 s (reads)`; `None` without a gap. If the gap began after the end of the event, adds the delay
-/// from the event's start: `3.02 s (reads), 5.80 s later`.
+/// Formats the longest gap of an event: `3.02 s (reads)`; `None` without a gap. If the gap began after the end of the event, and more than
+/// 1 s after its start, adds the delay from the start: `3.02 s (reads), 5.80 s later`.
 pub(super) fn longest_gap(effect: &EventEffect<'_>) -> Option<String> {
     let gap = effect.gap?;
     let length = format!("{} ({})", human::time(gap.duration_ns as f64), gap.of.word());

@@ -67,7 +67,8 @@ async fn runs(State(app): State<Shared>, pairs: Pairs) -> Result<Response, Probl
     Ok(answer(&json!({ "runs": runs.iter().map(line).collect::<Vec<_>>() })))
 }
 
-/// Converts a run's list entry to JSON, with the fields of `iotax list --json` except for the outcome and the user.
+/// Converts a run's list entry to JSON, with the fields of `iotax list --json` except for the outcome, the user and the
+/// error of a damaged run.
 fn line(run: &RunSummary) -> Value {
     let mut line = json!({
         "id": run.id,

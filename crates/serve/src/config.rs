@@ -25,7 +25,7 @@ pub struct Config {
     pub read_only: bool,
     /// Settings for starting runs from the browser; `None` if that is not permitted.
     pub launch: Option<Launch>,
-    /// Maximum number of requests per second and client, averaged over ten seconds.
+    /// Maximum number of requests per second and peer (an IPv4 address or a /64 network of IPv6), averaged over ten seconds.
     pub rate: u32,
 }
 

@@ -17,9 +17,8 @@ const ALL: usize = 256;
 /// Maximum number of open connections per peer. All clients of a reverse proxy count as one peer.
 pub(crate) const OF_ONE: usize = 128;
 
-/// The open connections. At the limit, a new connection replaces an older one of the peer with the most connections:
-/// the one that has waited longest for its client. So slow clients cannot lock others out. A peer at its own limit
-/// replaces one of its own connections.
+/// The open connections. At the limit, a new connection replaces an older one, so that slow clients cannot lock others out: of the peer
+/// with the most connections, the one that has waited longest for its client. A peer at its own limit replaces one of its own connections.
 #[derive(Debug, Default)]
 pub(crate) struct Connections(Mutex<Open>);
 
@@ -117,7 +116,7 @@ impl Drop for Connection {
     }
 }
 
-/// Returns the address that identifies a peer; all loopback addresses are the same peer.
+/// Returns the address that identifies a peer, as [`network`] does, except that all loopback addresses are the same peer.
 fn peer_of(peer: IpAddr) -> IpAddr {
     if peer.to_canonical().is_loopback() { Ipv4Addr::LOCALHOST.into() } else { network(peer) }
 }

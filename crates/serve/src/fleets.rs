@@ -89,7 +89,7 @@ pub(crate) fn listing(store: &Store) -> Result<Value, Problem> {
     Ok(json!({ "fleets": told.collect::<Vec<_>>() }))
 }
 
-/// Returns the document that `iotax fleet report --json` prints for this fleet.
+/// Returns the document that `iotax fleet report --json` prints for this fleet. Leaves out runs that cannot be read.
 pub(crate) fn result_document(store: &Store, id: &str) -> Result<Value, Problem> {
     Ok(json::fleet::document(&result(store, id)?.0))
 }

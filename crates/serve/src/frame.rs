@@ -30,7 +30,7 @@ pub(crate) struct OwnErrorPage;
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) title: String,
-    /// Path of the navigation entry to highlight.
+    /// Path of the navigation entry to highlight; empty for none.
     pub(crate) place: &'static str,
     /// The content: a `main` element with the id `main`, and possibly elements next to it.
     pub(crate) body: Content,

@@ -205,8 +205,8 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// Adds the body to an error response: JSON for the API and `/metrics`, an error page for other paths. A page that needs a login becomes a
-/// redirect to the login page.
+/// Adds the body to an error response, unless it has a page already: JSON for the API and `/metrics`, none for `/healthz`, an error page
+/// for other paths. A page that needs a login becomes a redirect to the login page.
 fn told(app: &App, method: &Method, uri: &Uri, mut answer: Response) -> Response {
     let path = uri.path();
     let status = answer.status();

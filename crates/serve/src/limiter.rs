@@ -47,7 +47,8 @@ impl Limiter {
         })
     }
 
-    /// Takes `requests` tokens from a peer's bucket, whether it has as many or not: requests are refused until the bucket has filled again.
+    /// Takes `requests` tokens from a peer's bucket, even if it has fewer. The peer's requests are then refused until the bucket holds a
+    /// token again.
     pub(crate) fn charge(&self, peer: IpAddr, requests: f64, now: Instant) {
         let full = self.per_second * BURST;
         self.with_bucket(peer, now, |bucket| bucket.left = (bucket.left - requests).max(-full));

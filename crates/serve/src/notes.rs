@@ -80,7 +80,7 @@ pub(crate) async fn keep(app: &Shared, id: i64, notes: NotesDocument) -> Result<
 }
 
 /// Stores notes and returns `None`. But if `seen` is given and is not the MAC of the stored notes, and the stored notes differ from
-/// `notes`, stores nothing and returns the stored notes. Fails on a read-only server.
+/// `notes`, stores nothing and returns the stored notes. Fails on a read-only server and for an unknown run.
 async fn put(app: &Shared, id: i64, notes: Notes, seen: Option<String>) -> Result<Option<Notes>, Problem> {
     if app.config.read_only {
         return Err(Problem::forbidden(

@@ -71,8 +71,8 @@ fn metric(text: &str) -> Result<Metric, Problem> {
 /// The runs of a trend, before their data is loaded.
 #[derive(Debug)]
 pub(crate) struct Chosen {
-    /// Names of all plans among the searched runs and the number of their runs, the most recently run plan first. Runs in progress and runs
-    /// without measurements do not count.
+    /// Name of each plan among the searched runs, with the number of its runs there; the most recently run plan comes first. Runs in
+    /// progress and runs without measurements do not count.
     pub(crate) plans: Vec<(String, usize)>,
     /// Name of the plan to show; `None` if the store has no run to show.
     pub(crate) plan: Option<String>,

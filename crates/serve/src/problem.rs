@@ -4,8 +4,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use iotax_store::StoreError;
 
-/// An error response. The guard turns it into JSON for the API and `/metrics`, and into HTML for
-/// other paths.
+/// An error response. The guard adds the body: JSON for the API and `/metrics`, none for `/healthz`, HTML for other
+/// paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,

@@ -77,7 +77,8 @@ fn outcome_of(store: &Store, run: &RunSummary) -> Option<String> {
     iotax_report::outcome(&head, &figures)
 }
 
-/// Creates the table of runs with their main figures. With `can_choose`, it has checkboxes to select runs for a comparison.
+/// Creates the table of runs, with their main figures unless `outcomes` is empty. With `can_choose`, it has checkboxes to select runs for a
+/// comparison.
 pub(crate) fn table(
     app: &App,
     runs: &[RunSummary],

@@ -21,8 +21,9 @@ struct Parcel {
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Copies a run to another store, or completes an existing copy. Fails if a process has claimed the run, or if both were continued since
-/// they were copied. Waits up to 10 s for a process that has claimed the copy, such as one that copies the same run.
+/// Copies a run to another store, or completes an existing copy. Fails if a process has claimed the run, if both were continued since they
+/// were copied, or if the copy is incomplete and belongs to another user. Waits up to 10 s for a process that has claimed the copy, such as
+/// one that copies the same run.
 pub(crate) fn copy(from: &Store, run: i64, to: &mut Store) -> Result<Copied, StoreError> {
     let parcel = from.read(run, &mut |database| pack(database, run))?;
     let mut done = None;

@@ -149,7 +149,7 @@ pub(crate) trait Database: Debug + Send {
     /// Returns the subset of `runs` that any process has claimed.
     fn claimed(&mut self, runs: &[i64]) -> Result<BTreeSet<i64>, Fault>;
 
-    /// Publishes the progress of a run as JSON text. Does not write to a disk.
+    /// Publishes the progress of a run as JSON text. Does not wait for a disk.
     fn put_live(&mut self, run: i64, state: &str) -> Result<(), Fault>;
 
     /// Returns the published progress of a run as JSON text; `None` if there is none.

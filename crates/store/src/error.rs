@@ -12,15 +12,15 @@ use crate::schema::OLDEST;
 /// The reason why an operation of the store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The store's file cannot be opened or created.
+    /// A file of the store cannot be opened, created or locked.
     #[error("cannot open the store {place}: {source}; name another one with --db")]
     Open {
         /// Location of the store.
         place: Location,
-        /// Error of the operating system on opening the file.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The file or database exists but is not an iotax store. It was not changed.
+    /// The file or database is not an iotax store, or the file to read is missing or empty. Nothing was changed.
     #[error("{place} is not an iotax store and was left untouched; name another one with --db")]
     Foreign {
         /// Location of the file or database.
@@ -32,7 +32,7 @@ pub enum StoreError {
         /// Location of the database.
         place: Location,
     },
-    /// The store has a schema version that this iotax cannot read. It was not changed.
+    /// The store has a schema version that this iotax cannot read, or only after a migration. It was not changed.
     #[error(
         "the store {place} has version {found}, this iotax reads version {known}, so it was left untouched; {remedy}",
         remedy = remedy(place, *found, *known)
@@ -45,7 +45,7 @@ pub enum StoreError {
         /// Newest schema version that this iotax can read.
         known: i64,
     },
-    /// This user cannot write to the store.
+    /// The store cannot be written, for example because this user lacks the permission.
     #[error("the store {place} cannot be written: {reason}; name another one with --db")]
     Unwritable {
         /// Location of the store.
@@ -140,7 +140,7 @@ pub enum StoreError {
         /// Location of the other store.
         place: Location,
     },
-    /// The database rejected a statement.
+    /// The database rejected a statement, or reported another error.
     #[error("the store {place}: {reason}")]
     Sql {
         /// Location of the store.

@@ -82,11 +82,11 @@ fn is_made_up_for(warning: &Warning, by: (&str, &str, u32)) -> bool {
 pub struct NewRun<'a> {
     /// The plan of the run.
     pub plan: &'a Plan,
-    /// Seed from which the order of measurements and the content of writes are derived.
+    /// Seed from which the order of measurements, the offsets and the content of writes are derived.
     pub seed: u64,
     /// Start time in milliseconds since 1970-01-01 UTC.
     pub started_at_ms: u64,
-    /// The fleet and member that the run belongs to; `None` for a run on one machine.
+    /// The fleet and member that the run belongs to; `None` for a run outside of fleets.
     pub fleet: Option<&'a FleetMember>,
 }
 
@@ -134,7 +134,7 @@ pub struct RunSummary {
     pub targets: Vec<String>,
     /// Host name of the machine; `None` if unknown.
     pub machine: Option<String>,
-    /// The fleet and member that the run belongs to; `None` for a run on one machine.
+    /// The fleet and member that the run belongs to; `None` for a run outside of fleets.
     pub fleet: Option<FleetMember>,
     /// Tags that users added to the run, sorted.
     pub tags: Vec<String>,
@@ -193,7 +193,8 @@ impl Store {
     /// Opens a store for writing. Creates it if the file is missing or empty, or if the database has no store; migrates a store with an
     /// older schema version. The file's directory must exist.
     ///
-    /// Refuses, and leaves unchanged, a damaged file, an unsupported schema version, and anything that is not an iotax store.
+    /// Refuses, and leaves unchanged, a damaged file, a file next to which other users could put a journal, an unsupported schema version,
+    /// and anything that is not an iotax store.
     pub fn open(place: impl Into<Location>) -> Result<Self, StoreError> {
         let mut database: Box<dyn Database> = match place.into() {
             Location::File(path) => Box::new(Sqlite::to_write(&path)?),
@@ -289,7 +290,7 @@ impl Store {
         })
     }
 
-    /// Stores a target as it was built. Replaces a target with the same name, which was stored before the run was resumed.
+    /// Stores a target as it was built. Replaces an earlier record of this target, as after the run was resumed.
     pub fn put_target(&mut self, run: i64, target: &TargetRecord) -> Result<(), StoreError> {
         self.change(run, &[], |head| {
             match head.targets.iter_mut().find(|known| known.name == target.name) {
@@ -468,7 +469,8 @@ impl Store {
         put.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// Publishes the progress of a run to other users of the store. The JSON document replaces the previous one. Does not write to a disk.
+    /// Publishes the progress of a run as a JSON document, which replaces the previous one. Other users of a PostgreSQL database can read
+    /// it; with SQLite, only this user can. Does not wait for a disk.
     pub fn put_live(&mut self, run: i64, state: &serde_json::Value) -> Result<(), StoreError> {
         let put = self.database.get_mut().put_live(run, &state.to_string());
         put.map_err(|fault| self.of_run(run, fault))
@@ -489,7 +491,8 @@ impl Store {
     }
 
     /// Copies a run with its notes to another store, completely or not at all. Completes an earlier copy; leaves a newer one unchanged.
-    /// Fails if a process has claimed the run or, for more than 10 s, its copy, or if both were continued separately.
+    /// Fails if a process has claimed the run or, for more than 10 s, its copy; if both were continued separately; or if the copy is
+    /// incomplete and belongs to another user.
     pub fn copy_run(&self, run: i64, to: &mut Self) -> Result<Copied, StoreError> {
         copy::copy(self, run, to)
     }

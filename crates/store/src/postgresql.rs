@@ -169,8 +169,8 @@ impl Postgres {
     }
 }
 
-/// Creates or migrates a store, and grants access to existing PostgreSQL roles: `readers` may read, `writers` may also store runs. Fails if
-/// roles are given for a SQLite file, which has no roles.
+/// Creates or migrates a store, and computes the trend figures that it lacks. Grants access to existing PostgreSQL roles: `readers` may
+/// read, `writers` may also store runs. Fails if roles are given for a SQLite file, which has no roles.
 pub fn init(place: &Location, readers: &[String], writers: &[String]) -> Result<(), StoreError> {
     crate::Store::open(place)?.add_figures()?;
     if readers.is_empty() && writers.is_empty() {

@@ -235,7 +235,7 @@ fn escaped(text: &str) -> String {
     text.replace('!', "!!").replace('%', "!%").replace('_', "!_")
 }
 
-/// A run's number, and its list entry or an error if its checksum is wrong.
+/// A run's number, and its list entry or the error in its row.
 pub(crate) type Line = (i64, Result<RunSummary, Fault>);
 
 /// Returns the runs that match a filter, newest first.

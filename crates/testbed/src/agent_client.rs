@@ -34,11 +34,12 @@ pub(crate) use local::keep_last;
 use local::status;
 pub use local::{AgentProcess, start_member};
 
-/// Timeout of short requests, such as a ping. Generous, because an emulated guest on a busy host is slow.
+/// Timeout of short requests, such as a ping, and of writes to a socket. Generous, because an emulated guest on a busy host is slow.
 const PROMPT: Duration = Duration::from_secs(20);
 /// Timeout of a cache drop, which first syncs: that takes long with many dirty pages.
 const SYNC: Duration = Duration::from_mins(5);
-/// Timeout of a survey, and for opening a target and allocating buffers, which takes longest in an emulated guest.
+/// Timeout of a survey, and of opening a target and allocating buffers, which takes longest in an emulated guest. A job's own time for
+/// set-up and pre-reading is added.
 const PREPARED: Duration = Duration::from_mins(1);
 /// Timeout of the overhead measurement, which itself takes well under a second.
 const FLOOR: Duration = Duration::from_mins(1);
@@ -52,7 +53,8 @@ const REAPED: Duration = Duration::from_secs(5);
 /// Callback for error messages: returns the exit status and last output of the agent's process, as far as known; may be empty.
 pub type ExitDiagnostics = Box<dyn FnMut() -> String + Send>;
 
-/// A connection to one agent. Dropping it kills a local agent.
+/// A connection to one agent. Dropping it ends the connection, and kills the local process behind it, if any: the agent itself or a program
+/// that connects to it, such as ssh.
 pub struct AgentClient {
     peer: String,
     writer: Option<Box<dyn Write + Send>>,
@@ -201,7 +203,7 @@ impl AgentClient {
         })
     }
 
-    /// Surveys the agent's machine; with `path`, only the storage layers below that path.
+    /// Surveys the agent's machine; with `path`, only the storage layers of that path, the guests that use it, and the machine's settings.
     pub fn survey(&mut self, path: Option<&Path>) -> Result<Survey, AgentError> {
         self.follow("survey", &Request::Survey { path: text(path) }, PREPARED, |event| match event {
             Event::Surveyed(survey) => Heard::Answer(*survey),
@@ -209,7 +211,8 @@ impl AgentClient {
         })
     }
 
-    /// Creates a file of `size` bytes on the agent's machine. The agent removes the file when it exits.
+    /// Creates a file of `size` bytes on the agent's machine. The agent removes the file when it exits, unless [`Self::keep`] prevents
+    /// that.
     pub fn create(&mut self, path: &Path, size: Bytes) -> Result<(), AgentError> {
         let request = Request::Create { path: path.display().to_string(), size };
         self.follow("create", &request, PROMPT, |event| match event {
@@ -314,8 +317,8 @@ impl AgentClient {
         self.go(job, slack, None, observe)
     }
 
-    /// Returns the process id of the local agent, or of the local program that connects to a remote one, such as ssh; `None` for the agent
-    /// of a guest that iotax booted.
+    /// Returns the process id of the local agent, or of the local program that connects to a remote one, such as ssh; `None` if the agent
+    /// is reached without a process, as in a guest or Xen domain that iotax booted.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref()?.lock().ok().map(|child| child.id())
@@ -355,7 +358,8 @@ impl AgentClient {
         })
     }
 
-    /// Measures the load generator's own overhead on the agent's machine, in CPU nanoseconds per I/O, on the null backend, which does no I/O.
+    /// Measures the load generator's own overhead on the agent's machine, in CPU nanoseconds per I/O, on the null backend, which does no
+    /// I/O.
     pub fn floor(&mut self) -> Result<u64, AgentError> {
         self.follow("floor", &Request::Floor, FLOOR, |event| match event {
             Event::Floor { ns_per_io } => Heard::Answer(ns_per_io),
@@ -391,8 +395,8 @@ impl AgentClient {
         self.child.as_ref().and_then(|child| status(child, deadline))
     }
 
-    /// Sends a request and passes each event to `hear` until `hear` returns the answer. Fails after `deadline`, or after 15 s without a
-    /// message.
+    /// Sends a request and passes each event to `hear` until `hear` returns the answer. Gives up at `deadline`, after 15 s without a
+    /// message, or on an interrupt, unless the load may end early.
     fn follow<T>(
         &mut self,
         name: &'static str,
@@ -508,7 +512,8 @@ impl Drop for AgentClient {
     }
 }
 
-/// The writing half of a socket. Dropping it shuts the connection down: closing the descriptor would not, because the reader has a duplicate.
+/// The writing half of a socket. Dropping it shuts the connection down: closing the descriptor would not, because the reader has a
+/// duplicate.
 struct Socket(UnixStream);
 
 impl Write for Socket {

@@ -59,7 +59,8 @@ pub struct TracedDisk {
 
 impl TracedDisk {
     /// Finds the disk to trace for a path: for a partition, file or directory, the disk that holds it; for any other block device, the
-    /// device itself. Rejects a device that passes I/O on, such as device-mapper. /sys is below `root`.
+    /// device itself. Rejects a filesystem that is not on one block device, and a device that passes I/O on, such as device-mapper. /sys is
+    /// below `root`.
     pub fn of(root: &Path, path: &Path) -> Result<Self, BlockTraceError> {
         let refuse = |reason: String| BlockTraceError::Device { path: path.to_owned(), reason };
         let metadata = path.metadata().map_err(|error| refuse(error.to_string()))?;
@@ -275,7 +276,7 @@ impl Layout {
 }
 
 impl DiskRequest {
-    /// Decodes an event; `None` if it is neither an issue nor a completion.
+    /// Decodes an event; `None` if it is neither an issue nor a completion, or is too short.
     fn of(at_ns: u64, event: &[u8], issue: Layout, complete: Layout) -> Option<Self> {
         let id = u16::from_ne_bytes(*event.first_chunk()?);
         let layout = [issue, complete].into_iter().find(|layout| layout.id == id)?;

@@ -24,7 +24,7 @@ pub enum BuildError {
     /// qemu-img could not create or read an image.
     #[error(transparent)]
     ChainImage(#[from] ImageError),
-    /// A system tool failed, other than qemu-img.
+    /// A system tool other than qemu-img failed.
     #[error(transparent)]
     Program(#[from] ProgramError),
     /// The machine cannot build the target, for example because it has changed since the plan was checked.

@@ -132,8 +132,8 @@ impl RunCgroup {
         move_to(&self.path, pid)
     }
 
-    /// Moves the remaining processes back and removes the cgroup; does nothing if it is missing. Retries for up to 10 s while the cgroup is
-    /// busy. Fails if the cgroup hierarchy is not mounted.
+    /// Moves the remaining processes back, or to the root if their earlier cgroup is gone, and removes the cgroup; does nothing if it is
+    /// missing. Retries for up to 10 s while the cgroup is busy. Fails if the cgroup hierarchy is not mounted.
     pub(crate) fn remove(&self) -> io::Result<()> {
         let root = self.path.parent().unwrap_or(Path::new("/"));
         if !root.join(PROCESSES).exists() {

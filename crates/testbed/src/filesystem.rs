@@ -53,7 +53,7 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Unmounts every mount at the mount point. Fails if another filesystem is mounted there, or if the mount is in use.
+    /// Unmounts every mount at the mount point. Fails if another filesystem is mounted there, or if the mount is in use or does not answer.
     pub(crate) fn unmount(&self) -> io::Result<()> {
         while let Some(mount) = self.standing()? {
             if !self.is(&mount) {
@@ -80,7 +80,8 @@ impl Mounted {
         Ok(())
     }
 
-    /// Returns whether this is the mount of a share whose server has ended, or of a ZFS pool whose disk failed. Every access to it would block.
+    /// Returns whether this is the mount of a share whose server has ended, or of a ZFS pool whose disk failed. Every access to it would
+    /// block.
     pub(crate) fn is_lost(&self) -> bool {
         share::is_lost(&self.source, &self.point) || zfs::is_suspended(&self.source)
     }

@@ -39,7 +39,8 @@ impl BackingFile {
         self.number == other.number || (self.is_apart(other) && same)
     }
 
-    /// Returns whether both are certainly the same file: their numbers are equal or, on different filesystems, their lengths and birth times.
+    /// Returns whether both are certainly the same file: their numbers are equal or, on different filesystems, their lengths and birth
+    /// times.
     pub(crate) fn is(self, other: Self) -> bool {
         let born = |file: Self| file.content.is_some_and(|(_, born)| born.is_some());
         self.may_be(other) && (self.number == other.number || (born(self) && born(other)))

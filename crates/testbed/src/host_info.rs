@@ -78,7 +78,7 @@ pub fn user(root: &Path) -> Option<String> {
     caller.or_else(|| user_name(&text(&root.join("etc/passwd"))?, uid.as_raw()))
 }
 
-/// Returns the login name of a user id, from the text of passwd(5).
+/// Returns the login name of a user id, from the text of passwd(5); `None` if it is not listed.
 fn user_name(passwd: &str, uid: u32) -> Option<String> {
     let fields = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let of_user = |fields: &Vec<&str>| fields.get(2).and_then(|id| id.parse().ok()) == Some(uid);
@@ -90,7 +90,8 @@ pub(crate) fn is_in_memory(filesystem: &rustix::fs::StatFs) -> bool {
     u64::try_from(filesystem.f_type).is_ok_and(|kind| [0x0102_1994, 0x8584_58f6].contains(&kind))
 }
 
-/// Returns the boot id of the running kernel, which changes with every reboot and is the same in all containers; `None` if it cannot be read.
+/// Returns the boot id of the running kernel, which changes with every reboot and is the same in all containers; `None` if it cannot be
+/// read.
 #[must_use]
 pub fn boot_id() -> Option<String> {
     text(Path::new("/proc/sys/kernel/random/boot_id"))
@@ -151,7 +152,7 @@ pub fn memory_available(root: &Path) -> Option<Bytes> {
     memory(&text(&root.join("proc/meminfo"))?, "MemAvailable").map(Bytes)
 }
 
-/// Returns a value of /proc/meminfo in bytes; its kB are KiB.
+/// Returns a value of /proc/meminfo in bytes, `None` if it is missing. Its kB are KiB.
 fn memory(meminfo: &str, key: &str) -> Option<u64> {
     field(meminfo, key)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
@@ -162,8 +163,7 @@ fn mitigations(dir: &Path) -> BTreeMap<String, String> {
     entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, text(&entry.path())?))).collect()
 }
 
-/// Returns whether QEMU emulates this machine's CPU, by the name that it gives such a CPU. A CPU that QEMU emulates under another name is not known
-/// as such.
+/// Returns whether QEMU emulates this machine's CPU, by the name that it gives such a CPU. False for an emulated CPU with another name.
 #[must_use]
 pub fn is_emulated(root: &Path) -> bool {
     let cpuinfo = text(&root.join("proc/cpuinfo")).unwrap_or_default();
@@ -186,8 +186,8 @@ const FIRMWARE: [(&str, &str); 9] = [
 /// Clocksources that only exist under a certain hypervisor, with the hypervisor's name.
 const CLOCKS: [(&str, &str); 3] = [("kvm-clock", "KVM"), ("hyperv_clocksource", "Hyper-V"), ("xen", "Xen")];
 
-/// Returns the name of the hypervisor that runs this machine, from Xen's own file, the firmware or the clocksources. `None` on bare metal,
-/// or if nothing shows a hypervisor.
+/// Returns the name of the hypervisor that runs this machine, from Xen's own file, the firmware or the clocksources. If only a CPU flag
+/// shows a hypervisor, the name says that it is unknown. `None` on bare metal, or if nothing shows a hypervisor.
 fn hypervisor(root: &Path, cpuinfo: &str) -> Option<String> {
     if let Some(kind) = text(&root.join("sys/hypervisor/type")) {
         return Some(kind);

@@ -61,7 +61,8 @@ fn told(dir: &Path, name: &str) -> Interface {
     }
 }
 
-/// Returns the numbers of receive and of transmit queues of an interface, given its directory `queues` in /sys; `None` if it cannot be read.
+/// Returns the numbers of receive and of transmit queues of an interface, given its directory `queues` in /sys; `None` if it cannot be
+/// read.
 fn queues(dir: &Path) -> Option<(u32, u32)> {
     let mut queues = (0, 0);
     for entry in fs::read_dir(dir).ok()?.flatten() {
@@ -74,7 +75,8 @@ fn queues(dir: &Path) -> Option<(u32, u32)> {
     Some(queues)
 }
 
-/// Returns the name of a guest's network card: the first interface that has a hardware device; `None` without one. `root` is `/` outside of tests.
+/// Returns the name of a guest's network card: the first interface that has a hardware device; `None` without one. `root` is `/` outside of
+/// tests.
 #[must_use]
 pub fn card(root: &Path) -> Option<String> {
     let is_device = |name: &String| root.join("sys/class/net").join(name).join("device").exists();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-/// A flag that the first Ctrl-C, SIGTERM or SIGHUP sets. Waits that check it end early.
+/// A flag that the first Ctrl-C or SIGTERM sets, and a SIGHUP unless it is ignored. Waits that check it end early.
 pub type Interrupt = Arc<AtomicBool>;
 
 /// Interval at which waits check the interrupt flag.

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::host_info::{boot_id, text};
 
-/// Names of settings in the order of the undo log. Values are written and restored from the last to the first: changing the scheduler resets
-/// the queue depth, and setting a dirty limit in bytes resets the one in percent. Files that are not listed (a scheduler's tunables) precede
-/// all others.
+/// Names of settings in the order of the undo log. Values are written and restored from the last to the first: changing the scheduler
+/// resets the queue depth, and setting a dirty limit in bytes resets the one in percent. Files that are not listed (a scheduler's tunables)
+/// precede all others.
 pub(crate) const ORDER: [&str; 13] = [
     "nr_requests",
     "wbt_lat_usec",
@@ -35,14 +35,16 @@ pub struct KernelFile {
     pub path: PathBuf,
     /// The value before the run, to be restored.
     pub was: String,
-    /// The values that the run writes. If the file has any other value, someone else wrote it, and it is not restored.
+    /// The values that the run writes. If the file has any other value, someone else wrote it, and it is not restored, unless `follows` is
+    /// true.
     pub values: Vec<String>,
     /// True if the kernel changes the value as a side effect when the run writes another file, such as the queue depth with the scheduler.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub follows: bool,
     /// Boot id when the value was read; `None` if it could not be read. After a reboot, the kernel has its defaults again.
     pub boot_id: Option<String>,
-    /// Sequence number of the disk that the file belongs to: another disk may get the same name later. `None` if unknown, or for files of no disk.
+    /// Sequence number of the disk that the file belongs to: another disk may get the same name later. `None` if unknown, or for files of
+    /// no disk.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub diskseq: Option<String>,
 }
@@ -67,7 +69,7 @@ pub(crate) fn value(path: &Path) -> io::Result<String> {
     fs::read_to_string(path).map(|text| active(&text).to_owned())
 }
 
-/// Returns the sequence number of the disk that a file below /sys/class/block belongs to; `None` for other files.
+/// Returns the sequence number of the disk that a file below /sys/class/block belongs to; `None` for other files, or if it is unknown.
 fn diskseq(path: &Path) -> Option<String> {
     path.ancestors().skip(2).take(2).find_map(|directory| text(&directory.join("diskseq")))
 }
@@ -131,7 +133,8 @@ impl KernelFile {
         }
     }
 
-    /// Returns the reason why the file may belong to another boot or disk than the recorded one; `None` if boot and disk are the recorded ones.
+    /// Returns the reason why the file may belong to another boot or disk than the recorded one; `None` if boot and disk are the recorded
+    /// ones.
     fn doubt(&self) -> Option<String> {
         let (boot_id, diskseq) = (boot_id(), diskseq(&self.path));
         if self.boot_id.is_none() || boot_id.is_none() {
@@ -178,7 +181,8 @@ pub(crate) fn check_mounted(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether iotax may change this file below `root`: a queue setting of a block device, a scheduler's tunable, or a dirty-page limit.
+/// Returns whether iotax may change this file below `root`: a queue setting of a block device, a scheduler's tunable, or a dirty-page
+/// limit.
 pub(crate) fn is_setting(root: &Path, path: &Path) -> bool {
     let words = path.strip_prefix(root).ok().and_then(Path::to_str).unwrap_or_default().split('/');
     let (memory, queue): (Vec<&str>, Vec<&str>) = ORDER.iter().partition(|name| name.starts_with("dirty_"));

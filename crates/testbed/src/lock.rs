@@ -1,7 +1,7 @@
-//! A lock that all processes of a run hold: system tools and guests.
+//! A lock that the processes of a run hold: tools that change the machine, guests and daemons.
 //!
-//! The lock is a flock(2) on a file that these processes inherit. If the lock is free, all of them have exited, even those that outlived the
-//! run's main process.
+//! The lock is a flock(2) on a file that these processes inherit. If the lock is free, all of them have exited, even those that outlived
+//! the run's main process.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions, TryLockError};

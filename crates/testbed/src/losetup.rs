@@ -26,8 +26,8 @@ const DETACHING: Duration = Duration::from_secs(1);
 /// Directory in /sys that lists all block devices.
 const DEVICES: &str = "/sys/class/block";
 
-/// A loop device that iotax attached, as recorded in the undo log. Identified by the backing file's device and inode number: the loop number
-/// is unknown before the device is attached.
+/// A loop device that iotax attached, as recorded in the undo log. Identified by the backing file's device and inode number: the loop
+/// number is unknown before the device is attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attached {

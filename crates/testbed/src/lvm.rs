@@ -75,7 +75,8 @@ impl Scope<'_> {
         sections.join(" ")
     }
 
-    /// Returns the arguments of an LVM command that changes something. Run it with [`crate::undo::UndoLog::run`], so that it holds the run's lock.
+    /// Returns the arguments of an LVM command that changes something. Run it with [`crate::undo::UndoLog::run`], so that it holds the
+    /// run's lock.
     pub fn command(self, command: &str, arguments: &[&str]) -> Vec<String> {
         let mut words = vec![command.to_owned(), "--config".to_owned(), self.config(), "--yes".to_owned()];
         words.extend(arguments.iter().map(|word| (*word).to_owned()));
@@ -165,14 +166,16 @@ impl Physical {
         }
     }
 
-    /// Removes LVM's label from the device and zeroes the ends of the device; does nothing if the disk no longer carries the UUID.
+    /// Removes LVM's label from the device and zeroes the ends of the device; does nothing if the disk no longer carries the UUID. Fails if
+    /// the disk cannot be found.
     pub(crate) fn remove(&self, lock: &ProcessLock) -> io::Result<()> {
         let Some(device) = self.locate()? else { return Ok(()) };
         change(Scope::Device(&device), "pvremove", &device.to_string_lossy(), lock)?;
         device::blank(&device)
     }
 
-    /// Removes a volume group on this physical volume; does nothing if the group is missing. Fails if it still has logical volumes.
+    /// Removes a volume group on this physical volume; does nothing if the group or the physical volume is missing. Fails if the group
+    /// still has logical volumes, or if the disk cannot be found.
     pub(crate) fn remove_group(&self, name: &str, lock: &ProcessLock) -> io::Result<()> {
         let Some(device) = self.locate()? else { return Ok(()) };
         let scope = Scope::Device(&device);
@@ -186,7 +189,8 @@ impl Physical {
 }
 
 impl Group {
-    /// Removes a logical volume; does nothing if it is missing. Fails if the user's group is missing.
+    /// Removes a logical volume; does nothing if it is missing. Fails if the user's group, or the disk of a group that iotax created,
+    /// cannot be found.
     pub(crate) fn remove_volume(&self, group: &str, name: &str, lock: &ProcessLock) -> io::Result<()> {
         match self {
             Self::Own(physical) => match physical.locate()? {

@@ -94,8 +94,8 @@ impl Mapping {
     }
 }
 
-/// Fails unless this user can create a device-mapper device for `layer` here: checks for root, the program, and the kernel's target `target`,
-/// which `module` contains.
+/// Fails unless this user can create a device-mapper device for `layer` here: checks for root, the program, and the kernel's target
+/// `target`, which `module` contains.
 pub(crate) fn check(layer: &str, program: Program, target: &str, module: &str) -> Result<(), Refusal> {
     if !rustix::process::geteuid().is_root() {
         return Err(Refusal::environment(format!(

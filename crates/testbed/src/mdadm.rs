@@ -22,8 +22,8 @@ const DISKS: &str = "/sys/block";
 /// Maximum time for another program that opens devices to close one, and for udev to stop assembling the array again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// An md array that iotax created over loop devices, as recorded in the undo log. Identified by its UUID or, while it is still being created,
-/// by its members.
+/// An md array that iotax created over loop devices, as recorded in the undo log. Identified by its UUID or, while it is still being
+/// created, by its members.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreatedArray {
@@ -34,7 +34,7 @@ pub struct CreatedArray {
 }
 
 impl CreatedArray {
-    /// Stops the array, if it runs, and wipes the superblocks of its members: otherwise udev would assemble it again.
+    /// If the array runs, stops it and wipes the superblocks of its members: otherwise udev would assemble it again.
     pub(crate) fn stop(&self, lock: &ProcessLock) -> io::Result<()> {
         kernel_file::check_mounted(Path::new(DISKS))?;
         let deadline = Instant::now() + PATIENCE;

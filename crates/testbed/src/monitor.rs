@@ -60,8 +60,8 @@ pub struct MonitorSnapshot {
 }
 
 impl Monitor {
-    /// Monitors the block devices `disks`, given by kernel names, and the threads of `guests`. /proc and /sys are below `root`, `/` on a live
-    /// system. A device or process that does not exist is missing from the snapshots.
+    /// Monitors CPUs, pressure stall information, the block devices `disks`, given by kernel names, and the threads of `guests`. /proc and
+    /// /sys are below `root`, `/` on a live system. A device or process that does not exist is missing from the snapshots.
     #[must_use]
     pub fn new(root: &Path, disks: Vec<String>, guests: Vec<GuestThreads>) -> Self {
         let proc = root.join("proc");
@@ -78,8 +78,8 @@ impl Monitor {
         }
     }
 
-    /// Adds the network interfaces, including loopback, in the network namespace of `process` to the monitored objects; `None` for this
-    /// process's namespace.
+    /// Also monitors the network interfaces, including loopback, in the network namespace of the process with the id `process`; with
+    /// `None`, in this process's namespace.
     #[must_use]
     pub fn with_network(self, root: &Path, process: Option<u32>) -> Self {
         let process = process.map_or_else(|| "self".to_owned(), |id| id.to_string());
@@ -114,11 +114,12 @@ impl Monitor {
     }
 }
 
-/// Computes the activity between two snapshots of one monitor. `window_start` is the start of the measurement window; the result's time counts from
-/// there.
+/// Computes the activity between two snapshots of one monitor. `window_start` is the start of the measurement window; the result's time
+/// counts from there.
 ///
-/// A device, interface or thread role is missing if one of its counters disappeared or ran backwards: a partial sum would look complete. 32-bit
-/// times in diskstats wrap after 49 days. CPU time of threads that ended is taken from the process's total where possible.
+/// Whatever has a counter that disappeared or ran backwards is missing, because a partial sum would look complete: a device, an interface,
+/// a thread role, the CPU times or the stall times. 32-bit times in diskstats wrap after 49 days. CPU time of threads that ended is taken
+/// from the process's total where possible.
 #[must_use]
 pub fn delta(earlier: &MonitorSnapshot, later: &MonitorSnapshot, window_start: Instant) -> HostActivity {
     let duration = later.at.saturating_duration_since(earlier.at);

@@ -266,7 +266,8 @@ pub(crate) fn set_up(interface: &str, address: Option<(Ipv4Addr, u8)>, mtu: Opti
     kernel.ask(RTM_NEWLINK, 0, &request).map(drop)
 }
 
-/// Returns the names of an interface's enabled offloads, as ethtool(8) lists them (kernel documentation, networking/ethtool-netlink). Needs Linux
+/// Returns the names of an interface's enabled offloads, as ethtool(8) lists them (kernel documentation, networking/ethtool-netlink). Needs
+/// Linux
 /// 5.7.
 pub(crate) fn offloads(interface: &str) -> io::Result<Vec<String>> {
     let kernel = Netlink::open(Some(netlink::GENERIC))?;

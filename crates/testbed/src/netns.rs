@@ -56,7 +56,8 @@ pub enum NameDirectory {
 }
 
 impl NameDirectory {
-    /// Returns the part that ip(8) will create with the next namespace; `None` if nothing is missing.
+    /// Returns the part that ip(8) will create with the next namespace; `None` if nothing is missing, or if that is unknown (before Linux
+    /// 5.8).
     pub(crate) fn missing() -> io::Result<Option<Self>> {
         match statx(CWD, NAMES, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty()) {
             Err(Errno::NOENT) => Ok(Some(Self::Made)),
@@ -134,7 +135,8 @@ pub struct NetnsInterface {
 }
 
 impl NetnsInterface {
-    /// Removes the interface; does nothing if it is missing. A veth is removed together with its peer.
+    /// Removes the interface; does nothing if it or its namespace is missing, or if iotax did not create the namespace. A veth is removed
+    /// together with its peer.
     pub(crate) fn remove(&self, lock: &ProcessLock) -> io::Result<()> {
         let namespace = Namespace { name: self.namespace.clone(), made: None };
         if !namespace.name.starts_with(OURS) || !namespace.path().try_exists()? {
@@ -158,7 +160,8 @@ fn listed_name(line: &str) -> Option<&str> {
 
 /// Prepares a command that runs in the network namespace `namespace`; `None` for this process's.
 ///
-/// The program replaces ip(8) in the same process, so the child's pid is the program's. The program sees the namespace's interfaces in /sys.
+/// The program replaces ip(8) in the same process, so the child's pid is the program's. The program sees the namespace's interfaces in
+/// /sys.
 #[must_use]
 pub fn command_in(namespace: Option<&str>, program: &Path) -> Command {
     let Some(namespace) = namespace else { return Command::new(program) };

@@ -89,7 +89,8 @@ impl NvmeTarget {
         link(&subsystem, port.join("subsystems").join(&self.nqn))
     }
 
-    /// Removes the subsystem, its port, namespace and host; a missing one is no error.
+    /// Removes the subsystem, its port, namespace and host; a missing one is no error. A port that another program has taken over stays.
+    /// Fails if configfs is not mounted here.
     pub(crate) fn remove(&self) -> io::Result<()> {
         if !Path::new(TARGET).exists() {
             if Path::new(MODULE).exists() {

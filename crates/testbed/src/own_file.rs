@@ -60,7 +60,8 @@ pub(crate) fn existing(path: &Path) -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// Opens a regular file of this user that no other user may write. Does not follow a symbolic link at the path, and does not block on a FIFO.
+/// Opens a regular file of this user that no other user may write. Does not follow a symbolic link at the path, and does not block on a
+/// FIFO.
 ///
 /// # Errors
 /// The file cannot be opened, is not a regular file, or another user may have written it.

@@ -92,7 +92,7 @@ fn namespace() -> impl Iterator<Item = &'static str> {
     UNPRIVILEGED.into_iter().filter(|_| rustix::process::geteuid().is_root())
 }
 
-/// A PostgreSQL server that runs on a cluster. Dropping it kills its main process; its undo log entry kills the others.
+/// A PostgreSQL server for a cluster. Dropping it kills the main process of a running server; its undo log entry kills the others.
 #[derive(Debug)]
 pub struct PostgresqlCluster {
     program: PathBuf,
@@ -109,11 +109,11 @@ impl PostgresqlCluster {
         &self.sockets
     }
 
-    /// Starts the server with additional settings in the form `name=value`, and waits until it listens. It may still reject clients while it
-    /// recovers the cluster.
+    /// Starts the server with additional settings in the form `name=value`, and waits until it listens. It may still reject clients while
+    /// it recovers the cluster.
     ///
     /// # Errors
-    /// The server exits, or does not listen within 2 minutes. The error is text for the user.
+    /// The server cannot be started, exits, or does not listen within 2 minutes. The error is text for the user.
     pub fn start(&mut self, settings: &[&str], undo_log: &UndoLog) -> Result<(), String> {
         let spawn = || -> std::io::Result<(Child, File)> {
             let said = File::from(memfd_create("postgres", MemfdFlags::CLOEXEC)?);
@@ -149,7 +149,7 @@ impl PostgresqlCluster {
         self.running.as_mut().is_some_and(|(child, _)| !matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Returns the error that ended the server, from its log; `None` if it logged none.
+    /// Returns the error that ended the server, from its log; `None` if the log has none or cannot be read.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         let (_, said) = self.running.as_ref()?;
@@ -159,7 +159,8 @@ impl PostgresqlCluster {
     }
 }
 
-/// Finds the error that ended the server: the last PANIC, else the last FATAL. Ignores rejections of clients while the server is starting.
+/// Finds the error that ended the server: the last PANIC, else the last FATAL; `None` if there is none. Ignores rejections of clients while
+/// the server is starting.
 fn reason(log: &str) -> Option<String> {
     let last = |word: &str| {
         let mut said = log.lines().rev().filter_map(|line| Some(line.split_once(word)?.1));

@@ -33,12 +33,13 @@ pub enum ProgramError {
         /// The Debian package that contains it.
         package: &'static str,
     },
-    /// The tool failed, or could not be started.
+    /// The tool failed, could not be run or did not end in time, or its output is not as expected.
     #[error("{command}: {reason}")]
     Failed {
         /// The command line, for messages.
         command: String,
-        /// The tool's stderr or, if it is empty, its exit status; the system's error if the tool could not be run.
+        /// The tool's stderr or, if it is empty, its exit status. Otherwise the reason why the tool could not be run or why its output
+        /// cannot be used.
         reason: String,
     },
 }
@@ -58,7 +59,7 @@ impl Program {
         self.path().map(drop)
     }
 
-    /// Returns the path of the tool, from PATH and the sbin directories.
+    /// Returns the path of the tool, found in PATH, an sbin directory or /lib/udev.
     pub fn path(self) -> Result<PathBuf, ProgramError> {
         std::env::split_paths(&search_path())
             .map(|directory| directory.join(self.name))
@@ -67,7 +68,7 @@ impl Program {
     }
 
     /// Runs the tool without input and returns its stdout. Its process group is separate, so that Ctrl-C reaches only the runner, and its
-    /// locale is English.
+    /// locale is English. Kills the tool after 10 minutes.
     pub fn run<S: AsRef<OsStr>>(
         self,
         arguments: impl IntoIterator<Item = S>,
@@ -86,8 +87,8 @@ impl Program {
         if output.stdout.is_empty() { succeeded(shown, output) } else { Ok(output.stdout) }
     }
 
-    /// Returns the stdout of a read-only tool without surrounding white space, or the output that is recorded in the tree at `root`; `None` if the tool
-    /// fails or nothing is recorded.
+    /// Returns the stdout of a read-only tool without surrounding white space or, if `root` is not `/`, the output recorded in that tree.
+    /// `None` if the tool fails or nothing is recorded.
     pub(crate) fn look_at(self, root: &Path, arguments: &[&str], patience: Duration) -> Option<String> {
         if root != Path::new("/") {
             return self.recorded(root, arguments);
@@ -155,8 +156,8 @@ fn succeeded(command: String, output: Output) -> Result<Vec<u8>, ProgramError> {
     })
 }
 
-/// Runs a program and collects its output. After `patience`, kills its process group. On an interrupt, sends SIGINT first and kills the group
-/// 10 s later, so that LVM does not leave half-written metadata.
+/// Runs a program and collects its output. After `patience`, kills its process group. On an interrupt, sends SIGINT first and kills the
+/// group 10 s later, so that LVM does not leave half-written metadata.
 pub(crate) fn output_within(
     command: &mut Command,
     interrupt: &Interrupt,
@@ -192,7 +193,8 @@ pub(crate) fn output_within(
     }
 }
 
-/// Returns the user's PATH, with /usr/sbin and /sbin added: an unprivileged user's PATH may lack them. The tools of udev's rules are in /lib/udev.
+/// Returns the user's PATH with /usr/sbin, /sbin and /lib/udev added: an unprivileged user's PATH may lack the first two, and the tools of
+/// udev's rules are in /lib/udev.
 pub(crate) fn search_path() -> OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     path.push(":/usr/sbin:/sbin:/lib/udev");

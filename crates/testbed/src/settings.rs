@@ -56,8 +56,8 @@ pub struct KernelSettings {
 }
 
 impl KernelSettings {
-    /// Finds the files of a plan's kernel settings below `root` and reads their values. Rejects a file that is missing or read-only, a
-    /// scheduler that the kernel does not offer, and a request size above the hardware's limit.
+    /// Finds the files of a plan's kernel settings below `root` and reads their values. Rejects settings that cannot be applied, such as
+    /// one whose file is missing or read-only, a scheduler that the kernel does not offer, or a request size above the hardware's limit.
     pub fn find(root: &Path, plan: &Plan) -> Result<Self, Refusal> {
         let touched = plan.targets.iter().map(|target| of_target(root, target));
         let touched = touched.collect::<Result<Vec<_>, Refusal>>()?;
@@ -102,8 +102,8 @@ impl KernelSettings {
         self.restore(undo_log).and(applied)
     }
 
-    /// Applies a target's settings, after they were recorded in the undo log. Changes nothing and fails if someone else has changed one of
-    /// the files.
+    /// Applies a target's settings, after they were recorded in the undo log. Fails at the first value that the kernel rejects, and before
+    /// any change if someone else has changed one of the files.
     pub fn apply(&mut self, target: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
         let places: Vec<usize> = self.places_of(target).map(|(place, _)| place).collect();
         for place in &places {
@@ -134,8 +134,8 @@ impl KernelSettings {
         written.try_for_each(|(file, new)| file.set(new).map_err(failed(file)))
     }
 
-    /// Restores the values from before the last [`Self::apply`], except those that someone else has changed since. Continues after a failure
-    /// and returns the first one.
+    /// Restores the values from before the last [`Self::apply`], except those that someone else has changed since. Continues after a
+    /// failure and returns the first one.
     pub fn restore(&mut self, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
         let (mut goals, mut results) = (Vec::new(), Vec::new());
         // Read all values first: restoring a scheduler changes the queue depth.
@@ -208,7 +208,8 @@ fn failed(file: &KernelFile) -> impl FnOnce(io::Error) -> SettingFailure + '_ {
     |source| SettingFailure { path: file.path.clone(), source }
 }
 
-/// Returns the files that a target's settings change, each with the value to write; `None` for a file that the kernel changes as a side effect.
+/// Returns the files that a target's settings change, each with the value to write; `None` for a file that the kernel changes as a side
+/// effect.
 fn of_target(root: &Path, target: &TargetSpec) -> Result<BTreeMap<PathBuf, Option<String>>, Refusal> {
     let mut touched = BTreeMap::new();
     for (setting, value) in target.setting_values() {
@@ -302,7 +303,8 @@ fn places(root: &Path, target: &TargetSpec, setting: Setting) -> Result<Vec<Path
     Ok(devices.iter().map(|name| directory(root, name).join("queue")).collect())
 }
 
-/// Returns the existing file, directory or device that holds a target's data; `None` for a volume group.
+/// Returns the existing file, directory or device that holds a target's data; `None` for a target on a volume group or without any of
+/// these.
 fn beneath(target: &TargetSpec) -> Option<PathBuf> {
     match target.stack.location()? {
         BottomLocation::Path(path) if !path.exists() => {
@@ -319,8 +321,8 @@ fn directory(root: &Path, name: &str) -> PathBuf {
     root.join("sys/class/block").join(name.replace('/', "!"))
 }
 
-/// Returns the devices directly below a device: its members, its disk if it is a partition, or the devices below its backing file if it is a loop
-/// device.
+/// Returns the devices directly below a device: its members, its disk if it is a partition, or the devices below its backing file if it is
+/// a loop device.
 fn below(root: &Path, name: &str) -> Vec<String> {
     let here = directory(root, name);
     let is_name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().replace('!', "/"));
@@ -375,7 +377,7 @@ pub fn changeable(root: &Path, target: &TargetSpec) -> Vec<(Setting, String)> {
     Setting::ALL.iter().copied().filter_map(now).collect()
 }
 
-/// Returns the values that the kernel accepts for a setting of a target; empty if it lists none.
+/// Returns the values that the kernel accepts for a setting of a target; empty for a numeric setting, or if the kernel lists none.
 #[must_use]
 pub fn offered(root: &Path, target: &TargetSpec, setting: Setting) -> Vec<String> {
     let place =

@@ -1,9 +1,9 @@
-//! Directories that a server on this machine exports by NFS or SMB to this machine's own client: their paths, and the detection of mounts whose
-//! server has ended.
+//! Directories that a server on this machine exports by NFS or SMB to this machine's own client: their paths, and the detection of mounts
+//! whose server has ended.
 //!
-//! Server and client share a separate network namespace, whose name is in the source of the client's mount. The kernel's NFS server runs as long as
-//! its control filesystem (nfsd) is mounted; Samba's server is a daemon. Three directories are next to each other: `NAME.share`, which is exported,
-//! `NAME.mount` with the client's mount, and for NFS `NAME.nfsd` with the control filesystem.
+//! Server and client share a separate network namespace, whose name is in the source of the client's mount. The kernel's NFS server runs as
+//! long as its control filesystem (nfsd) is mounted; Samba's server is a daemon. Three directories are next to each other: `NAME.share`,
+//! which is exported, `NAME.mount` with the client's mount, and for NFS `NAME.nfsd` with the control filesystem.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

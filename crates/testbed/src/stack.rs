@@ -23,8 +23,8 @@ use mount::Mount;
 /// The layers below a path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LayerStack {
-    /// All layers from the bottom up. A layer on several others (a mirror, a volume over two disks) follows all of them and the layers below
-    /// them; shared layers are listed once.
+    /// All layers from the bottom up. A layer on several others (a mirror, a volume over two disks) follows all of them and the layers
+    /// below them; shared layers are listed once.
     pub layers: Vec<Layer>,
     /// Kernel names of the block devices among the layers, from the bottom up.
     pub disks: Vec<String>,
@@ -83,7 +83,8 @@ pub enum StackError {
     },
 }
 
-/// Reads the layers below an existing file, directory or block device. The last layer is the file itself or, for a directory, its filesystem.
+/// Reads the layers below an existing file, directory or block device. The last layer is the file or device itself or, for a directory, its
+/// filesystem.
 pub fn of_path(root: &Path, path: &Path) -> Result<LayerStack, StackError> {
     let mut walk = Walk { root, stack: LayerStack::default(), entered: Vec::new(), reads_pools: true };
     walk.add_path(path)?;
@@ -140,7 +141,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Adds the layers below `path` and, if it is a file, the file itself.
+    /// Adds the layers below `path` and, if it is a file or block device, the file or device itself.
     fn add_path(&mut self, path: &Path) -> Result<(), StackError> {
         let unreachable = |source| StackError::Path { path: path.to_owned(), source };
         let place = self.canonical(path).map_err(unreachable)?;
@@ -214,8 +215,8 @@ impl Walk<'_> {
 /// Text in a filesystem layer's description before the source of a filesystem without a known block device.
 const NO_DEVICE: &str = ", no block device beneath it is known: its source is ";
 
-/// Returns the layers that existed below a target's directory before the run, up to the directory's filesystem. `made` is the number of host
-/// filesystems that iotax created above it.
+/// Returns the layers that existed below a target's directory before the run, up to the directory's filesystem. `made` is the number of
+/// host filesystems that iotax created above it.
 #[must_use]
 pub fn beneath_directory(layers: &[Layer], made: usize) -> &[Layer] {
     let is_guest = |layer: &Layer| layer.kind == LayerKind::Guest;

@@ -77,7 +77,8 @@ impl CreatedDomain {
     }
 }
 
-/// Finds the number of the domain with a UUID in the output of `xl vm-list`: UUID, number and name on a line each.
+/// Finds the number of the domain with a UUID in the output of `xl vm-list`: UUID, number and name on a line each. `None` if it is not
+/// listed.
 fn id_in(listed: &str, uuid: &str) -> Option<String> {
     let rows = listed.lines().map(|line| line.split_whitespace().collect::<Vec<&str>>());
     rows.filter(|row| row.first() == Some(&uuid)).find_map(|row| row.get(1).map(ToString::to_string))
@@ -147,18 +148,18 @@ pub enum XenDomainError {
     /// A tool failed.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// The agent in the domain does not answer.
+    /// The agent in the domain failed or does not answer.
     #[error(transparent)]
     Agent(#[from] AgentError),
-    /// A file or the console cannot be opened.
+    /// An operation on a file, on the console or by xl failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The path of the file.
+        /// The path of the file or console, or the name of the tool.
         path: PathBuf,
-        /// Error of the system call.
+        /// The underlying error.
         source: io::Error,
     },
-    /// The domain cannot be described to xl.
+    /// The domain cannot be described to xl, or ended as soon as it was started.
     #[error(transparent)]
     Refused(#[from] Refusal),
 }
@@ -193,7 +194,7 @@ pub struct XenDomain {
     begun: Instant,
     /// Length of the console's text, and the moment at which the domain last showed a sign of life or was asked for one.
     heard: (usize, Instant),
-    /// CPU seconds of the domain as xl shows them.
+    /// CPU seconds of the domain as xl last showed them; `None` if it has not.
     cpu: Option<String>,
 }
 
@@ -234,8 +235,8 @@ impl XenDomain {
         Ok(domain)
     }
 
-    /// Waits until the domain's agent answers, and returns its answer and the time since the start in nanoseconds. Fails after `deadline`,
-    /// or if the domain shows no sign of life for 15 s.
+    /// Waits until the domain's agent answers, and returns its answer and the time since the start in nanoseconds. Gives up after
+    /// `deadline`, after 15 s without a sign of life from the domain, or on an interrupt.
     pub fn wait_ready(&mut self, deadline: Duration) -> Result<(AgentHello, u64), XenDomainError> {
         let Self { created, agent, console, heard, cpu, .. } = self;
         let mut lives = || {

@@ -23,7 +23,7 @@ const VARIABLE: &str = "IOTAX_REQUIRE";
 const TIER: &str = "IOTAX_TESTS";
 
 /// Skips the test unless this machine has the required programs, files, kernel modules or privileges: the calling function then returns its
-/// default value.
+/// default value. With `IOTAX_REQUIRE=all`, panics instead, except for `root`.
 ///
 /// Forms: `program "fio", "busybox"`, `programs LIST`, `file "/path"`, `files LIST`, `kernel "ahci"` (a kernel in /boot with this module),
 /// `guests` (QEMU and a kernel with virtio_blk) and `root`.

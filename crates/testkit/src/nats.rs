@@ -68,7 +68,7 @@ impl NatsServer {
         }
     }
 
-    /// Starts the server on the same port again, after [`Self::kill`]. Waits until it accepts connections, and panics after 30 s.
+    /// Starts the server on its port, again after [`Self::kill`]. Waits until it accepts connections, and panics after 30 s.
     pub fn run(&mut self) {
         let log = fs::File::options().create(true).append(true).open(self.file("log")).expect("a log");
         let child = Command::new(crate::program("nats-server"))

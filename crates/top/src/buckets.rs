@@ -11,7 +11,8 @@ const POWERS: usize = 26;
 /// Number of buckets in a histogram.
 pub const COUNT: usize = POWERS << SUB_BITS;
 
-/// Largest relative error of a percentile: half the width of a bucket, since a percentile is reported as the middle of its bucket.
+/// Largest relative error of a percentile within the range of the buckets: half the width of a bucket, since a percentile is reported as
+/// the middle of its bucket.
 pub const RELATIVE_ERROR: f64 = 1.0 / 32.0;
 
 /// Returns the middle of a bucket in nanoseconds.

@@ -69,8 +69,8 @@ pub fn heat(row: &LayerRates) -> Heat {
     }
 }
 
-/// Describes a device in one line: its load, where its I/Os spend their time, slow flushes, the main source of I/O, a shortage of CPU, and
-/// the kind of device.
+/// Describes a device in one line. With I/O: its load, where its I/Os spend their time, slow flushes, the main source of I/O, and a
+/// shortage of CPU. Without I/O: whether it is idle or hangs. Ends with the kind of device, the devices below it and its mount points.
 #[must_use]
 pub fn layer(frame: &Frame, row: &LayerRates) -> String {
     let said = if row.iops() > 0.0 {
@@ -106,7 +106,8 @@ fn load(row: &LayerRates) -> Option<String> {
     })
 }
 
-/// Describes how the time of an I/O divides: between the slowest device below and this one, else between the kernel's queue and the device.
+/// Describes the mean time of an I/O and, if known, how it divides: between the slowest device below and this one, else between the
+/// kernel's queue and the device.
 fn time(frame: &Frame, row: &LayerRates) -> String {
     let Some(mean) = mean(row) else { return "the time of its I/Os is not known".to_owned() };
     let each = format!("{} for each I/O", human::time(mean));
@@ -135,7 +136,7 @@ fn time(frame: &Frame, row: &LayerRates) -> String {
     }
 }
 
-/// Describes flushes that take longer than the mean read or write; `None` for faster flushes, or without any.
+/// Describes the flushes. `None` if there are none, if their latency is unknown, or if they take no longer than the mean read or write.
 fn flushes(row: &LayerRates) -> Option<String> {
     let (rate, time) = (row.flush_iops.filter(|rate| *rate > 0.0)?, row.flush_latency_ns?);
     let is_slow = mean(row).is_none_or(|mean| time > mean);
@@ -180,7 +181,8 @@ fn mean(row: &LayerRates) -> Option<f64> {
 /// Smallest sum of I/O latencies per second (20 ms) that is split into queue and device: diskstats counts in milliseconds, so less is noise.
 const LEAST_WAIT_NS: f64 = 20e6;
 
-/// Returns the mean times in the kernel's queue and in the device, in nanoseconds; `None` if unknown or below [`LEAST_WAIT_NS`].
+/// Returns the mean times in the kernel's queue and in the device, in nanoseconds; `None` if unknown, or if the I/Os' latencies add up to
+/// less than [`LEAST_WAIT_NS`] per second.
 fn split(row: &LayerRates) -> Option<(f64, f64)> {
     let (device, mean) = (row.device_latency_ns?, mean(row)?);
     // diskstats counts in milliseconds, so the difference of short times is noise.

@@ -46,7 +46,8 @@ pub struct Frame {
 pub struct LayerRates {
     /// Name in the kernel, such as `sda` or `dm-0`.
     pub name: String,
-    /// Name shown to users: `vg0/images` for an LVM volume, else the kernel's name.
+    /// Name shown to users: `vg0/images` for an LVM volume, the given name of another device-mapper device or a ZFS volume, else the
+    /// kernel's name.
     pub title: String,
     /// Kind of layer, such as md or LVM; `None` if unknown.
     pub kind: Option<LayerKind>,
@@ -112,7 +113,7 @@ pub struct ProcessRates {
     pub cgroup: Option<String>,
     /// Bytes per second read from storage for the process.
     pub read_bytes_per_s: Option<f64>,
-    /// Bytes per second written to storage for the process.
+    /// Bytes per second written to storage for the process, including dirty pages that are still to be written back.
     pub write_bytes_per_s: Option<f64>,
     /// Read system calls of the process per second.
     pub read_calls_per_s: Option<f64>,
@@ -156,10 +157,11 @@ pub struct GuestRates {
     pub read_bytes_per_s: Option<f64>,
     /// Bytes written per second: for a disk as counted by QEMU, for a guest as counted by the host's kernel for the QEMU process.
     pub write_bytes_per_s: Option<f64>,
-    /// Mean latency of the disk's I/Os in nanoseconds, as measured in QEMU; `None` if unknown or without I/O.
+    /// Mean latency of the disk's I/Os in nanoseconds, as measured in QEMU; `None` in the row of the whole guest, if unknown, or without
+    /// I/O.
     pub guest_latency_ns: Option<f64>,
-    /// Mean latency in nanoseconds of all I/Os at the host's device, including those of other users; `None` if unknown, or if the guest's
-    /// QEMU did no I/O.
+    /// Mean latency in nanoseconds of all I/Os at the host's device, including those of other users; `None` in the row of the whole guest,
+    /// if unknown, or if the guest's QEMU did no I/O.
     pub host_latency_ns: Option<f64>,
     /// `guest_latency_ns` minus `host_latency_ns`: time in QEMU and the host's filesystem. `None` if either is unknown, or if the
     /// difference is negative, because the two then measure different I/Os.
@@ -310,7 +312,7 @@ fn layer(before: Option<&Device>, device: &Device, per: Per) -> LayerRates {
     }
 }
 
-/// Returns whether the driver records the times of I/Os: md before Linux 5.14 only counts I/Os.
+/// Returns whether the driver records the times of I/Os; also true before the first I/O. md before Linux 5.14 only counts I/Os.
 fn keeps_time(counters: &DeviceCounters) -> bool {
     let times = [counters.read_ms, counters.write_ms, counters.busy_ms, counters.weighted_ms];
     counters.reads + counters.writes == 0 || times.iter().any(|ms| *ms > 0)
@@ -324,7 +326,7 @@ fn mean_wait_ns(a: &DeviceCounters, b: &DeviceCounters) -> Option<f64> {
     Some(mean(Some(ms), Some(ios))? * NS_PER_MS)
 }
 
-/// Returns the 99th percentile in nanoseconds of a device's reads or writes in the interval; `None` without I/O or latencies.
+/// Returns the 99th percentile in nanoseconds of a device's reads or writes in the interval; `None` without I/O or if unknown.
 fn percentile(before: &Device, device: &Device, direction: RequestKind) -> Option<f64> {
     let of = |device: &Device| {
         let latencies = device.latencies.iter().find(|latencies| latencies.direction == direction)?;

@@ -56,7 +56,8 @@ pub struct Device {
     pub number: String,
     /// Kind of layer, such as md or LVM.
     pub kind: LayerKind,
-    /// Name shown to users: `vg0/images` for an LVM volume, else the kernel's name.
+    /// Name shown to users: `vg0/images` for an LVM volume, the given name of another device-mapper device or a ZFS volume, else the
+    /// kernel's name.
     pub title: String,
     /// Number of devices below this one, counted along the first lower device of each; 0 at the bottom of the stack.
     pub depth: usize,
@@ -68,7 +69,8 @@ pub struct Device {
     pub mounts: Vec<String>,
     /// Counters of the device in /proc/diskstats.
     pub counters: DeviceCounters,
-    /// Latencies of reads and of writes; empty without BPF, and for devices without requests, such as device-mapper.
+    /// Latencies of reads and of writes; a kind without completed requests is missing. Empty without BPF, and for devices without requests,
+    /// such as device-mapper.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<RequestLatencies>,
 }

@@ -79,7 +79,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Creates a recording. Fails if the file exists.
+    /// Creates a recording. Fails if the file exists or cannot be written.
     pub fn create(path: &Path, host: &str) -> Result<Self, RecordingError> {
         let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(|source| {
             let path = path.to_owned();
@@ -127,7 +127,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Opens a recording and finds the positions of its readings.
+    /// Opens a recording and finds the positions of its readings. Fails if the file cannot be read, is no recording, or has another format
+    /// version.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
         let failed = |source| RecordingError::Io { path: path.to_owned(), source };
         let format = || RecordingError::Format { path: path.to_owned() };
@@ -165,7 +166,7 @@ impl Recording {
         &self.header.host
     }
 
-    /// Returns whether the file ends in an incomplete reading, as after a crash.
+    /// Returns whether the file ends in bytes that are not a complete reading, as after a crash.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }

@@ -55,15 +55,15 @@ pub struct Answer<'a> {
     /// Number of windows measured at scheduled rates, without closed-loop windows.
     pub trials: usize,
     /// The latency that the limiting condition restricts, at the lowest rate tried, in nanoseconds; absent if no condition on latency
-    /// limits the rate.
+    /// limits the rate, or if no I/O completed there.
     pub at_lowest_ns: Option<f64>,
     /// The windows by ascending rate, grouped by nearly equal rates.
     pub steps: Vec<Step>,
-    /// The highest rate, in I/Os per second, at and below which every window met all conditions; absent if the lowest rate tried missed
-    /// one.
+    /// The highest rate, in I/Os per second, at and below which every window met all conditions; absent if no rate was tried, or if the
+    /// lowest one missed a condition.
     pub kept_to: Option<f64>,
-    /// The lowest rate, in I/Os per second, at and above which every window missed a condition; absent if the highest rate tried met all
-    /// conditions.
+    /// The lowest rate, in I/Os per second, at and above which every window missed a condition; absent if no rate was tried, or if the
+    /// highest one met all conditions.
     pub missed_from: Option<f64>,
     /// The result of holding the rate (`--sustain`); absent if not requested, or not measured.
     pub held: Option<Held>,
@@ -111,7 +111,7 @@ pub enum HighestRate {
     Below(f64),
     /// All conditions held at every rate tried. Holds the highest rate tried, in I/Os per second.
     AtLeast(f64),
-    /// An estimate from the trials, with its 95% interval if there were enough rounds.
+    /// An estimate from the trials, in I/Os per second, with its 95% interval if one can be computed.
     Rate(Located),
 }
 
@@ -333,14 +333,16 @@ impl Measured<'_> {
         (!closed.is_empty()).then(|| sum / closed.len() as f64)
     }
 
-    /// Returns the highest rate up to which every window meets all conditions; `None` if the lowest rate tried misses one.
+    /// Returns the highest rate up to which every window meets all conditions; `None` if no rate was tried, or if the lowest one misses a
+    /// condition.
     fn kept_to(&self, ask: &AskSpec) -> Option<f64> {
         let missed = self.open.iter().filter(|window| !keeps(ask, &[**window])).map(|(rate, _)| *rate);
         let lowest = missed.reduce(f64::min).unwrap_or(f64::INFINITY);
         self.open.iter().map(|(rate, _)| *rate).filter(|rate| *rate < lowest).reduce(f64::max)
     }
 
-    /// Returns the lowest rate at and above which no window meets all conditions; `None` if the highest rate tried meets them.
+    /// Returns the lowest rate at and above which no window meets all conditions; `None` if no rate was tried, or if the highest one meets
+    /// them.
     fn missed_from(&self, ask: &AskSpec) -> Option<f64> {
         let kept = self.open.iter().filter(|window| keeps(ask, &[**window])).map(|(rate, _)| *rate);
         let highest = kept.reduce(f64::max).unwrap_or(0.0);
@@ -361,7 +363,8 @@ impl Measured<'_> {
         steps.into_iter().map(step).collect()
     }
 
-    /// Returns a condition's latency at the lowest rate tried, in nanoseconds; `None` if the condition limits no latency.
+    /// Returns the latency that a condition limits, at the lowest rate tried, in nanoseconds; `None` if the condition limits no latency, or
+    /// if no I/O completed there.
     fn at_lowest(&self, condition: Condition) -> Option<f64> {
         let lowest = self.open.iter().map(|(rate, _)| *rate).reduce(f64::min)?;
         let there: Vec<_> = self.open.iter().filter(|(rate, _)| *rate <= lowest).copied().collect();

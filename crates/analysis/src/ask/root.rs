@@ -94,8 +94,9 @@ pub(super) struct Draws {
 }
 
 impl Draws {
-    /// Fits the trials around `middle`; `None` for fewer than four rounds there, if the fitted rate is at the edge of the neighbourhood, or
-    /// if all samples are equal. The seed depends only on the number of rounds, so that samples for two targets are paired.
+    /// Fits the trials around `middle`; `None` for fewer than four rounds there, if no round has two rates, if the fitted rate is at the
+    /// edge of the neighbourhood, or if all samples are equal. The seed depends only on the number of rounds, so that samples for two
+    /// targets are paired.
     pub(super) fn new(trials: &[Trial], limit: f64, middle: f64) -> Option<Self> {
         let around = Neighbourhood::of(trials, middle);
         let (rounds, slopes) = (&around.rounds, around.slopes);

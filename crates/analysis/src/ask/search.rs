@@ -10,8 +10,8 @@ use iotax_model::Run;
 pub const CAPACITY_ROUNDS: u32 = 2;
 /// Rates of the first open-loop trials, as shares of the capacity.
 const SHARES: [f64; 6] = [0.05, 0.25, 0.45, 0.65, 0.8, 0.95];
-/// Distance of the first pair of rates from the estimate, as a difference of natural logarithms. For later pairs it is divided by the
-/// square root of the number of pairs.
+/// Distance of the first pair of rates from the estimate, as a difference of natural logarithms. For the nth pair it is divided by the
+/// square root of n.
 const FIRST: f64 = 0.08;
 /// Smallest distance of a pair of rates from the estimate, as a difference of natural logarithms.
 const LEAST: f64 = 0.02;

@@ -38,7 +38,7 @@ pub(super) fn seen(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// Finds direct I/O on filesystems that are known to buffer it, where the page cache cannot be observed.
+/// Finds direct I/O on filesystems that are known to buffer it, judged by their settings and the kernel version.
 pub(super) fn known(run: &Run) -> Vec<Warning> {
     let direct = |workload: &&Workload| workload.direct && workload.ioengine.moves_data();
     let mut found = Vec::new();

@@ -16,7 +16,7 @@ const LEFT: f64 = 0.01;
 /// Shortest window for this check, in nanoseconds. The host sees a window's start and end by messages that may be 50 ms late; in shorter
 /// windows the bytes moved in that time distort the result.
 const SHORTEST_NS: u64 = 200_000_000;
-/// Share of holes in the area above which they explain why the device saw no I/O.
+/// Share of holes and unwritten space in the area above which they explain why the device saw no I/O.
 const HOLES: f64 = 0.1;
 
 /// Finds caches that could not be dropped before the measurement, or of which more than 1% stayed.

@@ -41,7 +41,7 @@ pub(super) fn emulated(run: &Run) -> impl Iterator<Item = Warning> + '_ {
     })
 }
 
-/// Compares the length of a window of 1 s or longer by a guest's clock and by the host's; a target without a guest uses the host's clock.
+/// Compares the length of a window of 1 s or longer by a guest's clock and by the host's. Targets without a guest are not checked.
 pub(super) fn elapsed(case: &Case<'_>) -> Option<Finding> {
     let m = case.m;
     if !case.in_guest() {
@@ -66,7 +66,7 @@ pub(super) fn elapsed(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// Windows of a guest under 1 s. They are checked together, because message delays at their starts and ends cancel out.
+/// A guest's windows that are shorter than 1 s. They are checked together, because message delays at their starts and ends cancel out.
 struct ShortWindows<'a> {
     spec: &'a TargetSpec,
     windows: Vec<&'a Measurement>,

@@ -16,7 +16,8 @@ const ZEROS: f64 = 0.1;
 /// Compressed size, as a share, below which a layer gains from compressing the data.
 const COMPRESSED: f64 = 0.9;
 
-/// Finds areas with holes, or with extents shared with other files.
+/// Finds areas with holes or unwritten space where data should be and, in runs that write, extents shared with other files or in a backing
+/// image.
 pub(super) fn holes(run: &Run) -> Vec<Warning> {
     let writes = run.plan.workloads.iter().any(Workload::modifies);
     // The space that the plan touches beyond the filled part is unwritten on purpose.
@@ -91,7 +92,7 @@ pub(super) fn discarded(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// Finds data that a layer below can compress or deduplicate.
+/// Finds data that a layer below can compress or deduplicate, and areas with many zeros that iotax did not fill.
 pub(super) fn compressible(run: &Run) -> Vec<Warning> {
     let mut found = Vec::new();
     for record in &run.targets {

@@ -17,7 +17,7 @@ use crate::standing::Standing;
 use iotax_model::Run;
 
 /// Finds missing measurements. In a run that adds rounds, a target is no longer measured once its comparisons are decided; this does not
-/// count as missing.
+/// count as missing. In a search, nothing counts as missing.
 pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<Warning> {
     // A search chooses its measurements as it goes, so none can be missing.
     if run.plan.ask().is_some() {
@@ -44,8 +44,8 @@ pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<War
     })
 }
 
-/// Finds targets that cannot be compared on a workload, because they have no round in common with the baseline. Finds none before the first
-/// measurement.
+/// Finds targets that have no round in common with the baseline on a workload, and so cannot be compared on it. Finds none before the first
+/// measurement, in a search, or with all targets under load together. Leaves out lost targets, and all targets if the baseline is lost.
 pub(super) fn comparisons<'a>(
     run: &'a Run,
     comparisons: &'a [Comparison],

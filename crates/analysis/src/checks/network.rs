@@ -328,8 +328,8 @@ fn lost(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     (!evidence.is_empty()).then(|| case.finding(WarningKind::Loss, evidence.join("; "), remedy))
 }
 
-/// Returns whether the receiver's interface got the packets that its sockets missed. `None` if the interface was not watched or is the
-/// loopback, or if too little was lost.
+/// Returns whether the receiver's interface got the packets that its sockets missed. `None` if its counters cannot show this: if they are
+/// unknown, count other packets too, or are those of the loopback, or if too little was lost.
 fn arrived(case: &Case<'_>, net: &Traffic, upload: bool, lost: u64, received: u64) -> Option<bool> {
     let (name, counted) = case.nic(if upload { "server" } else { "client" })?;
     if name == "lo" {

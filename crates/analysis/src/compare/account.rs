@@ -30,7 +30,7 @@ pub type Settings = BTreeMap<String, String>;
 pub struct AccountedTarget {
     /// The target's name.
     pub name: String,
-    /// The target's settings; with a noisy neighbour, they include the neighbour's whole workload.
+    /// The target's settings; with a noisy neighbour, they include its target and workload.
     pub settings: Settings,
     /// The record of the target as built; absent if the target was not built.
     pub record: Option<TargetRecord>,
@@ -87,9 +87,9 @@ pub struct Account {
     pub environment: Environment,
     /// The run's targets, in the plan's order.
     pub subjects: Vec<AccountedTarget>,
-    /// The run's workloads, in the plan's order.
+    /// The run's workloads, in the plan's order; for a search, only those whose rate it searched.
     pub workloads: Vec<Workload>,
-    /// Figures of each measurement of the run.
+    /// Figures of each measurement that comparisons may use.
     pub figures: Vec<MeasurementFigures>,
     /// Results of a search or a curve: rates that the run tried to locate.
     pub rates: Vec<LocatedRate>,

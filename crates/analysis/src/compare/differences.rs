@@ -83,8 +83,8 @@ pub fn tags(a: &[String], b: &[String]) -> Vec<Difference> {
     keys.into_iter().filter_map(between).collect()
 }
 
-/// Lists differences between two targets: first in the plan's settings, then in the layers as built, and if there are none, in QEMU's
-/// arguments.
+/// Lists differences between two targets: first in the plan's settings, then in the targets as built (CPU emulation, the guest's kernel and
+/// clocksource, layers), and if there are none, in QEMU's arguments.
 #[must_use]
 pub fn targets(a: &AccountedTarget, b: &AccountedTarget) -> Vec<Difference> {
     let mut found = settings(&a.settings, &b.settings);

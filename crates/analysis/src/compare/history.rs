@@ -42,7 +42,7 @@ pub struct Track {
 /// Workloads on targets, followed over several runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct History {
-    /// Each run compared with the one before; `None` if the two have nothing in common.
+    /// Each run compared with the one before; `None` if the two cannot be compared.
     pub neighbours: Vec<Option<Compared>>,
     /// Tracks in the order of first appearance.
     pub tracks: Vec<Track>,

@@ -11,7 +11,7 @@ use super::{CompareError, Side, Which};
 use crate::metric::Metric;
 
 /// Workload keys that control duration and safety, not the I/O itself. A difference in these keys is reported, but the workloads still
-/// match. A difference in any other key makes them different workloads.
+/// match. A difference in any other key makes them different workloads, except in the I/O engine of two different tools.
 pub(crate) const HOW_LONG: [&str; 5] =
     ["runtime", "ramp_time", "stall_timeout", "max_errors", "write_journal"];
 
@@ -29,18 +29,18 @@ pub enum Matched {
     Only,
 }
 
-/// A target, workload or figure that only one side has.
+/// A target, workload, figure or rate that cannot be compared, because one side lacks it or both sides have it in no common round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// The side that lacks the target, workload or figure.
+    /// The side that lacks it; B if both sides have it.
     pub side: Which,
     /// Name of the target; absent if more than one target is concerned.
     pub target: Option<String>,
     /// Name of the workload; absent if more than one workload is concerned.
     pub workload: Option<String>,
-    /// The metric whose values this side lacks; absent if the whole target or workload is missing.
+    /// The metric whose values this side lacks; absent if a target, a workload or a located rate is missing.
     pub metric: Option<Metric>,
-    /// The reason why the target, workload or figure is missing, as a sentence for users.
+    /// The reason why it cannot be compared, as a sentence for users.
     pub reason: String,
 }
 

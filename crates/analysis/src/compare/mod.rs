@@ -145,7 +145,7 @@ pub struct TargetPair {
     pub b: String,
     /// The property by which the two targets were matched.
     pub matched: Matched,
-    /// Differences between the two targets in settings and layers.
+    /// Differences between the two targets, in their settings and as built.
     pub differences: Vec<Difference>,
     /// True for A and for B if the target's CPU was emulated.
     pub emulated: (bool, bool),
@@ -254,7 +254,7 @@ pub struct Compared {
     pub source: Option<ImportSource>,
     /// The commands that add rounds to the two runs, if any; a single one if both sides are the same run.
     pub more: Vec<More>,
-    /// Differences between the two machines.
+    /// Differences between the two machines; empty if either run was imported.
     pub machines: Vec<Difference>,
     /// Pairs of targets that are compared.
     pub targets: Vec<TargetPair>,
@@ -264,7 +264,7 @@ pub struct Compared {
     pub missing: Vec<Missing>,
     /// Comparisons in the order of workloads, targets and metrics.
     pub cells: Vec<ComparedCell>,
-    /// Comparisons of the rates that both runs determined (knees of curves, highest rates within a latency limit), by workload and target.
+    /// Comparisons of the rates that both runs determined (knees of curves, highest rates that meet conditions), by workload and target.
     pub rates: Vec<RateCell>,
     /// Results of the gates, in the order given.
     pub gates: Vec<GateResult>,
@@ -301,7 +301,8 @@ struct CellSample {
     base: f64,
 }
 
-/// Compares side A with side B. Fails if a target is unknown, or if the sides have no target or no workload in common.
+/// Compares side A with side B. Fails if a target is unknown, if both sides are the same run without two different targets, or if the sides
+/// have no target or no workload in common.
 pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compared, CompareError> {
     let (pairs, mut missing) = matching::targets(a, b)?;
     let (same, lonely) = matching::workloads(a.account, b.account);
@@ -451,8 +452,8 @@ fn unknown(
 }
 
 impl CellSample {
-    /// Builds the comparison of a target pair on a workload pair; `None` without figures on both sides, or if a percentile is unknown in a
-    /// round. `shown` has the means of A and B, if the metric is summarized by means.
+    /// Builds the comparison of a target pair on a workload pair; `None` without figures on both sides (of one run: in a common round), or
+    /// if a percentile is unknown in a round. `shown` has the means of A and B, if the metric is summarized by means.
     fn of(
         (target, workload, metric): (usize, usize, Metric),
         ours: &[&MeasurementFigures],

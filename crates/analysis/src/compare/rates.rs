@@ -24,7 +24,7 @@ pub struct LocatedRate {
     pub workload: String,
     /// Name of the rate: `knee`, or `highest with p99 <= 0.5ms`.
     pub what: String,
-    /// The estimate and its 95% interval; absent if the run could not locate the rate.
+    /// The estimate, with its 95% interval if known; absent if the run could not locate the rate.
     pub rate: Option<Located>,
 }
 
@@ -43,7 +43,8 @@ pub struct RateCell {
     pub b: f64,
     /// Ratio of the rate on the side that is not the baseline to the baseline's rate.
     pub ratio: f64,
-    /// The interval of the ratio, at a level divided by the number of rates (Bonferroni); absent if either rate has no interval.
+    /// The interval of the ratio, with an alpha of 0.05 divided by the number of compared rates (Bonferroni); absent if either rate has no
+    /// interval.
     pub interval: Option<Interval>,
     /// Faster, slower, same or undecided, at the requested margin.
     pub verdict: Verdict,

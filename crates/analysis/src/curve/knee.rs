@@ -43,12 +43,13 @@ pub struct Located {
     /// Estimate of the load over all rounds, in I/Os per second.
     #[serde(rename = "estimate")]
     pub at: f64,
-    /// 95% interval of the load; absent with too few rounds.
+    /// 95% interval of the load; absent if it cannot be computed, for example with too few rounds.
     #[serde(flatten)]
     pub interval: Option<Interval>,
 }
 
-/// Finds the knee of points in ascending order of rate; `None` for fewer than four sustained rates.
+/// Finds the knee of points in ascending order of rate; `None` for fewer than four sustained rates, or if no I/O completed at one of the
+/// rates used.
 pub(super) fn of(points: &[RatePoint<'_>]) -> Option<Knee> {
     let courses = Courses::of(points).filter(|courses| courses.sustained >= FEWEST)?;
     Some(Knee { power: courses.located(power), double: courses.located(double) })

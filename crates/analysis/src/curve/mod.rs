@@ -45,11 +45,11 @@ pub struct Curve<'a> {
     pub target: &'a str,
     /// One point for each measured rate, by ascending rate.
     pub points: Vec<RatePoint<'a>>,
-    /// Closed-loop I/Os per second, over the rounds; absent if the run has no closed loop of this workload.
+    /// Closed-loop I/Os per second, over the rounds; absent if no closed loop of this workload was measured.
     pub closed: Option<Located>,
     /// Capacity in I/Os per second: the closed loop, or a rate that achieved more. Absent without a closed loop.
     pub capacity: Option<Located>,
-    /// The load from which latency rises; absent if fewer than four rates were sustained.
+    /// The load from which latency rises; absent for fewer than four sustained rates, or if no I/O completed at one of the rates used.
     pub knee: Option<Knee>,
 }
 
@@ -128,8 +128,8 @@ pub fn offered(workload: &Workload) -> Option<f64> {
     Some(workload.rate_iops? as f64 * f64::from(workload.numjobs))
 }
 
-/// Returns the mean response time of one measurement in nanoseconds; `None` without a scheduled rate, or if the target
-/// did not keep up with it.
+/// Returns the mean response time of one measurement in nanoseconds; `None` without a scheduled rate or I/O, or if the target did not keep
+/// up with the rate.
 #[must_use]
 pub fn response_if_sustained(workload: &Workload, measurement: &Measurement) -> Option<f64> {
     let point = point(workload, offered(workload)?, &[measurement])?;

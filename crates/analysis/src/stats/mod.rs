@@ -38,7 +38,8 @@ pub trait Estimate {
     /// Returns the number of rounds in the estimate; for two independent samples, that of the smaller one.
     fn rounds(&self) -> usize;
 
-    /// Returns half the width of the interval for this number of rounds, if mean and variance stay the same; `None` with too few rounds.
+    /// Returns half the width of the interval at confidence `1 - alpha` for this number of rounds, if mean and variance stay the same;
+    /// `None` with too few rounds.
     fn half_width(&self, rounds: usize, alpha: f64) -> Option<f64>;
 }
 

@@ -42,7 +42,7 @@ pub struct Prior {
     pub variance: f64,
 }
 
-/// Paired differences, one per round, in any unit. Never empty, always finite.
+/// A sample of values, one per round, such as the differences between two targets; in any unit. Never empty, always finite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Differences {
     values: Vec<f64>,

@@ -27,7 +27,7 @@ pub enum Verdict {
     Faster,
     /// The whole interval lies within the margin.
     Same,
-    /// The interval contains an end of the margin: more rounds may decide.
+    /// The interval contains an end of the margin, so that more rounds may decide, or there is no interval.
     Undecided,
 }
 

@@ -14,7 +14,7 @@ pub struct OutstandingKnee {
     /// I/Os outstanding where the bounds meet: ceiling x latency at the smallest depth, the median over the rounds. Fewer cannot reach the
     /// ceiling.
     pub outstanding: f64,
-    /// The smallest and the largest `outstanding` of single rounds; absent for fewer than two rounds.
+    /// The smallest and the largest `outstanding` of single rounds; absent for fewer than two rounds with figures at every depth.
     pub range: Option<(f64, f64)>,
     /// Latency at the smallest depth in nanoseconds.
     pub least_latency_ns: f64,

@@ -36,10 +36,11 @@ pub struct TargetSeries<'a> {
     pub target: &'a str,
     /// Measured points, ascending by depth or block size if the workloads differ in that, else in the order of the test's workloads.
     pub points: Vec<SuiteCell<'a>>,
-    /// Depth beyond which more I/Os only add latency; absent unless the workloads differ in depth, or with fewer than three points.
+    /// Depth beyond which more I/Os only add latency; absent if the workloads do not differ in depth, for fewer than three points, or if a
+    /// figure is unknown.
     pub knee: Option<OutstandingKnee>,
-    /// Smallest block size at which bandwidth is the limit; absent unless the workloads differ in block size, or with fewer than four
-    /// points.
+    /// Smallest block size at which bandwidth is the limit; absent if the workloads do not differ in block size, for fewer than four
+    /// points, or if a figure is unknown.
     pub transition: Option<Transition>,
 }
 

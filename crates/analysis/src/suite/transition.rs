@@ -13,7 +13,7 @@ pub struct Transition {
     /// Bytes at which an I/O's fixed time equals its transfer time; 0 if bandwidth is the limit at every size, absent if it is the limit
     /// at none. Median over the rounds.
     pub size: Option<f64>,
-    /// The smallest and the largest `size` of single rounds, in bytes; absent for fewer than two rounds.
+    /// The smallest and the largest `size` of single rounds, in bytes; absent for fewer than two rounds with figures at every size.
     pub range: Option<(f64, f64)>,
     /// Fixed time per I/O: the part of the time between two completions that does not depend on the block size, in nanoseconds.
     pub fixed_ns: f64,
@@ -29,7 +29,8 @@ const FEWEST: usize = 4;
 /// Fixed nanoseconds per I/O, and nanoseconds per byte.
 type Parts = (f64, f64);
 
-/// Finds the transition from points of different block sizes; `None` if a figure is unknown, or for fewer than four points.
+/// Finds the transition from points of different block sizes; `None` if a figure is unknown, for fewer than four points, or if all sizes
+/// are equal.
 pub fn of(points: &[SuiteCell<'_>]) -> Option<Transition> {
     let sizes: Vec<f64> = points.iter().map(|p| p.block_size().0 as f64).collect();
     let times: Option<Vec<f64>> = points.iter().map(|p| p.iops.map(|iops| 1e9 / iops)).collect();

@@ -19,7 +19,8 @@ pub struct RunFigures {
     /// Ids of the metrics, in the order of the values.
     metrics: Vec<String>,
     cells: Vec<CellFigures>,
-    /// Main results of a search, a curve or a watch, in the order of the plan's workloads; empty for other runs.
+    /// Main results of a search, a curve or a watch, in the order of the plan's workloads; empty for other runs, without a result, and from
+    /// [`Self::of`].
     answers: Vec<FoundAnswer>,
 }
 
@@ -69,7 +70,7 @@ impl RunFigures {
         Self { answers, ..Self::of(run, &Metric::compared().collect::<Vec<_>>()) }
     }
 
-    /// Returns the results of a search, a curve or a watch; empty for other runs.
+    /// Returns the main results of a search, a curve or a watch; empty for other runs, without a result, and for figures from [`Self::of`].
     #[must_use]
     pub fn answers(&self) -> &[FoundAnswer] {
         &self.answers
@@ -125,7 +126,7 @@ impl RunFigures {
     }
 }
 
-/// Lists the rate found for each target of a search.
+/// Lists the rate found for each target of a search; leaves out those without an estimate.
 fn searched(run: &Run) -> Vec<FoundAnswer> {
     let of_work = |answers: ask::Answers<'_>| {
         let workload = answers.work.name.clone();
@@ -143,7 +144,7 @@ fn searched(run: &Run) -> Vec<FoundAnswer> {
     ask::answers(run).into_iter().flat_map(of_work).collect()
 }
 
-/// Lists the capacity of each target of a curve.
+/// Lists the capacity of each target of a curve; leaves out those without a closed loop.
 fn curved(run: &Run) -> Vec<FoundAnswer> {
     let of_work = |curves: Curves<'_>| {
         let workload = curves.work.name.clone();

@@ -4,7 +4,7 @@ use iotax_model::record::{Blackout, IoClass, Measurement, Standstill};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A period in which I/Os were due and none completed.
+/// A period in which I/Os were due and none completed, or in which the load's machine stood still.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "LoadGap")]
 pub struct CompletionGap {

@@ -44,9 +44,10 @@ pub struct Episode<'a> {
     pub is_whole: bool,
     /// Effects of the events and marks, in order of time.
     pub effects: Vec<EventEffect<'a>>,
-    /// Verdicts on the watch's requirements, in the order of the plan.
+    /// Verdicts on the watch's requirements, in the order of the plan; none for the control, a window without events.
     pub verdicts: Vec<Judged>,
-    /// Timeouts of the target's layers from the bottom up, then those of its guest, then the defaults of common guests.
+    /// Timeouts of the target's layers from the bottom up, then those of its guest, then the defaults of common guests; empty for a
+    /// network.
     pub timeouts: Vec<JudgedTimeout<'a>>,
 }
 
@@ -195,7 +196,8 @@ impl<'a> Episode<'a> {
         self.gaps.as_ref()?.iter().filter(|gap| gap.of == of).max_by_key(|gap| gap.duration_ns)
     }
 
-    /// Locates a gap by the gaps in the completions of each block device; `None` if no device was watched.
+    /// Locates a gap by the gaps in the completions of each block device; `None` if no device was watched, and for gaps of round trips or
+    /// of a whole machine.
     #[must_use]
     pub fn origin(&self, gap: &CompletionGap) -> Option<GapOrigin<'a>> {
         stall::origin(self.measurement, gap)
@@ -213,7 +215,7 @@ impl<'a> Episode<'a> {
         self.gaps.as_ref().is_some_and(|gaps| gaps.iter().all(|gap| gap.ended))
     }
 
-    /// Returns the longest gap, or the slowest I/O if that took longer: if only one of several paths hangs, there is no gap. Uses the
+    /// Returns the longest of all gaps and I/Os, unfinished I/Os included: if only one of several paths hangs, there is no gap. Uses the
     /// load's clock, on which a guest's timers run; it stops while the guest is stopped.
     fn longest_hang(&self) -> LongestHang {
         let blackouts = self.measurement.outcome.blackouts.iter().flatten();

@@ -115,7 +115,7 @@ fn sides<'a>(plan: &'a Plan, watch: &'a WatchSpec, load: &Workload) -> Vec<[Side
 }
 
 /// Compares the cost of every event on every target with that on the baseline, and alternative operations with each other on every target.
-/// Empty for a single round, or if the watch measures all targets in one window.
+/// Empty without a watch, for a single round, or if the watch measures all targets in one window.
 ///
 /// A figure that is unknown in any common round is not compared.
 #[must_use]

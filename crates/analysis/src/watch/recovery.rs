@@ -19,11 +19,12 @@ const HOLDS_NS: u64 = 1_000_000_000;
 pub enum RecoveryTime {
     /// The time to recovery is unknown, for this reason.
     Unknown(Unknown),
-    /// Rate and response time stayed normal.
+    /// Rate, response time and failures stayed normal, apart from noise.
     Unaffected,
     /// Recovered after this many nanoseconds, to the resolution of an interval.
     After(u64),
-    /// Not recovered within this many nanoseconds: the time to the next event or to the end of the window.
+    /// Not recovered within this many nanoseconds: the time to the next event (or to the end of this event's command, if that is later), or
+    /// to the end of the window.
     NotWithin(u64),
 }
 

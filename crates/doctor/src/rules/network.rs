@@ -20,7 +20,8 @@ fn mtu_set(interface: &str, mtu: u64) -> String {
 }
 
 /// Returns an interface that exchanges frames with this one but has another MTU; `None` if there is none. For a port: its bridge, if that
-/// has a larger MTU, else the bridge's port with the smallest MTU, if that is smaller. For a veth interface: its peer.
+/// has a larger MTU, else the bridge's port with the smallest MTU, if that is smaller. For a veth interface: its peer, if the interface's
+/// name sorts before that of the peer.
 fn partner<'a>(survey: &'a Survey, interface: &NetworkInterface) -> Option<&'a NetworkInterface> {
     let own = interface.mtu.as_ref()?.value;
     let mtu = |other: &&NetworkInterface| other.mtu.as_ref().map(|mtu| mtu.value);

@@ -18,8 +18,9 @@ pub(crate) struct Choice {
 }
 
 /// Chooses the engine. For `auto` and `io_uring` that is io_uring. If io_uring is not available, chooses the substitute whose I/O looks the
-/// same to the device: libaio, or at queue depth 1 psync, which costs less. Fails if io_uring is not available and the workload polls, or
-/// if libaio is needed and not available either. Any other engine is used as requested.
+/// same to the device: libaio, or at queue depth 1 psync, which costs less. Fails if io_uring is not available and the workload needs it
+/// (hipri, sqthread_poll), if setting it up fails for another reason, or if libaio is needed and not available either. Any other engine is
+/// used as requested.
 ///
 /// A virtio device always gets its own engine, unless the workload requests `null`; a note says so if another was requested.
 pub(crate) fn choose(workload: &Workload, is_virtio: bool) -> Result<Choice, EngineError> {

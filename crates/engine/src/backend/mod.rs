@@ -77,7 +77,7 @@ pub(crate) struct Completion {
 }
 
 /// The I/O engine of one worker, used on the thread that opened it. Each I/O takes a slot, and its completion returns the slot. Dropping a
-/// backend waits for the I/O in flight.
+/// backend waits for the I/O in flight, on a virtio device for at most 15 s.
 pub(crate) trait Backend: Sized {
     /// Opens the backend and returns its slots, as many as the queue depth. The caller passes a slot with each I/O.
     fn open(setup: Setup) -> Result<(Self, Vec<Slot>), EngineError>;

@@ -61,7 +61,8 @@ impl Transfer for Flagged {
 }
 
 impl Flagged {
-    /// Makes the call with the flags. If RWF_NOWAIT is set and the call would block or moved only a part, repeats it without RWF_NOWAIT.
+    /// Makes the call with the flags. If RWF_NOWAIT is set and the call would block, moved only a part, or does not support the flag,
+    /// repeats it without RWF_NOWAIT.
     #[inline]
     fn patiently(
         &mut self,

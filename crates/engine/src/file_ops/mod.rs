@@ -1,9 +1,9 @@
 //! Tests: work beyond plain I/O, as classic benchmark programs do it.
 //!
-//! A test has one [`Routine`] for each worker (numjobs). The routine is prepared before the window; system calls of that time do not
-//! count. Then its [`Routine::work`] runs once from beginning to end. It makes every system call that counts through the [`Meter`], and
-//! returns early by `?` when the window is over. A test thus ends when its work is done or at `runtime`, whichever comes first. The
-//! harness flushes and removes the test's files after the window.
+//! A test has one [`Routine`] for each worker (numjobs). The routine is prepared before the window; system calls of that time do not count.
+//! Then its [`Routine::work`] runs once from beginning to end. It makes every system call that counts through the [`Meter`], and returns
+//! early by `?` when the window is over. A test thus ends when its work is done or at `runtime`, whichever comes first. After the window,
+//! written data is flushed and the files of a test in a directory are removed, unless a worker is stuck in the kernel.
 //!
 //! A new test needs a file here and a line in [`prepare`]. A complete test that stats files would be
 //!

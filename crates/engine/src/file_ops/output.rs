@@ -13,7 +13,7 @@ use crate::error::EngineError;
 use crate::open::Access;
 use crate::request::{Io, IoKind};
 
-/// A file that is written sequentially through the meter and flushed as the workload asks (`fsync`, `end_fsync`).
+/// A file that is written sequentially through the meter and flushed as the workload asks (`fsync`, `fdatasync`, `end_fsync`).
 pub(super) struct Output {
     file: File,
     /// Offset in bytes of the next write.

@@ -37,7 +37,7 @@ struct Transactions {
     /// Number of transactions so far, committed or failed.
     count: u64,
     random: SplitMix64,
-    /// The kernel's counters of the worker's thread; `None` if the kernel keeps none.
+    /// The kernel's counters of the worker's thread; `None` if they cannot be opened.
     counters: Option<File>,
     /// Bytes that system calls of the worker's thread had moved when the counters were last read.
     moved: u64,
@@ -128,7 +128,8 @@ fn in_system(error: &rusqlite::Error) -> io::Error {
 }
 
 impl Transactions {
-    /// Returns the bytes that the worker's system calls have moved since the last call; 0 if the kernel does not count them.
+    /// Returns the bytes that the worker's system calls have moved since this method was last called, or since the worker was set up; 0 if
+    /// the kernel does not count them.
     fn newly_moved(&mut self) -> u64 {
         let all = self.counters.as_ref().and_then(moved).unwrap_or(self.moved);
         all.saturating_sub(std::mem::replace(&mut self.moved, all))

@@ -42,8 +42,9 @@ struct Bounds {
 }
 
 impl Pattern {
-    /// Creates the pattern of worker number `job`, from 0, over `size` bytes from the workload's offset. Sequential workers divide the area;
-    /// each random worker covers the whole area in a different order. The part of every worker must hold the longest I/O.
+    /// Creates the pattern of worker number `job`, from 0, over `size` bytes from the workload's offset. Sequential workers divide the
+    /// area, unless `offset_increment` gives each its own; each random worker covers the whole area in a different order. With zones, every
+    /// worker goes through all zones. The part of every worker must hold the longest I/O.
     pub(crate) fn new(workload: &Workload, size: Bytes, job: u32, seed: u64) -> Self {
         let stream = |purpose| SplitMix64::new(seed, purpose, job.into());
         let order = Order::new(workload, size, job, seed);
@@ -55,8 +56,8 @@ impl Pattern {
         }
     }
 
-    /// Returns the number of bytes that one pass over the area moves. With a stride that is longer than an I/O, this is less than the size
-    /// of the area.
+    /// Returns the number of bytes that one pass over the area moves: the length of the worker's area or, with a stride, one longest I/O
+    /// for each stride.
     pub(crate) fn pass_bytes(&self, workload: &Workload) -> u64 {
         let area = self.order.bytes();
         match workload.stride.map(|stride| stride.0.unsigned_abs()) {

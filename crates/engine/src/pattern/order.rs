@@ -30,8 +30,8 @@ pub(super) struct Partly {
 }
 
 impl Order {
-    /// Creates the order of worker number `job`. Sequential workers divide the area, unless `offset_increment` gives each its own part; random
-    /// workers cover the whole area, each in a different order.
+    /// Creates the order of worker number `job`. Sequential workers divide the area, unless `offset_increment` gives each its own part;
+    /// random workers cover the whole area, each in a different order. With zones, every worker goes through all zones.
     pub(super) fn new(workload: &Workload, size: Bytes, job: u32, seed: u64) -> Self {
         let (start, of) = match workload.offset_increment {
             Some(increment) => (workload.offset.0 + increment.0 * u64::from(job), None),

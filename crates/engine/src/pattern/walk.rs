@@ -1,6 +1,7 @@
 //! Sequential offsets within an area.
 
-/// Sequential I/O from offset `first` to `end`, again and again. An I/O that would exceed `end` starts at `first` instead.
+/// Sequential I/O from offset `first` to `end`, again and again. An I/O that would exceed `end` starts at `first` instead. With a negative
+/// stride, an I/O that would begin before `first` is placed to end at `end` instead.
 #[derive(Debug, Clone)]
 pub(super) struct Walk {
     pub(super) first: u64,

@@ -28,7 +28,8 @@ struct Last {
 /// some 48 bytes of memory for each block that was written.
 ///
 /// # Errors
-/// A file that is not a journal, and a target that cannot be opened. A block that cannot be read counts as a finding, not as an error.
+/// A journal that cannot be read or is none, and a target that cannot be opened. A block that cannot be read counts as a finding, not as an
+/// error.
 pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
     let unread =
         |error| EngineError::System { doing: format!("reading the journal {}", journal.display()), error };

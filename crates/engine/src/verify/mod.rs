@@ -53,7 +53,7 @@ pub(crate) struct Verification {
     filled: Option<(Mark, u64)>,
 }
 
-/// Number of blocks in which stamps are searched before a target that iotax did not fill is verified.
+/// Number of blocks in which stamps are searched before a workload that does not write verifies a target that iotax did not fill.
 const SAMPLES: u64 = 64;
 
 /// The area that is verified, in blocks.
@@ -65,7 +65,7 @@ struct Area {
 }
 
 impl Area {
-    /// Returns whether any of 64 blocks spread over the area holds a stamp.
+    /// Returns whether any of up to 64 blocks spread over the area holds a stamp, or cannot be read.
     fn has_stamps(self, target: &Target) -> Result<bool, EngineError> {
         let Self { start, end, block } = self;
         let blocks = ((end - start) / block).max(1);

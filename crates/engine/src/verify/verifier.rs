@@ -122,8 +122,9 @@ impl Verifier {
         }
     }
 
-    /// Checks the data of a read: against the last acknowledged write if that is known, else for internal consistency. A block that was written
-    /// during the read is skipped, because the data may be old, new or a mixture.
+    /// Checks the data of a read against the last acknowledged write of each block or, if there is none, against the fill. If the content
+    /// is unknown, a workload that does not write still checks its consistency; one that writes skips the block. Also skips a block that
+    /// was written during the read, because the data may be old, new or a mixture.
     fn check(&mut self, slot: usize, io: &Io, buffer: &[u8]) {
         let Some(table) = &self.verification.table else {
             let expected = self.verification.expected(io.offset, io.length.into(), Known::Unwritten);

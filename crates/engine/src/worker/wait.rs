@@ -31,7 +31,7 @@ pub(super) fn idle(now: u64, wake: u64) {
 }
 
 /// Sleeps until a job's load starts, and reports the intervals before that as empty. Returns the realtime priority if the thread had to
-/// wait and is permitted one, else `None`. Fails if the worker is stopped before the start.
+/// wait and is permitted one, else `None`. Fails if the worker is stopped, or the window ends, before the start.
 pub(super) fn until_start(
     window: Window,
     common: &Common,

@@ -78,7 +78,7 @@ pub(super) struct Member {
     unanswered_since_ns: Option<u64>,
     /// The last announced start of a step; `None` before the first, and once the member has reported that it started.
     went: Option<Went>,
-    /// Start of each of the member's steps, relative to the other members.
+    /// Start of each of the member's steps, relative to the common start.
     starts: BTreeMap<StepNumber, FleetStart>,
     stored: u64,
 }
@@ -152,7 +152,8 @@ impl Member {
         now_ns.saturating_sub(asked) >= silence_ns
     }
 
-    /// Returns whether the next ping is due. A member that has not joined gets none: it may not be listening yet.
+    /// Returns whether the next ping is due. A member gets none before it has joined, because it may not be listening yet, and none once it
+    /// has ended or is lost.
     pub(super) fn wants_ping(&self, now_ns: u64, every_ns: u64) -> bool {
         let is_due = self.pinged.is_none_or(|(_, at_ns, _)| now_ns.saturating_sub(at_ns) >= every_ns);
         !self.is_gone() && self.state != MemberState::Expected && is_due
@@ -196,7 +197,7 @@ impl Member {
         }
     }
 
-    /// Records that the member begins its run. Returns false if it cannot carry out its plan.
+    /// Records that the member begins its run. Returns false, and records nothing, unless it has answered that it can carry out its plan.
     pub(super) fn begin(&mut self) -> bool {
         let can = matches!(&self.state, MemberState::Checked { refusal: None, .. });
         if can {
@@ -221,8 +222,8 @@ impl Member {
         offset.to_member(at_ns)
     }
 
-    /// Records how late a step started on this member, in nanoseconds relative to the other members. Uses a new
-    /// estimate of the clock offset, which includes the pings since the start time was sent.
+    /// Records how late a step started on this member, in nanoseconds after the start time that the first members of the step were given.
+    /// Uses a new estimate of the clock offset, which includes the pings since the start time was sent.
     pub(super) fn began(
         &mut self,
         step: StepNumber,
@@ -240,7 +241,8 @@ impl Member {
         }
     }
 
-    /// Returns the part to store, or `None` if it is already stored. A measurement gets its start relative to the other members.
+    /// Returns the part to store, or `None` if it is already stored. A measurement gets its start relative to the common start, if that is
+    /// known.
     pub(super) fn keeps(&self, number: u64, mut part: Box<RunPart>) -> Option<Box<RunPart>> {
         if number <= self.stored {
             return None;

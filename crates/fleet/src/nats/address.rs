@@ -167,14 +167,14 @@ fn decode(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Returns the first line of a file, which holds a secret.
+/// Returns the first line of a file that holds a secret, without surrounding spaces.
 fn first_line(path: &PathBuf) -> Result<String, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(text.lines().next().unwrap_or_default().trim().to_owned())
 }
 
 impl Address {
-    /// Returns the options with which the client connects to the server.
+    /// Returns the options with which the client connects to the server. Fails if a file that the URL names cannot be read.
     pub(super) fn options(&self) -> Result<ConnectOptions, String> {
         let mut options = match (&self.creds, &self.user, &self.password_file, &self.nkey) {
             (Some(creds), ..) => {

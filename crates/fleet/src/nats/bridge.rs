@@ -15,9 +15,9 @@ use crate::pipe::MAX_MESSAGE;
 const SETTLE: Duration = Duration::from_secs(10);
 
 impl Agent {
-    /// Forwards messages between the coordinator and the worker process until either end is gone, and returns the reason. Calls `look`
-    /// before each wait for a message, which lasts at most `patience`. After this, `input` is closed and the process undoes its changes;
-    /// wait for its end before calling [`Self::free`].
+    /// Forwards messages between the coordinator and the worker process until either end is gone or forwarding fails, and returns the
+    /// reason. Waits at most `patience` for each message, and calls `look` before each wait. Afterwards, `input` is closed and the process
+    /// undoes its changes; wait for its end before calling [`Self::free`].
     pub fn carry(
         &mut self,
         output: impl Read + Send + 'static,

@@ -27,7 +27,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// The reason why NATS cannot be used.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 pub enum NatsError {
-    /// A file named in the URL cannot be read or has the wrong content, or this process cannot start the client.
+    /// A file named in the URL cannot be read or has the wrong content, or this process cannot start the client or subscribe.
     #[error("{0}")]
     Files(String),
     /// The server does not answer, or rejects this client.
@@ -38,7 +38,7 @@ pub enum NatsError {
         /// The reason that the client or the server gives.
         reason: String,
     },
-    /// Not enough agents are free.
+    /// Not enough agents are free, or accept the fleet.
     #[error("{}", missing(*.found, *.expected, .group.as_deref(), .others))]
     Missing {
         /// Number of free agents.
@@ -50,7 +50,7 @@ pub enum NatsError {
         /// Agents that are present but cannot be used, each with the reason.
         others: Vec<String>,
     },
-    /// The connection broke or was closed.
+    /// The link has ended.
     #[error(transparent)]
     Link(#[from] LinkError),
 }
@@ -74,7 +74,7 @@ pub(super) enum Arrival {
     },
     /// The connection to the server is established, or restored after a loss.
     Connected,
-    /// Another thread of this process sent a message.
+    /// Another thread of this process sent a message, or has ended.
     Local {
         /// Number of the thread, which is higher for later threads.
         thread: u64,
@@ -164,7 +164,8 @@ impl Connection {
 }
 
 impl Drop for Connection {
-    /// Sends the queued messages and ends the client's thread.
+    /// Hands the queued messages to the client, waits up to 1 s for it to send them, and ends its thread. While the server is unreachable,
+    /// messages are lost.
     fn drop(&mut self) {
         let (closed, _) = unbounded_channel();
         drop(std::mem::replace(&mut self.outgoing, closed));

@@ -119,7 +119,8 @@ impl Frame {
     }
 }
 
-/// Compresses a message if that makes it shorter. Returns true and the compressed bytes, or false and the message.
+/// Compresses a message of at least [`COMPRESS_FROM`] bytes if that makes it shorter. Returns true and the compressed bytes, or false and
+/// the message.
 pub(super) fn pack(message: &[u8]) -> (bool, Vec<u8>) {
     if message.len() < COMPRESS_FROM {
         return (false, message.to_vec());

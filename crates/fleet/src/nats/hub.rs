@@ -21,7 +21,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// Maximum time between two broadcasts that show that the coordinator is alive.
 pub(super) const LONGEST_BEACON: Duration = Duration::from_secs(5);
 
-/// Number of intervals between the coordinator's broadcasts for which a leaf may be silent before it gets no more samples.
+/// A leaf that is silent for this many of the coordinator's broadcast intervals gets no more samples.
 const LEAF_BEACONS: u32 = 3;
 
 /// Default time without any message after which either end considers the other lost.
@@ -33,11 +33,11 @@ const DONE: &[u8] = b"the coordinator has ended its work";
 /// Numbers of repeated and lost messages, which can explain a slow fleet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Number of data frames that were sent again to the members whose links are open.
+    /// Number of data frames that were sent again, to the members whose links have not ended.
     pub repeated: u64,
     /// Number of messages that the client dropped because this process read too slowly.
     pub dropped: u64,
-    /// Number of frames and messages that could not be decoded.
+    /// Number of invalid frames and messages from members.
     pub garbled: u64,
 }
 
@@ -51,7 +51,7 @@ pub struct NatsHub {
     epoch: u64,
     patience: Duration,
     members: BTreeMap<String, MemberState>,
-    /// Names of the members to which frames or acknowledgements have to be sent.
+    /// Names of the members with unacknowledged frames, or with an acknowledgement to send.
     active: BTreeSet<String>,
     leaves: BTreeMap<String, u64>,
     ready: VecDeque<Incoming>,
@@ -82,9 +82,9 @@ enum Stage {
 impl NatsHub {
     /// Finds the agents with these names, or those that the address selects, and waits until all have accepted the fleet.
     ///
-    /// Without `names`, if the address has `expect`, takes exactly that many agents, the first ones by name. Takes over the fleet if its
-    /// earlier coordinator is gone. Fails if the server cannot be used, or if too few agents are free or accept the fleet within the
-    /// address's `wait`.
+    /// Without `names`, if the address has `expect`, takes exactly that many agents, the first ones by name. Takes over a fleet that has an
+    /// earlier coordinator. Fails if the server cannot be used, if too few agents are free within the address's `wait`, if a chosen one
+    /// does not accept the fleet in time, or if a later coordinator takes over.
     pub fn open(
         address: &Address,
         fleet: &str,
@@ -269,8 +269,8 @@ impl NatsHub {
         self.next_tick_ns = if self.active.is_empty() { self.next_beacon_ns } else { now + nanos(TICK) };
     }
 
-    /// Sends a member's pending frames; with `acknowledge`, also a pending acknowledgement. Returns true if frames or acknowledgements
-    /// remain to be sent later.
+    /// Sends a member's pending frames; with `acknowledge`, also a pending acknowledgement. Ends a closing link once nothing remains.
+    /// Returns true if frames are unacknowledged or an acknowledgement remains to be sent.
     fn flush(&mut self, name: &str, now: u64, acknowledge: bool) -> bool {
         let Some(state) = self.members.get_mut(name) else { return false };
         let is_closing = matches!(state.stage, Stage::Closing(_));
@@ -499,7 +499,7 @@ impl Hub for NatsHub {
 }
 
 impl Drop for NatsHub {
-    /// Sends a close frame to all members, unless another coordinator has taken over the fleet.
+    /// Sends a close frame to all members whose links have not ended, unless another coordinator has taken over the fleet.
     fn drop(&mut self) {
         if self.fenced_by.is_some() {
             return;

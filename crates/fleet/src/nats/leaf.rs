@@ -34,11 +34,12 @@ pub struct LeafCounts {
     pub samples: u64,
     /// Number of merged samples sent to coordinators.
     pub passed: u64,
-    /// Number of samples that arrived after their interval was forwarded. They are forwarded separately.
+    /// Number of samples that arrived after their interval was forwarded, if it is one of the last 1024 forwarded. Such samples are
+    /// forwarded separately.
     pub late: u64,
 }
 
-/// Merges the samples of each interval. Does not read a clock: the caller passes the time.
+/// Merger of the samples of each interval. Does not read a clock: the caller passes the time.
 #[derive(Debug, Default)]
 pub struct Merger {
     open: BTreeMap<Key, (Merged, u64)>,

@@ -32,7 +32,7 @@ pub struct AgentName {
 /// The fleet that an agent works for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fleet {
-    /// Id of the fleet that the coordinator chose.
+    /// Id of the fleet, chosen by its coordinator.
     pub fleet: String,
     /// Version and commit of the coordinator's iotax.
     pub version: String,
@@ -41,7 +41,7 @@ pub struct Fleet {
 /// An event while an agent works for a fleet.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MemberEvent {
-    /// A message arrived from the coordinator.
+    /// A message arrived from the coordinator, or an operator has cancelled the fleet.
     Coordinator(ToMember),
     /// A message arrived from the local worker process.
     Local(FromMember),
@@ -49,7 +49,7 @@ pub enum MemberEvent {
     LocalEnded,
 }
 
-/// Passes messages of the thread that reads from the worker process to [`Agent::next`].
+/// Sender with which the thread that reads from the worker process passes messages to [`Agent::next`].
 #[derive(Debug, Clone)]
 pub(super) struct Feeder {
     arrivals: mpsc::Sender<Arrival>,
@@ -119,7 +119,7 @@ impl Agent {
         Feeder { arrivals: self.connection.arrivals(), thread: self.thread }
     }
 
-    /// Waits up to `patience` for a fleet to work for; `None` if no coordinator offers one in that time.
+    /// Waits up to `patience` for a fleet to work for; `None` if the agent accepts none in that time.
     pub fn wait(&mut self, patience: Duration) -> Result<Option<Fleet>, LinkError> {
         let until = Instant::now() + patience;
         loop {
@@ -145,7 +145,8 @@ impl Agent {
         self.is_draining
     }
 
-    /// Waits up to `patience` for the next event; `None` if there is none. When the work for the fleet has ended, fails with the reason.
+    /// Waits up to `patience` for the next event; `None` if there is none. When the work for the fleet or the connection has ended, fails
+    /// with the reason.
     pub fn next(&mut self, patience: Duration) -> Result<Option<MemberEvent>, LinkError> {
         let until = Instant::now() + patience;
         loop {
@@ -183,7 +184,7 @@ impl Agent {
         self.tick(monotonic_ns()).map(drop)
     }
 
-    /// Waits up to `patience` and handles at most one message. Keeps the agent answering broadcasts while the worker process undoes its
+    /// Waits up to `patience` and handles at most one event. Keeps the agent answering broadcasts while the worker process undoes its
     /// changes.
     pub fn linger(&mut self, patience: Duration) -> Result<(), LinkError> {
         if let Some(arrival) = self.connection.receive(patience)? {
@@ -207,7 +208,8 @@ impl Agent {
         false
     }
 
-    /// Ends the work for the fleet; call this once the worker process has undone its changes. The agent is then free for another fleet.
+    /// Ends the work for the fleet; call this once the worker process has undone its changes. The agent is then free for another fleet,
+    /// unless it is draining.
     pub fn free(&mut self, reason: &str) {
         if let Some(work) = self.work.take()
             && work.over.is_none()

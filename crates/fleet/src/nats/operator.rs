@@ -30,8 +30,8 @@ impl NatsOperator {
         Ok(Roster::gather(&self.connection, &self.subjects, until, |_| false)?.into_everybody())
     }
 
-    /// Waits until enough of the agents that the address selects are free, and returns their names. Fails if too few are within the
-    /// address's `wait`.
+    /// Waits until enough of the agents that the address selects are free and have this version, and returns the names of the chosen ones.
+    /// Fails if too few are free within the address's `wait`.
     pub fn choose(&mut self, address: &Address, version: &str) -> Result<Vec<String>, NatsError> {
         let wanted = Wanted { fleet: None, names: None, version };
         let until = Instant::now() + address.wait;
@@ -40,7 +40,7 @@ impl NatsOperator {
         Ok(roster.choose(address, wanted)?.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Makes agents accept no more fleets and end when idle: those of a group, the agent with a name, or all if neither is given.
+    /// Makes agents accept no more fleets and end when idle: all, or only those that have the given group, the given name or both.
     pub fn drain(&mut self, group: Option<&str>, name: Option<&str>) {
         let selection = Selection { group: group.map(str::to_owned), name: name.map(str::to_owned) };
         self.say(&Broadcast::Drain(selection));

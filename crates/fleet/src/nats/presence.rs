@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
-/// A message to all agents and leaves. Receivers ignore unknown kinds, because later versions may add some.
+/// A message to all agents, leaves and coordinators. Receivers ignore unknown kinds, because later versions may add
+/// some.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Broadcast {
@@ -82,7 +83,7 @@ pub enum Situation {
         /// Activity in a few words; `None` if unknown.
         doing: Option<String>,
     },
-    /// The agent accepts no more fleets.
+    /// The agent is idle, accepts no more fleets, and ends.
     Draining,
 }
 
@@ -93,7 +94,7 @@ pub struct Presence {
     pub name: String,
     /// Role of the sender: agent or leaf.
     pub role: AgentRole,
-    /// Group of the agent; `None` if it belongs to none.
+    /// Group of the agent or leaf; `None` if it belongs to none.
     pub group: Option<String>,
     /// Version and commit of the sender's iotax.
     pub version: String,

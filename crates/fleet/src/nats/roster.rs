@@ -34,7 +34,7 @@ pub(super) struct Roster {
     leaves: BTreeMap<String, (Presence, u64)>,
 }
 
-/// Parses an announcement; `None` if it is invalid, or if its subject names another sender.
+/// Parses an announcement; `None` if it is invalid, or if it was not sent on its sender's own subject.
 pub(super) fn read(subjects: &Subjects, subject: &str, payload: &[u8]) -> Option<Presence> {
     let (kind, names) = subjects.parse(subject)?;
     let presence: Presence = serde_json::from_slice(payload).ok()?;

@@ -114,7 +114,7 @@ impl Session {
         })
     }
 
-    /// Returns the acknowledgement to send; `None` if none is due, because nothing was received or a data frame has carried it.
+    /// Returns the acknowledgement to send; `None` if none is due. Data frames carry acknowledgements too.
     pub(super) fn acknowledgement(&mut self) -> Option<Frame> {
         std::mem::take(&mut self.owes).then(|| self.alive())
     }

@@ -30,8 +30,8 @@ const ALWAYS: [&str; 7] = ["rw", "bs", "iodepth", "numjobs", "direct", "runtime"
 /// Directions that move data, in fio's order.
 pub(super) const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
 
-/// An entry of fio's `jobs` list: a workload on a target over all rounds, or one of its concurrent jobs. The clones of a job are summed, as
-/// with fio's `group_reporting`.
+/// An entry of fio's `jobs` list: a workload on a target over all rounds, or the part of one of its concurrent jobs or guests. The clones
+/// of a job are summed, as with fio's `group_reporting`.
 pub(super) struct Job<'a> {
     pub(super) name: String,
     /// Index of the cell (target and workload), from 0; jobs with the same index ran concurrently.
@@ -43,14 +43,15 @@ pub(super) struct Job<'a> {
     pub(super) ended_at_ms: u64,
     /// Seconds from the start of the run to the end of the job.
     pub(super) elapsed_s: u64,
-    /// Total length of the measured windows of all rounds in nanoseconds; for one of several concurrent jobs, the time for which it ran.
+    /// Total length of the measured windows of all rounds in nanoseconds; for one of several concurrent jobs or guests, the time for which
+    /// it ran.
     pub(super) duration_ns: u64,
     /// I/O by direction: reads, writes and trims.
     pub(super) directions: [Direction; 3],
     pub(super) sync: Option<Tally>,
-    /// CPU time of the job; `None` for one of several concurrent jobs.
+    /// CPU time of the job; `None` for one of several concurrent jobs or guests.
     pub(super) cpu: Option<CpuTime>,
-    /// Context switches and page faults; `None` for one of several concurrent jobs.
+    /// Context switches and page faults; `None` if unknown, and for one of several concurrent jobs or guests.
     pub(super) counts: Option<ProcessCounts>,
     pub(super) errors: Vec<ErrorCount>,
     /// Names of the workload keys that an imported text states; `None` for a measurement by iotax, where all keys are known.
@@ -225,7 +226,8 @@ impl<'a> Job<'a> {
         self.known.is_none_or(|known| known.iter().any(|one| one == key))
     }
 
-    /// Returns the workload's settings as fio options: those in [`ALWAYS`], and all others that differ from their defaults.
+    /// Returns the workload's known settings as fio options: those in [`ALWAYS`], all others that differ from their defaults, the engine
+    /// and the file.
     pub(super) fn options(&self) -> Vec<(&'static str, String)> {
         let lengths = self.workload.bsrange.is_some() || self.workload.bssplit.is_some();
         let keys = serde_json::to_value(self.workload).unwrap_or_default();
@@ -329,7 +331,8 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Returns all disks below the targets, summed over all measurements. With several machines, each name starts with the target's.
+    /// Returns all disks below the targets, summed over all measurements. In a run of several targets, the disk of a machine other than the
+    /// host is named after its target too.
     pub(super) fn all(run: &Run) -> Vec<Self> {
         let mut disks: Vec<(Self, u64)> = Vec::new();
         for m in &run.measurements {

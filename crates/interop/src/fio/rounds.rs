@@ -7,7 +7,8 @@ use iotax_model::Run;
 
 /// A workload on a target with all its rounds merged, because readers of fio's formats would take two jobs of the same name for different jobs.
 pub(super) struct MergedRounds {
-    /// The merged measurement: counts, times and samples cover all rounds, everything else comes from the first round.
+    /// The merged measurement: counts, times, errors and samples cover all rounds. The engine is unknown if rounds differ in it. Everything
+    /// else comes from the first round.
     pub(super) merged: Measurement,
     pub(super) rounds: u32,
     /// Time at which the last round ended, in milliseconds since 1970-01-01 UTC.

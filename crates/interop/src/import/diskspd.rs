@@ -169,7 +169,8 @@ struct Outcome {
     part: Option<Part>,
     heads: Vec<String>,
     sums: [Option<Sums>; 3],
-    /// Rows of the latency table: name and figures. The last section of the table covers all targets.
+    /// Rows of the latency table: name, and latencies in nanoseconds of all I/Os, of reads and of writes. The last section of the table
+    /// covers all targets.
     chart: Vec<(String, [Option<f64>; 3])>,
     in_chart: bool,
     is_doubtful: bool,

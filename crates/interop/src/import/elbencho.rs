@@ -37,7 +37,8 @@ struct Phase<'t> {
 const MOST_OF_A_PHASE: usize = 100;
 
 impl<'t> Phase<'t> {
-    /// Adds a row. A repeated name makes the phase doubtful: the row belongs to another phase whose header is missing.
+    /// Adds a row, unless the phase is doubtful. A repeated name, or more than [`MOST_OF_A_PHASE`] rows, make it doubtful: the rows then
+    /// belong to more than one phase, and a header is missing.
     fn take(&mut self, head: &'t str, value: &'t str) {
         self.is_doubtful = self.is_doubtful
             || self.rows.len() == MOST_OF_A_PHASE

@@ -73,7 +73,7 @@ struct Heading {
     text: String,
 }
 
-/// Sets the label of each result to the headings above it, joined by commas.
+/// Sets the label of each result to the headings above it, joined by commas. Does nothing if no tool has several results.
 pub(super) fn label(text: &str, all: &mut [Found]) {
     if all.iter().all(|found| found.entries.len() < 2) {
         return;

@@ -135,7 +135,7 @@ fn lengths(reports: &[Report], first: usize) -> Vec<f64> {
     }
 }
 
-/// Returns the I/Os per second as weight for a column that is a mean per I/O; `None` for other columns.
+/// Returns the I/Os per second as weight for a column that is a mean per I/O; `None` for other columns, or if that rate is missing.
 fn weight(column: &str, row: &Columns) -> Option<f64> {
     let rate = |name: &str| row.get(name).copied();
     match column {
@@ -149,8 +149,7 @@ fn weight(column: &str, row: &Columns) -> Option<f64> {
     }
 }
 
-/// Returns the mean wait in milliseconds of reads and writes together, and as its weight the I/Os per second; `None` without
-/// the columns for them.
+/// Returns the mean wait in milliseconds of reads and writes together, and as its weight the I/Os per second; `None` if they are unknown.
 fn waits(row: &Columns) -> Option<Weighted> {
     let of = |name: &str| row.get(name).copied();
     let both = || {

@@ -190,7 +190,7 @@ impl Reader {
         self.records = records;
     }
 
-    /// Adds a test's figure, unless another part of the same output contained it already.
+    /// Adds a test's figure, unless it is missing, 0, or was in another part of the same output already.
     fn add(&mut self, test: usize, size: f64, record: f64, figure: Option<f64>, line: usize) {
         let Some(figure) = figure.filter(|figure| *figure > 0.0) else { return };
         if !self.told.insert((test, [size, record, figure].map(f64::to_bits))) {

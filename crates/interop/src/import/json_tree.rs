@@ -115,7 +115,8 @@ impl<'t> Tree<'t> {
         }
     }
 
-    /// Parses a scalar, or the opening bracket of a list or map. Returns true for a scalar; `None` for invalid or truncated JSON.
+    /// Parses a scalar, or the opening bracket of a list or map. Returns true for a scalar; `None` for JSON that is invalid, truncated, too
+    /// large or nested too deeply.
     fn scalar_or_opening(&mut self, open: &mut Vec<usize>) -> Option<bool> {
         self.blank();
         let from = u32::try_from(self.end).ok()?;
@@ -268,7 +269,7 @@ impl<'t> Value<'t> {
         found
     }
 
-    /// Returns the value at a path of keys; null if it is missing.
+    /// Returns the value at a path of keys; null if a key is missing or duplicate.
     pub(super) fn at(self, path: &[&str]) -> Self {
         path.iter().fold(self, |value, key| value.get(key))
     }
@@ -315,7 +316,7 @@ impl<'t> Value<'t> {
         self.text().is_some_and(|own| own == text)
     }
 
-    /// Returns the text of a string without its quotes; `None` for other values.
+    /// Returns the text of a string without its quotes; `None` for other values, and for invalid escapes.
     pub(super) fn text(self) -> Option<Cow<'t, str>> {
         let Node::Text { from, to } = self.node() else { return None };
         let raw = self.raw();

@@ -39,8 +39,8 @@ pub(super) fn not_understood(number: usize, text: &str, reason: &str) -> Line {
     Line { number, text: text.trim().to_owned(), reason: reason.to_owned() }
 }
 
-/// Adds a latency percentile: as an iotax metric if it has this percentile, else as the tool's figure. `before` is `"read "` or `"write "`
-/// for a single direction, else empty.
+/// Adds a latency percentile: as an iotax metric if it is of all directions and iotax has this percentile, else as the tool's figure.
+/// `before` is `"read "` or `"write "` for a single direction, else empty.
 pub(super) fn add_percentile(entry: &mut Entry, before: &str, percent: &str, ns: Option<f64>) {
     let metric = match percent {
         "50" => Some(Metric::LATENCY_P50),

@@ -126,7 +126,8 @@ impl Test {
         }
     }
 
-    /// Returns the histogram of all replies; `None` if the text does not have all of them, or if their mean differs from the summary's.
+    /// Returns the histogram of all replies; `None` if the text does not have all of them or their size, or if their mean differs from the
+    /// summary's.
     fn histogram(&self) -> Option<Tally> {
         let (counts, times) = (self.counts.as_ref()?, self.times.as_ref()?);
         let replies: Vec<f64> = self.replies.iter().copied().collect::<Option<_>>()?;

@@ -153,7 +153,7 @@ impl Test {
         self.latencies.extend(ns.filter(|_| is_new).map(|ns| (name.to_owned(), ns)));
     }
 
-    /// Returns whether the latencies cover only reads and writes, without fsyncs; `None` without a count of events.
+    /// Returns whether the latencies cover only reads and writes, without fsyncs; `None` if the text does not show it.
     fn is_of_ios(&self, iops: Option<f64>) -> Option<bool> {
         let fsyncs = self.ios[2];
         if fsyncs == Some(0.0) || self.requests.is_some() {

@@ -221,7 +221,7 @@ fn fitting(word: &str) -> Option<&'static [&'static str]> {
     UNITS.iter().find(|(units, _)| units.contains(&word)).map(|(_, heads)| *heads)
 }
 
-/// Assigns figures to column heads, without units; `None` if there are more or fewer figures than heads.
+/// Assigns figures to column heads, without units; `None` if number or units of the figures do not fit the heads.
 fn by_heads<'h>(heads: &'h [String], words: &[&str]) -> Option<BTreeMap<&'h str, f64>> {
     let mut words = words.iter().peekable();
     let mut row = BTreeMap::new();

@@ -81,7 +81,7 @@ pub(super) struct JobBuilder {
     pub(super) fallocate: Option<FileLayout>,
     pub(super) goes_on: bool,
     pub(super) verify_only: Option<bool>,
-    /// Error numbers that do not end the job, from `ignore_error`.
+    /// Errors that do not end the job, from `ignore_error` and from `continue_on_error` with `read` or `write`.
     pub(super) tolerated: Vec<Tolerated>,
     pub(super) wait_for: Option<String>,
     pub(super) flow_id: Option<u64>,

@@ -338,8 +338,8 @@ fn used_alike<T: Clone + PartialEq>(
     Err((option, "reads and writes of a job have one here; give each a job of its own".into()))
 }
 
-/// Combines rates per direction into the job's total rate, and derives the percentage of reads from them, because in fio they override
-/// `rwmixread`. `None` for no limit.
+/// Combines rates per direction into the job's total rate; `None` for no limit. In a mix, also derives the percentage of reads from them,
+/// because in fio they override `rwmixread`.
 fn rate_of(
     draft: &mut JobBuilder,
     option: &'static str,

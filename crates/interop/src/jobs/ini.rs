@@ -9,11 +9,11 @@ use super::{FileLine, Included, LineErrors, MOST_JOBS, MachineKeywords, Surround
 const DEEPEST: usize = 8;
 /// Maximum number of included files, which also ends recursive includes.
 const MOST: usize = 100;
-/// Maximum number of options over all jobs. An option of `[global]` counts once per job; a long option counts as several.
+/// Maximum number of options over all jobs. An option of `[global]` counts once more in each job below it; a long option counts as several.
 const MOST_OPTIONS: usize = 1 << 16;
 /// Number of bytes of an option's line and value that count as one more option.
 const OPTION: usize = 64;
-/// Maximum length of a value in bytes after variables were expanded.
+/// Maximum length in bytes of a value up to the end of its last variable, after expansion.
 const LONGEST_VALUE: usize = 64 << 10;
 
 /// A section that describes a job, including the options of `[global]` sections above.
@@ -30,7 +30,7 @@ pub(super) struct Section {
 #[derive(Debug, Clone)]
 pub(super) struct OptionLine {
     pub(super) place: FileLine,
-    /// The whole line, for error messages.
+    /// The line without comments, for error messages.
     pub(super) quoted: String,
     pub(super) name: String,
     /// Value of the option; `None` if it has no `=`.

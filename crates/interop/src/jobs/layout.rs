@@ -62,8 +62,8 @@ impl SectionJob {
         self.increment.map_or(0, |increment| increment.0)
     }
 
-    /// Returns the workloads of the job on `files`. A job with verification becomes one workload per clone, because clones must not write
-    /// the same blocks.
+    /// Returns the workloads of the job on `files`: one per clone if it verifies and `files` has an increment, because clones must not
+    /// write the same blocks; otherwise one.
     fn on(&self, files: &Files) -> Vec<Workload> {
         let mut workload = self.workload.clone();
         workload.size = self.size;
@@ -159,7 +159,8 @@ pub(super) fn lay_out(jobs: Vec<SectionJob>, mut notes: Notes, trouble: &mut Lin
     Jobs { workloads, filenames, own_files, directory, seed, curve: None, notes: notes.into_lines() }
 }
 
-/// Returns whether a job starts after all earlier jobs, because its `wait_for` names a job of the last group.
+/// Returns whether a job starts after all earlier jobs, because its `wait_for` names a job of the last group. Adds an error if no earlier
+/// job has the name, or if other jobs of the last group would go on.
 fn waits_for_all(job: &SectionJob, groups: &[Vec<SectionJob>], trouble: &mut LineErrors) -> bool {
     let Some(name) = &job.wait_for else { return false };
     let Some(group) = groups.iter().rposition(|group| group.iter().any(|other| other.name == *name)) else {
@@ -257,8 +258,8 @@ fn together(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -
     Some(workload)
 }
 
-/// Combines jobs on separate files into one workload with a thread per file; `None`, with an error in `trouble`, if the jobs differ
-/// otherwise.
+/// Combines jobs of a test other than block I/O into one workload with the threads of all; `None`, with an error in `trouble`, if the jobs
+/// differ in more than name and number of clones.
 fn on_files(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> Option<Workload> {
     let (first, last) = (group.first()?, group.last()?);
     let kind = |job: &SectionJob| Workload { name: String::new(), numjobs: 1, ..job.workload.clone() };
@@ -308,7 +309,8 @@ impl Names {
 struct Files {
     /// Start of the first file in bytes.
     start: u64,
-    /// Distance in bytes between the areas of two clones; `None` if they share the area.
+    /// Distance in bytes between the starts of two clones; 0 if sequential clones each access the whole file. `None` for a single clone,
+    /// and for random clones that share the area.
     increment: Option<Bytes>,
 }
 

@@ -1,7 +1,7 @@
 //! Converts fio job files and vdbench parameter files to workloads.
 //!
-//! Sections that fio runs concurrently become one workload with concurrent jobs; each `stonewall` starts a new workload. Differences from fio
-//! are reported in notes. Options that iotax cannot honour are rejected.
+//! Sections that fio runs concurrently become one workload with concurrent jobs; a `stonewall`, or a `wait_for` on all earlier jobs, starts
+//! a new workload. Differences from fio are reported in notes. Options that iotax cannot honour are rejected.
 
 mod builder;
 mod engines;
@@ -68,7 +68,8 @@ pub struct Surroundings<'a> {
 /// Result of converting a job file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Jobs {
-    /// Workloads, one per group of concurrent sections; their names are unique.
+    /// Workloads: of fio one per group of concurrent sections, with unique names; of vdbench one per run definition and combination of loop
+    /// values.
     pub workloads: Vec<Workload>,
     /// Distinct values of fio's `filename` or vdbench's `lun` in file order, each with the position where it is set.
     pub filenames: Vec<(FileLine, String)>,
@@ -76,11 +77,11 @@ pub struct Jobs {
     pub own_files: bool,
     /// First `directory` of fio or `anchor` of vdbench, if given.
     pub directory: Option<String>,
-    /// Value of `randseed`, if given.
+    /// First value of fio's `randseed`, if given.
     pub seed: Option<u64>,
     /// Loads of vdbench's `iorate=curve`, if given.
     pub curve: Option<CurveSpec>,
-    /// Notes on options that have no effect, or another effect than in the original tool; one line each.
+    /// Notes on options without effect and on differences from the original tool; one line each.
     pub notes: Vec<String>,
 }
 
@@ -104,7 +105,7 @@ impl fmt::Display for FileLine {
 pub struct LineError {
     /// Position of the error.
     pub place: FileLine,
-    /// Quoted text of the file.
+    /// Text of the file that is in error, or the name of the option, section or argument.
     pub quoted: String,
     /// Reason for the error, and the accepted form.
     pub why: String,
@@ -116,7 +117,7 @@ impl fmt::Display for LineError {
     }
 }
 
-/// All errors of a job file, one per line, in file order.
+/// Errors of a job file, one per line, ordered by line number; at most 100.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct JobsError(pub Vec<LineError>);
@@ -134,7 +135,7 @@ pub fn is_job_file(text: &str) -> bool {
 /// Parses a job file. `file` is its name in error messages. `only` lists the sections to use; if empty, all are used.
 ///
 /// # Errors
-/// All errors of the file together.
+/// All errors of the file together, at most 100. A section in `only` that the file lacks is one of them.
 pub fn read(file: &str, text: &str, only: &[String], around: &Surroundings<'_>) -> Result<Jobs, JobsError> {
     let mut trouble = LineErrors::default();
     let sections = ini::sections(file, text, around, &mut trouble);
@@ -165,7 +166,7 @@ pub fn read(file: &str, text: &str, only: &[String], around: &Surroundings<'_>) 
 /// Maximum number of errors that are reported.
 const MOST_COMPLAINTS: usize = 100;
 
-/// Maximum number of jobs or definitions in a file; more suggest a typo.
+/// Maximum number of jobs or definitions in a file, and of values of a key; more suggest a typo.
 const MOST_JOBS: usize = 1000;
 
 /// Errors found so far.
@@ -173,7 +174,7 @@ const MOST_JOBS: usize = 1000;
 struct LineErrors(Vec<LineError>);
 
 impl LineErrors {
-    /// Adds an error unless the same one was added before: an error in `[global]` is found once per job.
+    /// Adds an error, unless the maximum number is reached or the same error was added before: one in `[global]` is found once per job.
     fn add(&mut self, place: &FileLine, quoted: String, why: String) {
         let complaint = LineError { place: place.clone(), quoted, why };
         if !self.is_full() && !self.0.contains(&complaint) {

@@ -23,7 +23,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     OPTIONS.into_iter().flatten().flat_map(|known| known.names.iter().copied())
 }
 
-/// Returns the option whose name is closest to a mistyped one; `None` if the difference is too large.
+/// Returns the option whose name is closest to a mistyped one; `None` if none is similar enough.
 pub(super) fn meant(name: &str) -> Option<&'static str> {
     let wrong = names().map(|known| (strsim::damerau_levenshtein(name, known), known));
     let most = if name.len() > 8 { MISTYPED } else { 1 };

@@ -37,7 +37,7 @@ impl<'a> OptionValue<'a> {
         if self.text.is_empty() { Ok(true) } else { self.bool() }
     }
 
-    /// Parses a whole number with an optional suffix, or an expression in parentheses.
+    /// Parses a whole number: decimal with an optional suffix, hexadecimal after `0x`, or an expression in parentheses.
     pub(super) fn whole(self) -> Result<u64, String> {
         let refuse = || format!("accepted: {SIZES}");
         if let Some(value) = self.expression() {
@@ -70,7 +70,7 @@ impl<'a> OptionValue<'a> {
         self.number().map(|value| Some(value).filter(|value| *value != T::default()))
     }
 
-    /// Parses a size. Rejects percentages, because the target's size is unknown here.
+    /// Parses a size. Rejects percentages and numbers of zones, because the target is unknown here.
     pub(super) fn bytes(self) -> Result<Bytes, String> {
         if self.text.ends_with('%') {
             return Err("a share of what exists is not known here; accepted: a size such as 1g".into());
@@ -89,7 +89,7 @@ impl<'a> OptionValue<'a> {
         }
     }
 
-    /// Parses a time; a number without a unit is in seconds.
+    /// Parses a time. A number without a unit is in seconds, but the value of an expression in parentheses is in microseconds.
     pub(super) fn seconds(self) -> Result<Nanos, String> {
         self.time(1_000_000_000)
     }
@@ -139,7 +139,7 @@ impl<'a> OptionValue<'a> {
         }
     }
 
-    /// Parses a range, whose bounds may have either order. Returns the smaller bound first.
+    /// Parses a range, whose bounds may have either order; a single size is both bounds. Returns the smaller bound first.
     pub(super) fn range(self) -> Result<(Bytes, Bytes), String> {
         let (one, other) = self.text.split_once(['-', ':']).unwrap_or((self.text, self.text));
         let (one, other) = (self.with(one).bytes()?, self.with(other).bytes()?);

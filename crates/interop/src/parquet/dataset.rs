@@ -113,7 +113,8 @@ struct Fact<'a> {
     value: String,
 }
 
-/// Builds the table of facts about the machine, with the names that they have in JSON.
+/// Builds the table of facts about the machine: those that are a text or a number, with the names that they have in JSON, and the
+/// mitigations.
 fn environment(run: &Run) -> DataTable {
     let columns = columns!(Fact<'_>, |row|
         "run" => run_number(row.run),

@@ -22,7 +22,7 @@ struct Line {
     length: u64,
 }
 
-/// Returns whether a line is output of blkparse.
+/// Returns whether a line is blkparse's output for a request that is queued, issued or completed.
 pub(super) fn is_line(line: &str) -> bool {
     matches!(parse(line), Ok(Some(_)))
 }
@@ -79,7 +79,8 @@ pub(super) fn events(
     })
 }
 
-/// Parses a line that describes a request; `None` for other lines, such as messages and the final summary.
+/// Parses a line about a request that is queued, issued or completed; `None` for other lines, such as other actions, messages and the final
+/// summary.
 fn parse(line: &str) -> Result<Option<Line>, String> {
     let mut words = line.split_whitespace();
     let Some((major, minor)) = words.next().and_then(|device| device.split_once(',')) else {

@@ -34,7 +34,8 @@ pub(super) fn is_meant(head: &[u8]) -> bool {
     })
 }
 
-/// Finds all files of a trace by the path of one of them: `NAME.blktrace.N`, sorted by CPU.
+/// Finds all files of a trace by the path of one of them: `NAME.blktrace.N`, sorted by CPU. A file without a number at the end is a whole
+/// trace.
 pub(super) fn parts(path: &Path) -> io::Result<Vec<PathBuf>> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let Some((stem, cpu)) = name.rsplit_once('.').filter(|(_, cpu)| cpu.parse::<u32>().is_ok()) else {

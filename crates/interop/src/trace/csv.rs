@@ -14,7 +14,7 @@ pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Resul
     of_lines(source, true, event)
 }
 
-/// Parses events from CSV, one event per line. Ends after the first error.
+/// Parses events from a text, one event per line, after a header line if `has_header`. Ends after the first error.
 pub(super) fn of_lines(
     source: Box<dyn Read + Send>,
     has_header: bool,

@@ -1,4 +1,4 @@
-//! Parses fields of comma-separated lines.
+//! Parses numbers in the fields of a line.
 
 use super::lines::quoted;
 

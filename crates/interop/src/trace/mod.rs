@@ -1,6 +1,6 @@
 //! Reads I/O traces of iotax and other tools as a stream, in bounded memory.
 //!
-//! Each format has a module that turns its bytes into events. A damaged trace ends with an error that names the line or byte.
+//! Each format has a module that turns its bytes into events. A damaged trace ends with an error that names the line, byte or row.
 
 mod blkparse;
 mod blktrace;
@@ -36,7 +36,7 @@ pub use write::write;
 /// First bytes of a file compressed with zstd.
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// Reason why a trace cannot be read or written.
+/// Reason why a trace cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file could not be opened or read.
@@ -47,7 +47,7 @@ pub enum TraceError {
         /// The error of the operating system.
         error: io::Error,
     },
-    /// The content is not a trace, or it is damaged.
+    /// The path is not that of a regular file, or the content is not a trace or is damaged.
     #[error("{path}: {reason}")]
     Content {
         /// Path of the file.
@@ -61,13 +61,16 @@ pub enum TraceError {
 pub struct Trace {
     /// Format of the trace, recognised by its content.
     pub format: Format,
-    /// Facts about the recording, such as its device and start time.
+    /// Facts about the recording, such as its device and start time; empty unless the format is Parquet.
     pub facts: TraceFacts,
     /// I/Os in the order of their times.
     pub events: Events,
 }
 
 /// Opens a trace; its format is recognised by the content. blktrace writes a file per CPU: the path of any of them opens the whole trace.
+///
+/// # Errors
+/// The trace is not a file that can be read, its format is not supported, or its start is damaged.
 pub fn open(path: &Path) -> Result<Trace, TraceError> {
     let at = |error| TraceError::File { path: path.to_owned(), error };
     let wrong = |reason| TraceError::Content { path: path.to_owned(), reason };
@@ -106,7 +109,7 @@ pub fn open(path: &Path) -> Result<Trace, TraceError> {
 /// Reads a trace from memory, for tests and fuzzing. Returns its format and its I/Os.
 ///
 /// # Errors
-/// The content is not a trace.
+/// The content is not a trace in a supported format, or its start is damaged.
 pub fn read(bytes: Vec<u8>) -> Result<(Format, Events), String> {
     let head = &bytes[..bytes.len().min(recognise::HEAD)];
     if head.starts_with(ZSTD) {
@@ -125,7 +128,7 @@ pub fn read(bytes: Vec<u8>) -> Result<(Format, Events), String> {
 /// Reads a trace compressed with zstd. Returns its format and its I/Os. The compression window may have up to 128 MiB, the default limit of `zstd`.
 ///
 /// # Errors
-/// The content is not a trace, or has a format that cannot be read as a stream.
+/// The compression is damaged, or the content is not a trace or has a format that cannot be read as a stream.
 fn compressed(source: Box<dyn Read + Send>) -> Result<(Format, Events), String> {
     let damaged = |error: io::Error| format!("its compression (zstd) is damaged: {error}");
     let mut plain = zstd::Decoder::new(source).map_err(damaged)?;
@@ -159,7 +162,7 @@ fn stream(format: Format, source: Box<dyn Read + Send>, head: &[u8]) -> Events {
 /// Reads a whole trace and summarises it.
 ///
 /// # Errors
-/// The trace is damaged; the message names the line or byte.
+/// An event cannot be read; the message names the line, byte or row, or the number of an I/O that is out of order.
 pub fn summary(events: impl Iterator<Item = Result<TracedIo, String>>) -> Result<TraceSummary, String> {
     let mut summary = TraceSummary::default();
     for event in events {

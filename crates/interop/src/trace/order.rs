@@ -37,7 +37,7 @@ impl Held {
     }
 }
 
-/// Sorts events that are at most 65,536 positions out of order; fails at an event that is farther out.
+/// Sorts events that are fewer than 65,536 positions out of order; fails at an event that is farther out.
 pub fn ordered(events: impl Iterator<Item = Result<TracedIo, String>> + Send + 'static) -> Events {
     let mut events = events.fuse();
     let (mut heap, mut number, mut last, mut broken) = (BinaryHeap::new(), 0_u64, 0, None);

@@ -184,10 +184,11 @@ fn put<T: DataType, W: Write + Send>(
     column.close()
 }
 
-/// Opens a Parquet trace. Returns the facts about the recording, and the I/Os.
+/// Opens a Parquet trace. Returns the facts about the recording, and the I/Os. A column of another type is found when the first I/O is
+/// read.
 ///
 /// # Errors
-/// The file is not Parquet, or a column is missing or of another type.
+/// The file is not Parquet, or a column is missing.
 pub(super) fn open<R: ChunkReader + 'static>(source: R) -> Result<(TraceFacts, Events), String> {
     let opened = guarded(|| SerializedFileReader::new(source).map_err(|error| error.to_string()))?;
     let metadata = opened.metadata().file_metadata();

@@ -10,7 +10,7 @@ pub(super) const HEAD: usize = 64 << 10;
 /// Recognises the format of a trace by its first bytes.
 ///
 /// # Errors
-/// The format is unknown; the message lists the accepted formats.
+/// The file is empty or its format is not supported; the message gives the reason.
 pub(super) fn format(head: &[u8]) -> Result<Format, String> {
     if head.is_empty() {
         return Err("the file is empty".into());

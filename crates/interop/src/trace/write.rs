@@ -13,7 +13,7 @@ const FILE: &str = "trace";
 /// Writes a trace in the given format. Returns the number of I/Os.
 ///
 /// # Errors
-/// The trace is damaged, or writing to the destination fails.
+/// The trace is damaged, a number is too large for Parquet, or writing to the destination fails.
 pub fn write(
     format: Export,
     facts: &TraceFacts,

@@ -1,4 +1,4 @@
-//! Records disk, CPU and network activity of the agent's machine during a measurement.
+//! Records disk and CPU activity of the agent's machine during a measurement, and network activity during a network measurement.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ use iotax_testbed::monitor::pace::{self, PaceReading};
 use iotax_testbed::monitor::{self, Monitor, MonitorSnapshot};
 use iotax_testbed::stack;
 
-/// Recorder of the machine's disk, CPU and network activity from the start to the end of one measurement's window.
+/// Recorder of the machine's disk and CPU activity during one measurement's window; for network measurements, also of its network activity.
 pub(super) struct ActivityRecorder {
     monitor: Monitor,
     kernel: KernelThreads,
     runtime_ns: u64,
-    /// True without a warm-up and a start delay: the counters must then be read before the load starts.
+    /// True if the load has neither a warm-up nor a start delay: the counters must then be read before the load starts.
     has_no_warm_up: bool,
     began: Option<Began>,
     /// Detector of periods in which a device completes no I/O; `None` if the workload does not record such gaps.

@@ -34,7 +34,7 @@ impl Files {
         Self { dir: undo_dir, undo_log: None, made: HashMap::new() }
     }
 
-    /// Creates a file. Fails if the path exists, or if too little free space would remain on the filesystem.
+    /// Creates a file. Fails if the path exists, if too little free space would remain on the filesystem, or if the file cannot be created.
     pub(super) fn create(&mut self, path: &Path, size: Bytes) -> Result<(), String> {
         if preflight::look(path, size).map_err(|refusal| refusal.to_string())?.is_some() {
             return Err(format!("{}: something has come to stand there; it is left alone", path.display()));
@@ -51,8 +51,8 @@ impl Files {
         self.made.get(path)?.identity
     }
 
-    /// Creates an empty directory next to `beside`; fails if that is not a regular file. Chooses an unused name, because after a guest's
-    /// reboot the directories of its last boot still exist.
+    /// Creates an empty directory next to `beside`. Fails if that is not a regular file or the directory cannot be created. Chooses an
+    /// unused name, because after a guest's reboot the directories of its last boot still exist.
     pub(super) fn make_directory(&mut self, beside: &Path) -> Result<PathBuf, String> {
         if !beside.is_file() {
             let reason = "no filesystem lies on it for files to be made on; in a guest give it one (filesystem = \"ext4\")";
@@ -84,7 +84,8 @@ impl Files {
         Ok(self.undo_log.insert(undo_log))
     }
 
-    /// Keeps a created file: removes it from the undo log, so that it is not deleted when the agent ends. Fails for any other path.
+    /// Keeps a created file: removes it from the undo log, so that it is not deleted when the agent ends. Fails for any other path, or if
+    /// the undo log cannot be written.
     pub(super) fn keep(&mut self, path: &Path) -> Result<(), String> {
         match (self.made.remove(path), &mut self.undo_log) {
             (Some(made), Some(undo_log)) => undo_log.commit(made.entry).map_err(|error| error.to_string()),

@@ -25,7 +25,7 @@ pub(super) struct SessionArgs {
     /// Begin without asking
     #[arg(long, short)]
     pub(super) yes: bool,
-    /// Seed for order, offsets and payload [default: random]
+    /// Seed for order, offsets and payload [default: the plan's or job file's, else random]
     #[arg(long, value_name = "N", value_parser = number::seed)]
     pub(super) seed: Option<u64>,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub(super) struct OverwriteArgs {
 }
 
 impl OverwriteArgs {
-    /// Returns the devices of `--overwrite`, and true if they may be overwritten even if they hold a filesystem or a partition table.
+    /// Returns the devices of `--overwrite`, and true if they may be overwritten even if they are not empty.
     pub(super) fn named(&self) -> (Vec<PathBuf>, bool) {
         (self.overwrite.clone(), self.overwrite_signature)
     }
@@ -72,7 +72,8 @@ impl OverwriteArgs {
 /// Options for the total time, the rounds and the windows of a ladder.
 #[derive(Debug, Clone, Args)]
 pub(super) struct LengthArgs {
-    /// Measure for at most this long, in many short rounds; end earlier if every comparison is decided [default: 3m]
+    /// Measure for at most this long, in many short rounds; end earlier if every comparison is decided [default: 3m, unless --repeat or
+    /// --until-steady is given]
     #[arg(long, value_name = "TIME", conflicts_with_all = ["repeat", "max_time", "until_steady"])]
     time: Option<Nanos>,
     /// Measure a fixed number of rounds instead
@@ -167,7 +168,8 @@ pub(super) struct DesignArgs {
     margin: MarginArgs,
     #[arg(long, value_name = "N", value_parser = number::whole::<u32>(4..=1000), help = format!("With --until-decided or --until-steady: no more rounds than this [default: {DEFAULT_MAX_ROUNDS}, {MOST_STEADY_ROUNDS} until steady]"))]
     max_rounds: Option<u32>,
-    /// With --until-decided: stop adding rounds if the next interim look would come later than this [default: no limit]
+    /// With --until-decided: stop adding rounds if the next interim look would come later than this after measuring began [default: no
+    /// limit]
     #[arg(long, value_name = "TIME")]
     max_time: Option<Nanos>,
 }
@@ -299,7 +301,7 @@ impl GuestArgs {
     }
 }
 
-/// Turns a text into a valid target name of up to 40 characters; empty if the text consists of dots.
+/// Turns a text into a valid target name of up to 40 characters; empty if the text has nothing but dots.
 pub(super) fn target_name(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' })

@@ -1,4 +1,4 @@
-//! `iotax ask`: finds the highest I/O rate that keeps given conditions on latency.
+//! `iotax ask`: finds the highest I/O rate that keeps given conditions on latency and errors.
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
@@ -20,8 +20,8 @@ use super::{Failure, OrExit, usage};
 pub(super) struct Args {
     #[command(flatten)]
     targets: TargetArgs,
-    /// Condition that every I/O rate must keep, once for each: "p99 <= 0.5ms", "p99.9 <= 2ms", "mean <= 1ms", "errors = 0"; a latency
-    /// counts from when an I/O was due
+    /// Condition that a rate must keep (repeat for several): "p99 <= 0.5ms", "p99.9 <= 2ms", "mean <= 1ms", "errors = 0"; a latency counts
+    /// from the time at which an I/O was due
     #[arg(long, value_name = "CONDITION", required = true, value_parser = str::parse::<Slo>)]
     slo: Vec<Slo>,
     /// Measure for this long after the targets are built [default: 3m, longer for many targets and long windows]

@@ -31,7 +31,7 @@ pub(super) struct Args {
     #[command(flatten)]
     targets: TargetArgs,
     /// Promised rates, such as iops=3000,burst=6000/30m,bytes=125MB/s: the rate after any burst must reach 99% of iops and bytes, and the
-    /// mean of so long a burst 99% of its rate
+    /// mean rate over the length of the promised burst 99% of the burst's rate
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     promise: Vec<Promise>,
     /// Size of the area [default: 1g]
@@ -40,7 +40,7 @@ pub(super) struct Args {
     /// Number of rounds [default: 3]
     #[arg(long, value_name = "N", value_parser = number::whole::<u32>(1..=1000))]
     repeat: Option<u32>,
-    /// Length of each measurement; a burst that lasts longer counts as the sustained rate [default: 10s]
+    /// Length of each measurement, except those of promised bursts; a burst that lasts longer counts as the sustained rate [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     runtime: Option<Nanos>,
     /// Print the plan as a file, to edit and run with iotax run
@@ -53,7 +53,7 @@ pub(super) struct Args {
 /// A promise of the storage's provider, from `--promise`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Promise {
-    /// A rate in I/Os or bytes per second without an end, such as `iops=3000`.
+    /// A sustained rate in I/Os or bytes per second, such as `iops=3000`.
     Sustained { of: RateUnit, rate: u64 },
     /// I/Os per second for a time after a pause, such as `burst=6000/30m`.
     Burst { rate: u64, length: Nanos },

@@ -1,4 +1,4 @@
-//! `iotax bench`: measures one target with one workload, or with the jobs of a fio job file.
+//! `iotax bench`: measures one target with one workload, or with the jobs of a job file of fio or vdbench.
 
 use std::path::{Path, PathBuf};
 
@@ -21,18 +21,18 @@ use super::{Failure, OrExit, input, jobs, target_args, usage};
 /// Flags of `iotax bench`; those that describe the work have fio's names.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// A file, directory or block device, here, as ssh://user@host:port/path on another machine or as podman://container/path in a
-    /// container (also docker, lxc, incus, lxd and kubectl://namespace/pod/path), libvirt://domain:disk for a new disk attached to a
-    /// running guest and set up like that disk (without :disk the first), the line of a stack ("DIR > qcow2 file > virtio") or RUNG:DIR. An
-    /// existing file or device is only read, an image also as QEMU reads it; a new file, or one in the directory, is created, filled,
-    /// measured and removed; a device that --overwrite names too is filled and measured
+    /// A file, directory or block device on this machine; ssh://user@host:port/path on another machine; podman://container/path in a
+    /// container (also docker, lxc, incus, lxd and kubectl://namespace/pod/path); libvirt://domain:disk for a new disk attached to a
+    /// running guest and set up like that disk (without :disk, like the first); the line of a stack ("DIR > qcow2 file > virtio"); or
+    /// RUNG:DIR. An existing file or device is only read, an image also as QEMU reads it; a new file, or one in the directory, is created,
+    /// filled, measured and removed; a device that --overwrite names too is filled and measured
     target: PathBuf,
     /// Run the agent under sudo on another machine
     #[arg(long)]
     sudo: bool,
     #[command(flatten)]
     workload: WorkloadFlags,
-    /// Run a fio job file instead of the workload flags
+    /// Run a job file of fio or vdbench instead of the workload flags
     #[arg(long, value_name = "FILE")]
     job: Option<PathBuf>,
     /// Run only this section of the job file (repeat for several)
@@ -55,7 +55,7 @@ pub(super) struct Args {
     session: SessionArgs,
 }
 
-/// Default number of rounds, each with a window of `ROUND` after a warm-up of `RAMP`.
+/// Default number of rounds if neither a runtime nor a job file is given; each has a window of `ROUND` after a warm-up of `RAMP`.
 const ROUNDS: u32 = 5;
 const ROUND: Nanos = Nanos::from_secs(2);
 const RAMP: Nanos = Nanos::from_millis(500);
@@ -140,9 +140,9 @@ fn named_as_image(path: &Path) -> Option<Format> {
 /// Maximum size in bytes of an image's descriptor file, which only names the files that hold the data.
 const DESCRIPTION: u64 = 64 << 10;
 
-/// Returns the targets to measure. For a disk image that no workload writes, these are the file itself, its bytes read through QEMU (the
-/// cost of QEMU's block layer and virtio), and its disk read through QEMU (the cost of the format). If the data is in other files, only the
-/// disk is measured.
+/// Returns the targets to measure, usually only `target`. For a disk image that QEMU can read and no workload writes, adds its bytes read
+/// through QEMU (the cost of QEMU's block layer and virtio), and its disk read through QEMU (the cost of the format). If the image's data
+/// is in other files, only the disk is measured.
 fn with_image(target: TargetSpec, workloads: &[Workload]) -> Vec<TargetSpec> {
     let Some(path) = target.path().filter(|_| !workloads.iter().any(Workload::modifies)) else {
         return vec![target];

@@ -10,7 +10,7 @@ use super::{Failure, OrExit, args};
 /// Flags of `iotax clean`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Print what would be undone, in that order, and change nothing
+    /// Print what would be undone, in the order of undoing, and change nothing
     #[arg(long)]
     dry_run: bool,
     /// Forget changes that cannot be undone: they stay in place, and no run mentions them again

@@ -35,7 +35,7 @@ pub(super) struct Args {
     #[command(flatten)]
     margin: MarginArgs,
     /// Exit with code 1 if a cell exceeds the limit, by its whole interval, and with code 5 if no cell could be judged: slower, faster or
-    /// different > N%, by latency_mean or the metric named before; separate several by commas
+    /// different > N%, by latency_mean or by another metric as in latency_p99 slower > N%; separate several by commas
     #[arg(long, value_name = "GATE", value_delimiter = ',', value_parser = str::parse::<Gate>)]
     fail_if: Vec<Gate>,
     /// Print as JSON; the tables go to stderr

@@ -37,7 +37,7 @@ const WRITES_PER_FLUSH: u32 = 16;
 /// A database that commits rows, instead of the plain write load.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Application {
-    /// SQLite, in all its journal modes
+    /// SQLite, in each combination of journal mode and `synchronous`
     Sqlite,
     /// PostgreSQL, with each of its settings for flushes
     Postgresql,
@@ -176,8 +176,8 @@ fn has_directory(target: &TargetSpec) -> Result<(), String> {
     }
 }
 
-/// Puts the target on a volatile directory, which loses unflushed writes when its power is cut. The error names the layer that cannot be
-/// cut, and why.
+/// Puts the target on a volatile directory, which loses unflushed writes when its power is cut, unless it is on one already. Fails if a
+/// layer cannot be part of a power cut, with the reason, or if the resulting stack is not valid.
 fn on_volatile(mut target: TargetSpec) -> Result<TargetSpec, String> {
     let mut layers = target.stack.layers().to_vec();
     if !target.stack.has::<VolatileSpec>() {

@@ -22,10 +22,12 @@ pub(super) struct Args {
     /// Measure for this long after the targets are built [default: 3m]
     #[arg(long, value_name = "TIME")]
     time: Option<Nanos>,
-    /// Number of rates for each target, from 5% to 110% of its capacity [default: 12, fewer with several targets]
+    /// Number of rates for each target, from 5% to 110% of its capacity [default: 12, fewer with several targets, 6
+    /// with --grid]
     #[arg(long, value_name = "N", value_parser = number::whole::<u32>(4..=40))]
     points: Option<u32>,
-    /// Measure five shares of reads, from 100% to 0%, to find the rates of reads and writes with equal latency
+    /// Measure five shares of reads, from 100% to 0%, to find the rates of reads and writes at which the latency is
+    /// equal
     #[arg(long)]
     grid: bool,
     #[command(flatten)]
@@ -44,7 +46,7 @@ const DEPTH: u32 = 64;
 /// Default length of a window: many short windows give more accurate curves than a few long ones.
 const WINDOW: Nanos = Nanos::from_millis(250);
 const RAMP: Nanos = Nanos::from_millis(50);
-/// Percentages of reads that `--grid` measures, each at `POINTS` rates.
+/// Percentages of reads that `--grid` measures, by default each at `POINTS` rates.
 const SHARES: [u8; 5] = [100, 75, 50, 25, 0];
 const POINTS: u32 = 6;
 

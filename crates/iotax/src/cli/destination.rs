@@ -1,4 +1,4 @@
-//! Destinations of results. They are checked before anything is measured, and replaced atomically.
+//! Destinations of results, which are checked before anything is measured. Files are replaced atomically.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -30,7 +30,7 @@ pub(super) struct Destination {
 #[derive(Debug, PartialEq, Eq)]
 enum OutputPlace {
     Stdout,
-    /// A pipe, a terminal or a descriptor that the shell opened; written in place.
+    /// A pipe, a terminal, a device that stores nothing or a descriptor that the shell opened; written in place.
     Stream,
     /// A file, which need not exist yet, with all links resolved.
     File(PathBuf),
@@ -105,7 +105,8 @@ impl Destination {
         }
     }
 
-    /// Opens the file to be replaced; `None` if there is no file yet. Fails if it is not a result of the destination's kind.
+    /// Opens the file to be replaced; `None` if there is no file yet. Fails if it cannot be read or is not a result of the destination's
+    /// kind.
     fn existing(&self, path: &Path) -> Result<Option<File>, Failure> {
         let file = match File::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

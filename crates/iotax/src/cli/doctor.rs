@@ -29,8 +29,9 @@ use crate::runner::{self, RemoteOptions};
 /// Flags of `iotax doctor`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Storage or machine to check: a path, device, libvirt domain, XML file of one, ssh://user@host:port/path, podman://container/path or
-    /// libvirt://domain (a running guest from within); without a path there, the whole machine [default: this machine]
+    /// Storage or machine to check: a path, a device, a libvirt domain by its name or XML file, ssh://user@host:port/path,
+    /// podman://container/path or libvirt://domain (a running guest from within); a URL without a path means the whole machine [default:
+    /// this machine]
     target: Option<String>,
     /// Exit with code 1 if there is a finding at least this sure: fault, cost or depends
     #[arg(long, value_name = "SURENESS", value_parser = known_words(str::parse::<Sureness>, Sureness::ALL.map(Sureness::word)))]
@@ -78,8 +79,8 @@ fn is_elsewhere(args: &Args) -> bool {
     args.target.as_deref().is_some_and(|target| Machine::is_meant(Path::new(target)))
 }
 
-/// Adds the layers that swallowed flushes (acknowledged them without passing them on) on the checked path in this machine's last run of
-/// `iotax flush`. Adds nothing for a libvirt domain or a missing path.
+/// Adds the layers that swallowed flushes (acknowledged them without passing them on) in this machine's last run of `iotax flush`: on the
+/// checked path, or on any storage if the whole machine is checked. Adds nothing for a libvirt domain or a missing path.
 fn add_swallowed_flushes(args: &Args, survey: &mut Survey) -> Result<(), Failure> {
     let path = args.target.as_deref().map(Path::new);
     if path.is_some_and(|path| is_domain(path) || !path.exists()) {

@@ -29,7 +29,7 @@ pub(super) struct Args {
     /// The name that coordinators see [default: the host name]
     #[arg(long, requires = "nats", value_parser = name)]
     name: Option<String>,
-    /// Merge the samples of members instead of measuring: takes load off the coordinator of many
+    /// Merge the samples of members instead of measuring: takes load off the coordinator of a large fleet
     #[arg(long, requires = "nats")]
     leaf: bool,
 }
@@ -44,7 +44,8 @@ fn name(given: &str) -> Result<String, String> {
 }
 
 impl Args {
-    /// Works for one fleet after another until a signal or an operator ends the agent; `None` without `--nats`.
+    /// Works for one fleet after another until a signal or an operator ends the agent; with `--leaf`, merges samples until a signal. `None`
+    /// without `--nats`.
     pub(super) fn main(&self) -> Option<Result<Exit, Failure>> {
         self.nats.as_ref().map(|address| self.serve(address))
     }

@@ -24,7 +24,8 @@ fn range(plan: &Plan, of: impl Fn(u32) -> u64) -> String {
     }
 }
 
-/// Formats the estimated time: `about 12 min 05 s`, or with the maximum for a plan that adds rounds: `about 2 min to 10 min`.
+/// Formats the estimated time: `about 12 min 05 s`, or for a plan that adds rounds `about 2 min to 10 min`, and `at most about 10 min` if
+/// `done` measurements exist already.
 pub(super) fn time(plan: &Plan, done: usize, accel: Option<Accel>) -> String {
     let set_up = || runner::estimate_seconds(plan, 0, 0, accel);
     match &plan.design {
@@ -69,8 +70,8 @@ pub(super) fn most_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -> Op
     Some(limit.map_or(all, |limit| all.min(set_up + limit.as_secs_f64())))
 }
 
-/// Describes the plan's design, such as a curve or added rounds, and its margin; `None` for a fixed number of rounds with the default
-/// margin.
+/// Describes the plan's design, such as a curve or added rounds, or a margin that is not the default; `None` if there is nothing to
+/// describe.
 pub(super) fn design(plan: &Plan) -> Option<String> {
     let margin =
         || (plan.margin != Margin::default()).then(|| format!("Within {} is the same.", plan.margin));

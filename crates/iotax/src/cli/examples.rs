@@ -17,7 +17,7 @@ const FIRST: &[Example] = &[
     ("iotax net ladder", "And the network?"),
 ];
 
-/// The examples of each command; for `net` and `plan`, those of their subcommands.
+/// The examples of each command and subcommand. A command with subcommands shows some of theirs.
 const OF_COMMANDS: &[(&str, &[Example])] = &[
     (
         "ladder",

@@ -64,8 +64,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// Writes the given runs as a Parquet data set; if `runs` is empty, all runs that are not in progress. Writes a run's files only if none
-/// would replace a file that iotax did not write.
+/// Writes the given runs as a Parquet data set; if `runs` is empty, all runs that can be read and are not in progress. Writes a run's files
+/// only if none would replace a file that iotax did not write.
 fn write_dataset(dir: &Path, store: &Store, runs: &[i64]) -> Result<Exit, Failure> {
     let listed = store.list(&Filter::default()).or_exit(Exit::Environment)?;
     let all = listed.iter().rev().filter(|run| run.state != RunState::Running).map(|run| run.id);

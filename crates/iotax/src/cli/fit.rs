@@ -96,7 +96,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Session { output: &args.run.output, ..args.run.session(plan, permission) }.carry_out()
 }
 
-/// Makes all workloads use direct I/O in whole pages if any target is a virtio device, whose driver has no page cache.
+/// Makes buffered workloads use direct I/O in whole pages if any target is a virtio device, whose driver has no page cache.
 fn leave_out_page_cache(plan: &mut Plan) {
     let is_virtio = |target: &TargetSpec| target.stack.has::<VirtioSpec>();
     let Some(target) = plan.targets.iter().find(|target| is_virtio(target)) else { return };

@@ -101,8 +101,8 @@ fn too_many(run: &Imported) -> Option<(&Imported, usize, &'static str)> {
     Some((run, count, what))
 }
 
-/// Reads the results in a file, and returns them with the file's name. If there are none, adds the lines that look like results to
-/// `refused`.
+/// Reads the results in a file, and returns them with the file's name. If there are none, adds to `refused` the lines that look like
+/// results, or the reason.
 fn read(path: &Path, refused: &mut Vec<String>) -> Result<(String, Vec<Found>), Failure> {
     let (name, bytes) = if path == Path::new("-") {
         ("stdin".to_owned(), input::stdin(input::RESULTS)?)
@@ -134,7 +134,7 @@ fn shown(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// Returns the error message for files without results. `refused` has the lines that look like results but were not understood.
+/// Returns the error message for files without results. `refused` says what looks like results but was not understood.
 fn nothing(names: &[String], refused: &[String]) -> String {
     let names = names.join(", ");
     if !refused.is_empty() {
@@ -153,7 +153,7 @@ fn keep(store: &mut Store, run: &Imported) -> anyhow::Result<i64> {
     Ok(id)
 }
 
-/// Prints up to 20 lines that were not understood on stderr, then the number of further ones, followed by `rest`.
+/// Prints on stderr up to 20 lines that were not understood, then the number of further ones, followed by `rest`.
 fn not_understood(lines: &[String], rest: &str) {
     if lines.is_empty() {
         return;

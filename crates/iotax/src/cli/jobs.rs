@@ -14,11 +14,11 @@ use super::confine::Directories;
 use super::say::note;
 use super::{Failure, OrExit, input, replay, target_args, usage};
 
-/// Default number of rounds for a job file on several targets. With one target there is nothing to compare, so the default is 1, as in
-/// fio.
+/// Default number of rounds for a job file or a trace on several targets. With one target there is nothing to compare, so the default is 1,
+/// as in fio.
 const REPEAT: u32 = 3;
 
-/// Options that apply only to job files.
+/// Options for job files and traces.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct JobFlags {
     /// Replay a trace on this target, or run a job file on it instead of its own files: a file, directory or block device,
@@ -73,7 +73,7 @@ pub(super) fn read(
 }
 
 impl JobFlags {
-    /// Builds the plan of a job file, on the targets of `--target` or else on the file or directory that the job file names.
+    /// Builds the plan of a job file, on the targets of `--target` or else on the file or directory that the job file implies.
     pub(super) fn plan(
         &self,
         path: &Path,

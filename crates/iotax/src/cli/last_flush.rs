@@ -15,7 +15,7 @@ use iotax_store::{Filter, Store, StoreError};
 const NEWEST: u32 = 100;
 
 /// Returns the layers that swallowed flushes in this machine's last complete run of the suite `flush`; with `path`, only on targets at,
-/// below or above that path. Empty without such a run.
+/// below or above that path. Leaves out targets on other machines. Empty without such a run among the newest 100 complete ones.
 pub(super) fn swallowed(
     store: &Store,
     hostname: &str,

@@ -16,7 +16,7 @@ use super::{Failure, OrExit};
 /// Flags of `iotax list`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Only runs that have this word: in their name, targets, workloads, machine, tags or note
+    /// Only runs that have all these words: in their name, targets, workloads, machine, fleet, member, tags or note
     #[arg(value_name = "WORD")]
     words: Vec<String>,
     /// Only runs with this tag; repeat to require several tags
@@ -25,7 +25,7 @@ pub(super) struct Args {
     /// Only runs of this machine, by its host name
     #[arg(long, value_name = "HOST")]
     machine: Option<String>,
-    /// List at most this many runs, the newest [default: 100 on a terminal]
+    /// List at most this many runs, the newest [default: 100 on a terminal without --json]
     #[arg(long, value_name = "N", value_parser = number::positive::<u32>)]
     limit: Option<u32>,
     /// Check all measurements against their checksums
@@ -79,7 +79,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 /// A run's main figures, and the user who started the run.
 #[derive(Default)]
 struct Outcome {
-    /// The run's main figures as text; `None` if the run has none.
+    /// The run's main figures as text; `None` if there are none to show.
     figures: Option<String>,
     user: Option<String>,
 }
@@ -94,7 +94,7 @@ impl Outcome {
         Self { figures: iotax_report::outcome(&head, &figures), user: head.environment.user }
     }
 
-    /// Formats figures and user in one line: `60.5k IOPS; ada@host`. `None` if neither is known.
+    /// Formats figures, user and machine in one line: `60.5k IOPS; ada@host`. `None` if none of them is known.
     fn line(self, machine: Option<&str>) -> Option<String> {
         let who = match (self.user, machine) {
             (Some(user), Some(host)) => Some(format!("{user}@{host}")),

@@ -1,4 +1,4 @@
-//! `iotax mark`: adds a mark with the current time to every watch that is measuring.
+//! `iotax mark`: adds a mark with the current time to every watch of this user that is measuring.
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;

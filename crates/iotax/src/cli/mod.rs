@@ -104,7 +104,7 @@ pub(crate) struct Cli {
 enum Command {
     /// Build the same storage in several ways, run the same work on each, and show what each layer costs
     Ladder(ladder::Args),
-    /// Measure one file, directory or device in a few short rounds
+    /// Measure one file, directory or device, by default in a few short rounds
     Bench(Box<bench::Args>),
     /// Measure latency against offered load: from idle to beyond each target's capacity
     ///
@@ -117,7 +117,8 @@ enum Command {
     Ask(Box<ask::Args>),
     /// Measure what an event costs while storage is in use: gaps, late, failed and lost I/Os, and the time to recovery
     ///
-    /// Without options: --rw randrw, --rate-iops 1000, --iodepth 512, --runtime 60, --blackout 100ms, and --verify xxh3 if the load writes.
+    /// Without options: --rw randrw, --rate-iops 1000, --iodepth 512 (with a virtio device, its depth), --runtime 60, --blackout 100ms, and
+    /// --verify xxh3 if the load writes.
     Watch(Box<watch::Args>),
     /// Find settings of the kernel or of a guest that help: try them in random order, and confirm before recommending any
     ///
@@ -142,7 +143,7 @@ enum Command {
     ///
     /// The report lists the mark among the watch's events, with the gap and the recovery that follow it.
     Mark(mark::Args),
-    /// Run a plan
+    /// Run a plan, a job file of fio or vdbench, or a trace
     Run(run::Args),
     /// Run a classic benchmark suite on one or more targets: sizes, threads, stream, orion, records and others
     Suite(Box<suite::Args>),
@@ -195,7 +196,7 @@ enum Command {
     /// Show the results of a run again, or of several runs side by side
     #[command(visible_alias = "show")]
     Report(report::Args),
-    /// Write a run in another format, such as fio's, vdbench's or CSV
+    /// Write a run in another format, such as fio's, vdbench's or CSV, or runs as Parquet files
     Export(export::Args),
     /// Compare two runs, or two targets of one
     Compare(compare::Args),

@@ -15,7 +15,7 @@ pub(super) struct Args {
     /// Run number from iotax list
     #[arg(value_parser = number::run)]
     run: i64,
-    /// New text, in place of the previous one; an empty text removes it. Without text and tags, the note is shown
+    /// New text, in place of the previous one; an empty text removes it. Without text and tags, the note is only shown
     text: Option<String>,
     /// Add a tag
     #[arg(long, value_name = "TAG")]

@@ -98,7 +98,7 @@ impl StoreArgs {
         }
     }
 
-    /// Opens the store for reading. Fails with a usage error if no run is stored yet.
+    /// Opens the store for reading. Fails with a usage error if its file is missing or empty.
     pub(super) fn open_existing(&self) -> Result<Store, Failure> {
         let place = self.location()?;
         let none = || usage(format!("{place}: no run is stored there yet; the first: {}", self.first()));
@@ -126,8 +126,9 @@ pub(super) struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Checks all destinations before anything is measured. Refuses a destination that cannot be written or that holds anything but a
-    /// result of the same kind, and one destination for two results. `json` is the mark by which an earlier JSON result is recognised.
+    /// Checks all destinations that the user named before anything is measured. Refuses a destination that cannot be written or that holds
+    /// anything but a result of the same kind, and one destination for two results. `json` is the mark by which an earlier JSON result is
+    /// recognised.
     pub(super) fn open(&self, json: Mark) -> Result<Destinations, Failure> {
         let open = |path: &Option<PathBuf>, mark| {
             path.as_deref().map(|path| Destination::open(path, mark)).transpose()
@@ -160,7 +161,7 @@ impl OutputArgs {
     }
 }
 
-/// The destinations of a command's results, each already checked.
+/// The destinations of a command's results, already checked except for an HTML report next to the store.
 #[derive(Debug)]
 pub(super) struct Destinations {
     json: Option<Destination>,
@@ -206,8 +207,8 @@ impl Destinations {
         json.into_iter().chain(html).chain(self.formats.all()).collect()
     }
 
-    /// Refuses a path that is used twice: as a result and in `made`, or twice in `made`. `made` lists the files that the command creates or
-    /// measures, each with its purpose.
+    /// Refuses a path that is used twice: as a result and in `made`, or in `made` for two purposes. `made` lists the files that the command
+    /// creates or measures, each with its purpose.
     pub(super) fn refuse_made(&self, made: &[(&str, PathBuf)]) -> Result<(), Failure> {
         for (index, (what, path)) in made.iter().enumerate() {
             let earlier = made[..index].iter().filter(|(other, _)| other != what);

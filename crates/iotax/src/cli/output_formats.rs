@@ -27,8 +27,8 @@ const DEFAULT: &str = "normal";
 /// Options for results in the formats of other tools, with fio's names.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct FormatArgs {
-    /// Print the results like fio or vdbench: json, json+, terse, normal, vdbench; separate several by commas. Stdout then
-    /// carries nothing else
+    /// Print the results like fio or vdbench: json, json+, terse, normal, vdbench; separate several by commas. Without --output, stdout
+    /// then carries nothing else
     #[arg(long, alias = "output_format", value_name = "FORMAT", value_delimiter = ',', value_parser = known_words(named, names()))]
     output_format: Vec<&'static ExportFormat>,
     /// Write the --output-format results to this file [default format: normal]

@@ -30,7 +30,7 @@ use crate::runner;
 /// A plan file, a job file or a trace, with overrides from the command line.
 #[derive(Debug, Args)]
 pub(super) struct PlanInput {
-    /// The plan (TOML), a job file of fio, or a trace to replay
+    /// The plan (TOML), a job file of fio, a parameter file of vdbench, or a trace to replay
     plan: PathBuf,
     #[command(flatten)]
     jobs: JobFlags,
@@ -84,7 +84,7 @@ pub(super) fn main(command: &Command) -> Result<Exit, Failure> {
 }
 
 impl PlanInput {
-    /// Reads a plan file, a fio job file or a trace, and applies the overrides of the command line.
+    /// Reads a plan file, a job file of fio or vdbench, or a trace, and applies the overrides of the command line.
     pub(super) fn read(&self, permission: &Permission) -> Result<PlanFile, Failure> {
         self.parse(&self.text()?, permission, None)
     }

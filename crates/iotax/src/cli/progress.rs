@@ -1,6 +1,6 @@
 //! Shows progress on stderr. A terminal shows a bar with an ETA, and above it a table of the results at the last interim look. Elsewhere
 //! each measurement has a line, and its result another one; if rounds are added until every comparison is decided, each interim look has a
-//! line instead.
+//! line instead. Where intervals are printed, as in a network test, each interval has a line, and a measurement has none.
 
 use std::time::{Duration, Instant};
 
@@ -105,7 +105,8 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Prints the finished measurement's mean IOPS. Prints nothing on a terminal, or if rounds are added until every comparison is decided.
+    /// Prints the finished measurement's mean IOPS. Prints nothing on a terminal, if there is no interval to average, or if rounds are
+    /// added until every comparison is decided.
     fn end_cell(&mut self) {
         let intervals = std::mem::take(&mut self.iops);
         if self.terminal || self.is_open || intervals.is_empty() {

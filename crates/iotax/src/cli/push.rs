@@ -12,7 +12,7 @@ use super::{Failure, OrExit, usage};
 /// The runs that are copied.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Which {
-    /// Run numbers from iotax list of the store that they are copied from
+    /// Numbers of the runs in the store that they are copied from, as iotax list shows them
     #[arg(value_name = "RUN", value_parser = number::run, required_unless_present_any = ["all", "tags"])]
     runs: Vec<i64>,
     /// Copy every run

@@ -17,7 +17,7 @@ use iotax_model::threads;
 const MARK: &str = "key pressed";
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Reader of keys from the terminal until dropped, which restores the terminal's mode.
+/// Reader of keys from the terminal. Dropping it ends the reading and restores the terminal's mode.
 pub(super) struct QuitKey {
     before: Termios,
     over: Arc<AtomicBool>,
@@ -25,8 +25,8 @@ pub(super) struct QuitKey {
 }
 
 impl QuitKey {
-    /// Starts to read keys. `None` if stdin is not a terminal, or if this job is in the background. `socket` is the path of the socket that
-    /// accepts marks.
+    /// Starts to read keys. `None` if stdin is not a terminal, if this job is in the background, or if the terminal's mode cannot be set.
+    /// `socket` is the path of the socket that accepts marks.
     pub(super) fn watch(stop: &Interrupt, socket: PathBuf) -> Option<Self> {
         let stdin = io::stdin();
         if !stdin.is_terminal() || !is_ours() {

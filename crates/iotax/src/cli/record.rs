@@ -94,7 +94,7 @@ fn recorded(
     written
 }
 
-/// Writes the kernel's trace events to `file` until `time` has passed or Ctrl-C is pressed. Returns the number of I/Os, and facts about the
+/// Writes the kernel's trace events to `file` until `time` has passed or `stop` is set. Returns the number of I/Os, and facts about the
 /// recording.
 fn follow(
     mut trace: BlockTrace,

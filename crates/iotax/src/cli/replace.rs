@@ -17,11 +17,12 @@ const ACCESS_LIST_BYTES: usize = 64 << 10;
 /// Prefix of a draft's temporary name; the process id and a number follow.
 const NAME: &str = ".iotax-";
 
-/// A file that appears in its directory only when it is published. Dropping an unpublished draft removes the file.
+/// A file that gets its final name only when it is published. Dropping an unpublished draft removes the file.
 pub(super) struct Draft {
     file: File,
     dir: PathBuf,
-    /// The temporary name. `None` on filesystems with unnamed files (`O_TMPFILE`), where a killed process leaves no file behind.
+    /// The temporary name. `None` as long as the file has no name, on filesystems with unnamed files (`O_TMPFILE`): a killed process then
+    /// leaves no file behind.
     name: Option<PathBuf>,
 }
 
@@ -70,7 +71,7 @@ impl Draft {
         self.file.sync_all()
     }
 
-    /// Moves the draft to its final name. With `replaces`, it replaces an existing file of that name.
+    /// Moves the draft to its final name. With `replaces`, replaces an existing file of that name; otherwise fails if there is one.
     pub(super) fn publish(mut self, to: &Path, replaces: bool) -> io::Result<()> {
         let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let link = |name: &Path| Ok(rustix::fs::linkat(CWD, &*own, CWD, name, AtFlags::SYMLINK_FOLLOW)?);

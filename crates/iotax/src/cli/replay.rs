@@ -32,8 +32,8 @@ pub(super) fn plan(path: &Path, targets: Vec<TargetSpec>, repeat: u32) -> Plan {
     Plan { repeat, ..Plan::new(name, targets, vec![workload]) }
 }
 
-/// Reads each trace of a plan to its end, and completes its workload from the summary. Fails on a trace without I/Os, and with `replay_pace
-/// = dependency` on a trace that lacks most completion times.
+/// Reads each trace of a plan to its end, and completes its workload from the summary. Fails on a trace that cannot be read or has no I/Os,
+/// and with `replay_pace = dependency` on a trace that lacks most completion times.
 pub(super) fn take_over(plan: &mut Plan) -> Result<(), Failure> {
     for workload in plan.workloads.iter_mut().filter(|workload| workload.read_iolog.is_some()) {
         let path = PathBuf::from(workload.read_iolog.take().unwrap_or_default());

@@ -28,7 +28,7 @@ pub(super) struct Args {
     /// Measure the run's plan anew, as a new run with rounds added, or rates searched, for at most this long
     #[arg(long, value_name = "TIME", conflicts_with_all = ["repeat", "max_time"])]
     time: Option<Nanos>,
-    /// For a run that adds rounds: stop adding them if the next interim look would come later than this after resuming
+    /// For a run with --until-decided: stop adding rounds if the next interim look would come later than this after resuming
     #[arg(long, value_name = "TIME")]
     max_time: Option<Nanos>,
     #[command(flatten)]

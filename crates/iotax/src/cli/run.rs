@@ -1,4 +1,4 @@
-//! `iotax run`: runs a plan file, a fio job file or a trace.
+//! `iotax run`: runs a plan file, a job file of fio or vdbench, or a trace.
 
 use std::path::PathBuf;
 

@@ -124,7 +124,8 @@ fn launch(args: &Args) -> Result<Launch, Failure> {
     Ok(Launch { program, directories: args.allow_run.clone(), plans: args.plans.clone() })
 }
 
-/// Returns whether the store can be written; false with `--read-only`. With `--allow-run`, creates a missing store.
+/// Returns whether the store can be written; false with `--read-only`. With `--allow-run`, creates a missing store; otherwise fails if it
+/// is missing.
 fn is_writable(args: &Args) -> Result<bool, Failure> {
     if args.allow_run.is_empty() {
         args.store.open_existing()?;

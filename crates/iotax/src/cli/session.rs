@@ -102,7 +102,7 @@ pub(super) struct Session<'a> {
 
 /// A fleet, as seen by the session of one of its members.
 pub(super) trait Membership: Gate {
-    /// Measurements to skip because an earlier part of the fleet's run made them: target, workload, round.
+    /// Returns the measurements to skip because an earlier part of the fleet's run made them: target, workload, round.
     fn done(&self) -> HashSet<(String, String, u32)>;
     /// Called when the run begins, with its number in the member's store.
     fn begins(&self, run: i64);
@@ -119,7 +119,7 @@ pub(super) struct LiveOutput<'a> {
     pub(super) line: Option<&'a Line<'a>>,
 }
 
-/// Resources opened, and checks made, before a run starts.
+/// Resources opened before a run starts, and results of the checks made before it.
 struct Opened {
     needs: Needs,
     tokens: HashMap<String, String>,

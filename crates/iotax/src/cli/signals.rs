@@ -10,8 +10,8 @@ use iotax_testbed::interrupt::{Interrupt, PRESSED};
 
 use super::say;
 
-/// Watches for signals: the first Ctrl-C, SIGTERM or SIGHUP asks the run to stop and undo; a second Ctrl-C ends the
-/// process at once and leaves the rest to `iotax clean`.
+/// Watches for signals: the first Ctrl-C, SIGTERM or SIGHUP (unless hangups are ignored) asks the run to stop and undo; a second Ctrl-C
+/// ends the process at once and leaves the rest to `iotax clean`.
 pub(super) fn watch_signals() -> anyhow::Result<Interrupt> {
     watch_signals_with(&PRESSED)
 }

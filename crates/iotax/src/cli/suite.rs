@@ -29,9 +29,9 @@ pub(super) struct Args {
     /// Name of the suite; without it, all are listed
     #[arg(value_parser = text_of(SUITES.iter().map(|suite| suite.name)))]
     name: Option<String>,
-    /// Targets, the first is the baseline: a file, directory or device as for iotax bench, here, as ssh://user@host:port/path or as
-    /// podman://container/path; RUNG:DIR for a rung of iotax ladder with its image in a directory, such as vm-qcow2:/srv/images; PLAN.toml
-    /// for all targets of a plan
+    /// Targets, the first is the baseline: a file, directory or device, ssh://user@host:port/path or podman://container/path, as for iotax
+    /// bench; RUNG:DIR for a rung of iotax ladder with its image in a directory, such as vm-qcow2:/srv/images; PLAN.toml for all targets of
+    /// a plan
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
     /// List the suites
@@ -43,7 +43,7 @@ pub(super) struct Args {
     /// Size of the test area, for records of the largest file [default: the suite's own]
     #[arg(long)]
     size: Option<Bytes>,
-    /// Number of files in tests of files; the largest one if a test has several
+    /// Number of files in tests of files; the largest number if a test has several
     #[arg(long, value_name = "N", value_parser = number::whole::<u64>(1..=1_000_000))]
     nrfiles: Option<u64>,
     /// For records: test small records on files above 32m too

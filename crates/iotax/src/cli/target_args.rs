@@ -18,8 +18,8 @@ use super::{Failure, OrExit, input, usage};
 /// Targets on the command line, where they may lie on other machines.
 #[derive(Debug, ClapArgs)]
 pub(super) struct TargetArgs {
-    /// Targets, the first is the baseline: a file, directory or device as for iotax bench, here, as ssh://user@host:port/path or as
-    /// podman://container/path or as libvirt://domain; RUNG:DIR for a rung of iotax ladder with its image in a directory, such as
+    /// Targets, the first is the baseline: a file, directory or device, ssh://user@host:port/path, podman://container/path or
+    /// libvirt://domain, as for iotax bench; RUNG:DIR for a rung of iotax ladder with its image in a directory, such as
     /// vm-qcow2:/srv/images; the line of a stack; PLAN.toml for all targets of a plan
     #[arg(id = "targets", value_name = "TARGET", required = true)]
     pub(super) paths: Vec<String>,
@@ -98,7 +98,7 @@ fn of_line(line: &str) -> Result<TargetSpec, Failure> {
     Ok(target)
 }
 
-/// Parses a target: a path, a stack line, or `RUNG:DIR`.
+/// Parses a target: a path, a URL, a stack line, or `RUNG:DIR`.
 pub(super) fn target(
     path: &Path,
     sudo: bool,

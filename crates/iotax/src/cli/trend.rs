@@ -23,7 +23,7 @@ use super::{Failure, OrExit, input, usage};
 /// Flags of `iotax trend`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Name of the runs, as iotax list shows it [default: that of the newest run]
+    /// Name of the runs, as iotax list shows it [default: that of the newest run, unless --plan is given]
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// Runs with the name of this plan file
@@ -32,7 +32,7 @@ pub(super) struct Args {
     /// Only runs with this tag (repeat to require several tags)
     #[arg(long, value_name = "TAG")]
     tag: Vec<String>,
-    /// Only runs of this machine, by its host name [default: that of the newest run]
+    /// Only runs of this machine, by its host name [default: that of the newest run with this name]
     #[arg(long, value_name = "HOST")]
     machine: Option<String>,
     /// Only this target
@@ -51,11 +51,11 @@ pub(super) struct Args {
     /// Only the newest N runs
     #[arg(long, value_name = "N", value_parser = number::positive::<u32>)]
     last: Option<u32>,
-    /// Only changes that may have come with this run or later: its number, or a day such as 2026-11-20
+    /// Only changes that may have come with this run or later: its number, or a day or time in UTC such as 2026-11-20
     #[arg(long, value_name = "RUN|DAY")]
     since: Option<String>,
     /// Exit with code 1 if a change exceeds the limit, and with code 5 if no series is long enough: slower, faster or different > N%, by
-    /// latency_mean or the metric named before; separate several by commas
+    /// latency_mean or by another metric as in latency_p99 slower > N%; separate several by commas
     #[arg(long, value_name = "GATE", value_delimiter = ',', value_parser = str::parse::<Gate>)]
     fail_if: Vec<Gate>,
     /// Also show every run's figures, and changes that are too small to matter

@@ -18,7 +18,7 @@ use crate::runner::{self, Interrupted};
 pub(super) struct Args {
     /// The file or block device that was written; it is only read now
     target: PathBuf,
-    /// The journal from iotax bench --write-journal
+    /// The journal of the writes, such as from iotax bench --write-journal
     #[arg(long, value_name = "FILE")]
     journal: PathBuf,
 }

@@ -22,10 +22,10 @@ use super::{Failure, OrExit, usage};
 pub(super) struct Args {
     #[command(flatten)]
     targets: TargetArgs,
-    /// Measure all targets at the same time, so that each event meets all of them
+    /// Measure all targets at the same time, so that each event meets all of them; implied by --ping
     #[arg(long)]
     together: bool,
-    /// Ping this host during the load (ICMP echo), 100 times a second, to measure its network as well as its storage
+    /// Ping this host during the load (ICMP echo), 100 times a second, to measure the network to it at the same time as the storage
     #[arg(long, value_name = "HOST")]
     ping: Vec<String>,
     /// Run a command during the load, by sh -c on this host, "NAME = COMMAND", or an operation on the measured guest or image: stop,
@@ -33,7 +33,8 @@ pub(super) struct Args {
     /// without a time are spread evenly
     #[arg(long, value_name = "EVENT", value_parser = str::parse::<PlannedEvent>)]
     event: Vec<PlannedEvent>,
-    /// Highest number of I/Os per second of the files that mirror, backup and backup-fleecing copy to, as of a slow backup server
+    /// Limit the I/Os per second on the file that mirror, backup or backup-fleecing copies to, to simulate a slow backup server [default:
+    /// no limit]
     #[arg(long, value_name = "N", value_parser = number::positive::<u32>)]
     copy_iops: Option<u32>,
     /// Exit with code 1 unless this holds, and with code 5 if that is undecided: "gap < 30s", "recovery < 1m", "late = 0", "errors = 0",
@@ -60,7 +61,8 @@ pub(super) struct Args {
 
 /// Default number of I/Os per second: enough to locate the start of a gap to the millisecond, and far below the capacity of any storage.
 const RATE: u64 = 1000;
-/// Default queue depth: large enough that reads continue for a while if only writes hang.
+/// Default queue depth without virtio devices, whose own depth is the default: large enough that reads continue for a while if only writes
+/// hang.
 const DEPTH: u32 = 512;
 const RUNTIME: Nanos = Nanos::from_secs(60);
 const PINGS: u64 = 100;

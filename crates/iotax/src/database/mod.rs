@@ -15,7 +15,7 @@ const CONTENT: usize = 100;
 /// The result of a database's check after a power cut.
 #[derive(Debug)]
 pub(crate) struct DatabaseCheck {
-    /// Errors that the database's own check found.
+    /// Number of errors that the database's own check found.
     pub(crate) errors: u64,
     /// The comparison of the rows with those whose commit was acknowledged.
     pub(crate) rows: RowCheck,

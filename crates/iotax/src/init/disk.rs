@@ -18,8 +18,8 @@ use super::LOOK_AGAIN;
 /// Time limit for the kernel to release the filesystem after the agent has ended.
 const LET_GO: Duration = Duration::from_secs(5);
 
-/// Returns the path to measure: the disk itself or, if the kernel parameters ask for a filesystem, a file on it. Creates or mounts that
-/// filesystem first.
+/// Returns the path to measure: the disk itself or, if the kernel parameters ask for a filesystem, a file on it. Mounts that filesystem,
+/// and creates it first if they ask for a new one.
 pub(super) fn measured(disk: &Path, parameters: &str) -> Result<PathBuf> {
     let value = |key: &str| parameters.split_whitespace().find_map(|word| word.strip_prefix(key));
     let (made, there) = (value(guest_abi::MKFS_PARAMETER), value(guest_abi::MOUNT_PARAMETER));

@@ -20,7 +20,8 @@ pub(super) fn find_disk() -> Result<PathBuf> {
         .with_context(|| format!("there is no {}; {}", disk.display(), present("/sys/block")))
 }
 
-/// Takes the console for the agent: the kernel no longer prints there, and every byte passes as it is. Says so at last.
+/// Prepares the console for the agent: the kernel no longer prints there, and every byte passes unchanged. Then writes
+/// the marker that announces the agent.
 pub(super) fn open_console() -> Result<File> {
     fs::write(PRINTK, "1").context(PRINTK)?;
     let path = guest_abi::XEN_CONSOLE;

@@ -1,4 +1,5 @@
-//! Searches for the highest rate that meets the latency conditions. Each round's rates are chosen from the results of the rounds before.
+//! Searches for the highest rate that meets the conditions on latency and errors. Each round's rates are chosen from the results of the
+//! rounds before.
 
 use std::sync::Arc;
 

@@ -219,7 +219,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Fills the storage of a target on which an earlier measurement left unwritten space.
+    /// Fills the storage of a target again if an earlier measurement left unwritten space, or left unknown which data stamped blocks hold.
     fn fill_again(&mut self, group: usize) -> anyhow::Result<()> {
         for member in 0..self.groups[group].len() {
             if !self.groups[group][member].is_filled {
@@ -238,8 +238,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Prepares a cell: reconnects to lost machines, fills unwritten space, renews snapshots, resumes guests, creates directories and
-    /// drops caches.
+    /// Prepares a cell: reconnects to lost machines, fills the storage again, renews snapshots, resumes guests, creates directories and
+    /// drops caches, each only if needed.
     fn prepare(&mut self, scheduled: ScheduledCell) -> anyhow::Result<Prepared> {
         let neighbour = self.neighbour_of(scheduled.cell.target);
         for group in [Some(scheduled.cell.target), neighbour].into_iter().flatten() {

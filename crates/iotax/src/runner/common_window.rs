@@ -18,7 +18,7 @@ pub(super) fn fine(workload: &Workload) -> Nanos {
 /// The samples and the outcome of one agent, with the start of its window.
 #[derive(Debug, Clone)]
 pub(super) struct AgentRun {
-    /// A guest's number, or a server's address.
+    /// The instance's number, such as a guest's, or a server's address; for a neighbour its target's name.
     pub(super) name: String,
     /// The beginning of the agent's window, by the host's clock.
     pub(super) began: Instant,
@@ -34,8 +34,8 @@ pub(super) struct Merged {
     pub(super) samples: Vec<Sample>,
     /// Each agent's share of the I/O; empty with a single agent.
     pub(super) shares: Vec<Share>,
-    /// The counted period: starts when the last agent to begin starts its window, and lasts as long as the counted intervals. For a single
-    /// agent, its whole window.
+    /// The counted period. It begins at the latest start of any agent's window, and lasts as long as the counted intervals. With a single
+    /// agent, the agent's whole window.
     pub(super) window: Window,
 }
 

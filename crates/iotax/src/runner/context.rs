@@ -13,7 +13,7 @@ pub(crate) struct RunContext<'a> {
     pub(crate) undo_log: &'a mut UndoLog,
     pub(crate) store: &'a mut Store,
     pub(crate) progress: &'a mut dyn Progress,
-    /// Flag that is set when the user stops the run.
+    /// Flag that is set when the user or a fleet's coordinator stops the run.
     pub(crate) stop: &'a Interrupt,
 }
 
@@ -24,12 +24,12 @@ impl RunContext<'_> {
         RunContext { undo_log, store, progress: &mut **progress, stop }
     }
 
-    /// Returns whether the user has stopped the run.
+    /// Returns whether the user or a fleet's coordinator has stopped the run.
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Returns an error once the user has stopped the run.
+    /// Returns an error once the user or a fleet's coordinator has stopped the run.
     pub(super) fn fail_if_stopped(&self) -> Result<(), Interrupted> {
         if self.is_stopped() { Err(Interrupted) } else { Ok(()) }
     }

@@ -65,7 +65,7 @@ impl<'a> PowerCuts<'a> {
         Ok(Self { plan, builder, tag: tag.to_owned(), journals, seed, stop })
     }
 
-    /// Builds a target, cuts its power under load, and removes it again.
+    /// Builds a target, cuts its power under load, reads it back and removes it.
     pub(crate) fn cut(
         &mut self,
         target: usize,

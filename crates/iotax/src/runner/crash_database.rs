@@ -31,7 +31,7 @@ struct Acknowledged {
 }
 
 impl PowerCuts<'_> {
-    /// Builds a target, cuts its power while a database in its directory commits, and removes it again.
+    /// Builds a target, cuts its power while a database in its directory commits, checks the database and removes the target.
     pub(crate) fn cut_database(
         &mut self,
         target: usize,

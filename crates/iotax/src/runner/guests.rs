@@ -377,7 +377,7 @@ fn known<'a>(
     Ok((capabilities, kernels))
 }
 
-/// Rejects a guest that this QEMU or its kernel cannot run; returns the kernel.
+/// Rejects a guest that this QEMU or its kernel cannot run, or whose filesystem cannot be created here. Returns the kernel.
 fn check(
     wanted: Wanted<'_>,
     options: &GuestOptions,

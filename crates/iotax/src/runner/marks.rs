@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Prefixes of an answer: for an accepted and for a refused message.
 const ANSWERS: [&str; 2] = ["+", "-"];
 
-/// The socket of a watch or a fleet, removed when dropped.
+/// The socket of a watch or of a fleet's coordinator, removed when dropped.
 pub(crate) struct MarkSocket {
     path: PathBuf,
     listener: UnixListener,
@@ -101,7 +101,8 @@ pub(crate) struct Answer {
     pub(crate) text: String,
 }
 
-/// Sends a message to the watch or coordinator that listens on the socket, and returns its answer. Fails if none listens.
+/// Sends a message to the watch or coordinator that listens on the socket, and returns its answer. Fails if none listens or answers in
+/// time.
 pub(crate) fn send(socket: &Path, text: &str) -> io::Result<Answer> {
     let mut stream = short(socket, |short| UnixStream::connect(short))?;
     stream.set_read_timeout(Some(2 * PATIENCE))?;

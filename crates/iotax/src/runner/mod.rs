@@ -102,15 +102,15 @@ pub(crate) struct Order<'a> {
 /// The way a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// All cells (each a target with a workload) were measured in all rounds.
+    /// All planned measurements succeeded.
     Complete,
     /// The run went on to its end, but this number of measurements failed.
     Missing(usize),
-    /// The user stopped the run.
+    /// The user or a fleet's coordinator stopped the run.
     Interrupted,
 }
 
-/// The error of a run that the user stopped.
+/// The error of a run that the user or a fleet's coordinator stopped.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
 pub(crate) struct Interrupted;

@@ -51,16 +51,16 @@ pub(super) struct PlannedEvents<'a> {
     pub(super) is_control: bool,
     /// Path of the socket that takes marks.
     pub(super) socket: PathBuf,
-    /// The run and the target, as answers to `iotax mark` name them.
+    /// The run and its targets, as answers to `iotax mark` name them.
     pub(super) name: String,
     /// Marker in the environment of commands, which identifies them for the undo log.
     pub(super) marker: String,
-    /// Flag that is set when the user stops the run: no further event begins.
+    /// Flag that is set when the user or a fleet's coordinator stops the run: no further event begins.
     pub(super) stop: &'a Interrupt,
 }
 
 impl PlannedEvents<'_> {
-    /// Returns whether the user has stopped the run.
+    /// Returns whether the user or a fleet's coordinator has stopped the run.
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -429,7 +429,8 @@ fn await_end(child: &Child) {
     }
 }
 
-/// Starts a command in a new session: Ctrl-C does not reach it, and a password prompt fails at once instead of waiting for a terminal.
+/// Starts a command in a new session, or without setsid(1) in a new process group: Ctrl-C does not reach it, and a password prompt fails at
+/// once instead of waiting for a terminal.
 fn begin(command: &str, marker: &str, stderr: impl Fn() -> io::Result<Stdio>) -> io::Result<Child> {
     let start = |shell: &mut Command| {
         shell

@@ -20,7 +20,7 @@ pub(super) struct Operations {
 
 impl Operations {
     /// Creates the files that the operations write, and connects to the QEMU process that has the disk. Fails for a disk that is not on
-    /// this host.
+    /// this host or that no QEMU has, and if there is too little free space.
     pub(super) fn prepare(
         target: &mut Target,
         operations: &[Operation],
@@ -86,8 +86,8 @@ impl Operations {
         operator.perform(operation).err().map(|error| error.to_string())
     }
 
-    /// Commits what is left of a snapshot into the disk and removes the created files. Kills a guest whose disk cannot be restored, so that
-    /// it is booted again.
+    /// Commits the rest of a snapshot into the disk and removes the created files. Kills a guest whose disk cannot be restored, so that it
+    /// is booted again.
     pub(super) fn finish(self, target: &mut Target, undo_log: &mut UndoLog) {
         let mut operator = self.operator.into_inner().unwrap_or_else(PoisonError::into_inner);
         if operator.restore().is_err() {

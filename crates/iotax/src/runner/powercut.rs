@@ -27,7 +27,7 @@ use super::{interrupted, local_agent};
 
 /// Sampling interval. The samples of a power-cut load are discarded.
 const INTERVAL: Nanos = Nanos::from_millis(1000);
-/// Maximum number of bytes sent to another machine at a time, which is what the pipe's kernel buffer holds.
+/// Maximum number of bytes sent to another machine at a time: the size of the pipe's kernel buffer.
 const PIECE: usize = 4096;
 
 /// The location of a journal.
@@ -43,7 +43,7 @@ pub(crate) enum JournalPlace {
 pub(crate) enum LoadEnd {
     /// The user interrupted the load.
     Interrupted,
-    /// The measurement failed, for example because only the target lost power.
+    /// The load ended by itself, for example because only the target lost power or its time was over.
     Failed(anyhow::Error),
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Step<'a> {
 
 /// Receiver of a run's progress.
 pub(crate) trait Progress {
-    /// Called when a longer step begins, which `what` describes.
+    /// Called when a longer step begins; `what` describes it.
     fn phase(&mut self, what: &str);
     /// Called while a target is filled: `done` of `total` bytes are written.
     fn filled(&mut self, target: &str, done: Bytes, total: Bytes);

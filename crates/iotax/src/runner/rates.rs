@@ -18,9 +18,9 @@ const TRIALS: u32 = 2;
 const TRIALS_FOR_SHARES: u32 = 1;
 
 impl Runner<'_> {
-    /// Measures every workload on every target in a closed loop (without a rate) and at a few rates, and sets the plan's rates from the
-    /// results. These measurements are not stored: otherwise the same noise would affect both the choice of a rate and the result at this
-    /// rate.
+    /// Measures every workload on every target in a closed loop (without a rate) and, unless rates are given as shares of the capacity, at
+    /// a few rates. Sets the plan's rates from the results. These measurements are not stored: otherwise the same noise would affect both
+    /// the choice of a rate and the result at this rate.
     pub(super) fn place_rates(&mut self) -> anyhow::Result<()> {
         self.context.progress.phase("measuring what the targets can do");
         let plan = Arc::clone(&self.plan);

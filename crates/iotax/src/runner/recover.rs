@@ -45,7 +45,7 @@ impl Runner<'_> {
             .try_for_each(|target| self.lose(target, &format!("its neighbour {name} was lost: {reason}")))
     }
 
-    /// Records that a measurement failed, and restarts agents and guests for the next one.
+    /// Records that a measurement failed, and restarts agents and guests for the next one. Gives up the target if that fails.
     pub(super) fn failed(&mut self, cell: Cell, round: u32, error: &anyhow::Error) -> anyhow::Result<()> {
         let plan = &self.plan;
         let (target, workload) = (&plan.targets[cell.target].name, &plan.workloads[cell.workload].name);

@@ -31,7 +31,7 @@ use super::{Interrupted, fresh_seed, interrupted, own_program};
 const AGENT_START: Duration = Duration::from_secs(30);
 /// Time limit for the agent to remove its files and directory.
 const FAREWELL: Duration = Duration::from_secs(30);
-/// Time for the guest to show a disk that was attached to it.
+/// Time limit for the guest to show a disk that was attached to it.
 const DISK_SHOWN: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Number of pings; their median is the round-trip time.
@@ -265,7 +265,8 @@ impl RemoteAgent {
         Ok(length)
     }
 
-    /// Waits until the guest shows the disk with this serial number, and inspects it. Returns its identity. Fails if it has another length.
+    /// Waits until the guest shows the disk with this serial number, and inspects it. Returns its identity. Fails if it does not appear in
+    /// time or has another length.
     fn find_disk(&mut self, serial: &str, size: Bytes) -> anyhow::Result<Identity> {
         let end = Instant::now() + DISK_SHOWN;
         let FoundDisk { path, disk } = loop {
@@ -425,7 +426,8 @@ fn of_container(way: &str) -> String {
     format!("by {way}; kernel, CPUs and page cache are its host's")
 }
 
-/// Makes an agent survey a path on another machine, or the whole machine without a path. Leaves nothing behind.
+/// Makes an agent survey a path on another machine, or the whole machine without a path. If the agent cannot be ended cleanly, its entry
+/// stays in the undo log.
 pub(crate) fn survey(
     host: &RemoteHost,
     path: Option<&Path>,

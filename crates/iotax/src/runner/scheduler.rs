@@ -87,7 +87,8 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Returns the next batch, after an interim look at the measurements so far; `None` if nothing is left to measure.
+    /// Returns the next batch, after an interim look at the measurements so far. `None` if nothing is left to measure, or if the batch
+    /// would end later than the plan permits.
     pub(super) fn next(&mut self, progress: &mut dyn Progress) -> Option<Batch> {
         if self.steady.is_some() {
             return self.next_towards_steady(progress);
@@ -163,7 +164,7 @@ impl<'a> Scheduler<'a> {
         )
     }
 
-    /// Returns the reason to stop if a batch would end later than the plan's `max_time`, else `None`.
+    /// Returns the reason to stop if a batch would end later than the plan's `max_time` after measuring began, else `None`.
     fn too_late(&self, batch: &Batch) -> Option<String> {
         let limit = self.plan.until_decided()?.max_time?;
         let planned: f64 = batch.cells.iter().map(|cell| self.seconds(*cell)).sum();

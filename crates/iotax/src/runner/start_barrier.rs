@@ -19,7 +19,7 @@ use super::gate::Entry;
 
 /// An agent and its job.
 pub(super) struct Participant<'a> {
-    /// A guest's number, or a server's address.
+    /// The instance's number, such as a guest's, or a server's address; for a neighbour its target's name.
     pub(super) name: String,
     pub(super) agent: &'a mut AgentClient,
     pub(super) job: Job,
@@ -41,7 +41,7 @@ pub(super) struct AgentEvent {
 
 pub(super) enum EventKind {
     Ready,
-    /// The load of a measured agent starts right after this event.
+    /// The load of a measured agent starts right after this event. Not sent if a start time was agreed.
     Starting,
     Event(Event),
     /// The agent has finished its job, or has failed.

@@ -42,12 +42,12 @@ pub(super) struct Watch<'a> {
     /// The number of measured agents.
     measured: usize,
     runtime_ns: u64,
-    /// True without a warm-up and a start delay: the counters must then be read before the load starts.
+    /// True if the load has neither a warm-up nor a start delay: the counters must then be read before the load starts.
     has_no_warm_up: bool,
     /// True to keep an agent's results up to the time at which it is lost.
     keeps: bool,
     agents: Vec<AgentLog>,
-    /// Readings before the start of a load without a warm-up; `None` for other loads.
+    /// Readings from before the start of a load without a warm-up, until its window begins; otherwise `None`.
     before: Option<(Option<MonitorSnapshot>, StartCounters)>,
     started: Option<Started>,
     ended: Option<Ended>,
@@ -66,7 +66,7 @@ pub(super) struct Host {
     gaps: Option<DeviceGapWatch>,
     /// True if a layer is served by a program whose CPU time is not measured.
     is_served_unseen: bool,
-    /// For each target, the counters of its layers that keep some.
+    /// For each target with storage on this machine, the counters of its layers that keep some.
     counters: Vec<Vec<Arc<dyn Counters>>>,
 }
 
@@ -375,7 +375,8 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Returns all results and observations. Fails if an agent failed, unless results are kept and that agent has sent samples.
+    /// Returns all results and observations. Fails if the run was interrupted, if the measurement never began, or if an agent failed,
+    /// unless results are kept and that agent has sent samples.
     pub(super) fn finish(self) -> anyhow::Result<Watched> {
         let mut measured = Vec::with_capacity(self.agents.len());
         for (number, agent) in self.agents.into_iter().enumerate() {

@@ -209,7 +209,7 @@ impl<'a> Watches<'a> {
     }
 
     /// Returns the start of the last window to begin; `None` until in every part all measured agents have begun, or one has ended or
-    /// failed.
+    /// failed, and if no window has begun.
     fn began(&self) -> Option<Instant> {
         self.all().all(Watch::is_settled).then(|| self.all().filter_map(Watch::began).max()).flatten()
     }

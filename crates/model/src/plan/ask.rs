@@ -14,7 +14,7 @@ use crate::workload::Workload;
 
 /// Default total time of the search.
 const TIME: Nanos = Nanos::from_secs(180);
-/// Trials of each workload on each target before the search narrows: two in a closed loop, then rates from far below the capacity up to the
+/// Trials of each workload on each target before the search narrows: two in a closed loop, then six at rates from 5% to 95% of the
 /// capacity.
 const COARSE: u64 = 8;
 /// Length of a window while the target runs at the rate found. Windows last one second if `sustain` is below two minutes.
@@ -23,7 +23,8 @@ const SECOND: Nanos = Nanos::from_secs(1);
 const DAY: Nanos = Nanos::from_secs(86_400);
 /// Suffix of the names of workloads that run at the rate found by the search.
 const HELD: &str = "-held";
-/// Minimum number of pairs of trials, one below and one above the estimated rate, for a confidence interval.
+/// Number of pairs of trials for which a search must have time, so that it can give a confidence interval. One trial of a pair is below the
+/// estimated rate, the other above.
 const FEWEST_PAIRS: u64 = 6;
 
 /// Searches for the highest rate at which each target meets the conditions, in place of rounds of fixed workloads.
@@ -49,11 +50,12 @@ fn time() -> Nanos {
     TIME
 }
 
-/// A condition on the I/Os at a rate. Latency is the response time: from when an I/O was due to its completion.
+/// A condition on I/Os. In a search, latency is the response time: from when an I/O was due to its completion. Demands limit the latencies
+/// that [`Keep::Latency`](super::Keep::Latency) describes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Slo {
-    /// A limit on a percentile of the latency. A failed I/O counts as later than the limit.
+    /// A limit on a percentile of the latency. In a search, a failed I/O counts as later than the limit.
     Percentile {
         /// The percentile, above 0 and below 100.
         percent: f64,

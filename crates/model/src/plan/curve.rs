@@ -116,7 +116,7 @@ impl CurveSpec {
 }
 
 impl Plan {
-    /// Returns whether rates, and so the number of measurements, are chosen during the run.
+    /// Returns whether the run chooses rates, and so the number of measurements. False for a curve whose rates have been chosen.
     #[must_use]
     pub fn finds_rates(&self) -> bool {
         self.ask().is_some() || self.wants_rates()
@@ -156,8 +156,9 @@ impl Plan {
         (names.len() == shares.len()).then(|| (work, shares[at]))
     }
 
-    /// Adds an open-loop copy of each workload for each rate, and sets the number of rounds that fits the time limit. `seen` has an entry per
-    /// workload: the capacity and latencies of each measured target, by name.
+    /// Adds an open-loop copy of each workload for each rate, and sets the number of rounds that fits the time limit, if there is one.
+    /// `seen` has an entry per workload: the capacity and latencies of each measured target, by name. A plan of another design stays as it
+    /// is.
     ///
     /// # Errors
     /// The time limit is too short for the minimum number of rounds, or the plan with the added workloads is not valid.

@@ -4,7 +4,7 @@ use super::rates::rounded;
 
 /// Lowest and highest rate of a curve, as shares of a target's capacity.
 const SHARES: (f64, f64) = (0.05, 1.1);
-/// Rates chosen for different targets are merged if they differ by less than this factor.
+/// With several targets, rates that differ by less than this factor are merged.
 const APART: f64 = 1.08;
 /// Response times are capped at this multiple of the lowest mean when rates are chosen: higher ones only reflect the length of the queue.
 const TALL: f64 = 8.0;

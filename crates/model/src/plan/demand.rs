@@ -28,8 +28,8 @@ pub struct Demand {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Keep {
-    /// A limit on the latency of I/Os, measured from submission to completion. For flushes with direct I/O, the commit time is limited:
-    /// from the first write after a flush to the end of the next flush.
+    /// A limit on the latency of I/Os, measured from submission to completion. For flushes with direct I/O, the commit time is limited if
+    /// it was recorded: from the first write after a flush to the end of the next flush.
     Latency {
         /// The kind of I/O whose latency is limited; `None` for all I/Os together except flushes.
         of: Option<DemandOn>,

@@ -11,9 +11,10 @@ pub enum Design {
     /// A number of rounds that is set in advance.
     #[default]
     FixedRounds,
-    /// Rounds are added until every comparison between targets is decided.
+    /// Rounds are added until every comparison between targets is decided or a limit is reached.
     UntilDecided(UntilDecided),
-    /// Rounds are added until every target is in a steady state on every workload. Results come from the last five rounds only.
+    /// Rounds are added until every target is in a steady state on every workload, or a limit is reached. Results come from the last five
+    /// rounds only.
     UntilSteady(UntilSteady),
     /// Every workload is measured at many rates, for a curve of latency against load.
     Curve(CurveSpec),
@@ -52,8 +53,8 @@ impl Design {
     }
 }
 
-/// Accessors for the settings of one design, each `None` if the plan has another design, and properties of designs. Code that must handle
-/// every design matches on [`Plan::design`].
+/// Accessors for the settings of a design, which return `None` if the plan has another one; and properties of designs. Code that must
+/// handle every design matches on [`Plan::design`].
 impl Plan {
     /// Returns the limits of a run that adds rounds until every comparison is decided; `None` for other designs.
     #[must_use]

@@ -13,7 +13,7 @@ use crate::words::words;
 const LONGEST: usize = 60;
 
 words! {
-    /// An operation on a guest or an exported image, carried out by its QEMU.
+    /// An operation on a guest or an exported image, carried out by its QEMU or storage daemon.
     Operation, "operation" {
         /// Stops the virtual CPUs for a second.
         Stop = "stop",
@@ -77,7 +77,7 @@ pub enum Action {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "PlannedEvent")]
 struct EventEntry {
-    /// Name of the event in reports [default: its operation]
+    /// Name of the event in reports [default: its operation; a command needs a name]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     name: Option<String>,
     /// A command for `sh -c` on this host, in place of an operation

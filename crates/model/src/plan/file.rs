@@ -24,7 +24,7 @@ use crate::workload::{Workload, WorkloadKeys};
 pub struct PlanFile {
     /// The plan, in which every key has one value.
     pub plan: Plan,
-    /// The time limit that determines the number of rounds; `None` if the file sets rounds.
+    /// The file's key `time`, a time limit that determines the number of rounds; `None` without the key.
     pub time: Option<Nanos>,
     /// Keys with several values, in the order of the file.
     pub axes: Vec<PlanAxis>,
@@ -44,16 +44,20 @@ pub(super) struct PlanHead {
     suite: Option<String>,
     /// Number of rounds; each round measures everything once, in a new order [default: 5; 1 with `ask` or `watch`]
     repeat: Option<u32>,
-    /// Time limit of the measurement: adds rounds until every comparison is decided. In place of `repeat` and `until_decided`.
+    /// Time limit of the measurement: adds rounds until every comparison is decided or the time is up; a single target is measured for
+    /// about half a minute. In place of `repeat` and `until_decided`.
     time: Option<Nanos>,
-    /// Adds rounds until every comparison is decided. Comparisons are evaluated for the first time after `repeat` rounds.
+    /// Adds rounds until every comparison is decided or a limit is reached. Comparisons are evaluated for the first time after `repeat`
+    /// rounds.
     until_decided: Option<UntilDecided>,
-    /// Adds rounds until every target is in a steady state on every workload, by SNIA's rule. The last five rounds are compared.
+    /// Adds rounds until every target is in a steady state on every workload by SNIA's rule, or `max_rounds` is reached. The last five
+    /// rounds are compared.
     until_steady: Option<UntilSteady>,
-    /// Measures every workload at many rates: latency against offered load. In place of `time` and `until_decided`; `repeat` has an effect
-    /// only with `shares`.
+    /// Measures every workload at many rates: latency against offered load. Not together with `time`, `until_decided`, `until_steady`,
+    /// `ask` or `watch`; `repeat` has an effect only with `shares` and without a time limit.
     curve: Option<CurveSpec>,
-    /// Searches for the highest rate that meets conditions on latency. In place of `repeat`, `time`, `until_decided` and `curve`.
+    /// Searches for the highest rate that meets conditions on latency. Not together with `time`, `until_decided`, `until_steady`, `curve`
+    /// or `watch`; `repeat` has no effect.
     ask: Option<AskSpec>,
     /// Runs a known load while events are triggered, and measures their effect.
     watch: Option<WatchSpec>,
@@ -70,15 +74,15 @@ pub(super) struct PlanHead {
     control: Option<String>,
     /// Seed for the order of measurements, the offsets and the payload [default: random]
     seed: Option<u64>,
-    /// Default keys for all workloads.
+    /// Defaults for the keys of all workloads, of their concurrent jobs (`beside`) and of background loads.
     #[serde(rename = "defaults")]
     #[schemars(with = "Option<WorkloadKeys>")]
     _defaults: Option<IgnoredAny>,
-    /// A storage stack to measure, built from the bottom up.
+    /// A storage stack, built from the bottom up, or a network to measure.
     #[serde(rename = "target")]
     #[schemars(with = "Vec<TargetSpec>")]
     _target: Option<IgnoredAny>,
-    /// The I/O to issue; keys that fio also has have fio's names.
+    /// The load: I/O or network traffic. Keys that fio also has have fio's names.
     #[serde(rename = "workload")]
     #[schemars(with = "Vec<WorkloadKeys>")]
     _workload: Option<IgnoredAny>,
@@ -142,7 +146,7 @@ struct Reader<'i> {
     named: Vec<(&'static str, String, Source<'i>)>,
 }
 
-/// Parses and checks a plan file. `targets` are used if the file defines none.
+/// Parses and checks a plan file. The targets come from the file or, if it has none, from `targets`. Fails if both define targets.
 pub(super) fn read(text: &str, targets: Vec<TargetSpec>) -> Result<PlanFile, PlanError> {
     let words = text.as_bytes().chunk_by(|a, b| a.is_ascii_alphanumeric() && b.is_ascii_alphanumeric());
     if words.take(MOST_WORDS + 1).count() > MOST_WORDS {
@@ -308,7 +312,8 @@ impl<'i> Reader<'i> {
         Ok(rows)
     }
 
-    /// Expands one table into one entry for each combination of its axes' values.
+    /// Expands one table into an entry for each combination of its axes' values that can be built. Fails if there is a value of which no
+    /// combination can be built.
     fn multiplied<T: Row>(&mut self, source: &Source<'i>) -> Result<Vec<T>, PlanError> {
         let product = Product::new(&source.table).map_err(|error| self.wrong(error))?;
         let has_name = source.table.contains_key("name");

@@ -51,7 +51,7 @@ pub use demand::{Demand, DemandError, DemandOn, Keep, RateUnit};
 pub use event::{Action, Operation, PlannedEvent};
 pub use watch::{Limit, Requirement, RequirementError, WatchFigure, WatchSpec};
 
-/// A complete plan. [`Plan::from_toml`] parses and checks it; one built in another way, as from flags, is checked by [`Plan::check`].
+/// A complete plan. [`Plan::from_toml`] checks the plans that it parses; [`Plan::check`] checks plans built in other ways, as from flags.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -94,7 +94,7 @@ pub struct Plan {
 pub struct Neighbour {
     /// The target of the load; its name, unique among targets and neighbours, is the neighbour's name.
     pub target: TargetSpec,
-    /// The workload, which runs for as long as another target is measured; its runtime and warm-up are ignored.
+    /// The workload, which runs while targets that name this neighbour are measured; its runtime and warm-up are ignored.
     #[schemars(with = "Option<WorkloadKeys>")]
     pub workload: Workload,
 }
@@ -114,7 +114,7 @@ pub const MOST_MEASUREMENTS: usize = 10_000;
 /// The reason why a plan is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// An error in a plan file. The text gives the line and column, and quotes the line.
+    /// An error in a plan file. If the place is known, the text gives the line and column, and quotes the line.
     #[error("{0}")]
     File(String),
     /// An invalid target.
@@ -123,7 +123,7 @@ pub enum PlanError {
     /// An invalid workload.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// Two targets, or two workloads, with the same name.
+    /// Two targets or background loads, or two workloads, with the same name.
     #[error("two {list}s are named {name:?}; results are told apart by name")]
     Twice {
         /// `target` or `workload`.
@@ -180,12 +180,13 @@ impl Plan {
         }
     }
 
-    /// Parses and checks the text of a plan file. An error names the line and column at fault.
+    /// Parses and checks the text of a plan file. An error names the line and column at fault, if they can be found.
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
         Self::read(text).map(|reading| reading.plan)
     }
 
-    /// Parses a plan file like [`Self::from_toml`], and also returns its axes and the combinations that cannot be built.
+    /// Parses a plan file like [`Self::from_toml`]. Also returns the file's time limit, its axes, the combinations that were left out, and
+    /// the settings for a fleet.
     pub fn read(text: &str) -> Result<PlanFile, PlanError> {
         file::read(text, Vec::new())
     }
@@ -344,7 +345,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns the numbers of rounds after which comparisons are evaluated: several with [`Design::UntilDecided`], otherwise only `repeat`.
+    /// Returns the numbers of rounds after which a run with [`Design::UntilDecided`] evaluates comparisons; for other designs only
+    /// `repeat`.
     #[must_use]
     pub fn looks(&self) -> Vec<u32> {
         self.until_decided().map_or_else(|| vec![self.repeat], |until| until.looks(self.repeat))
@@ -371,7 +373,7 @@ impl Plan {
     /// single target, which has no comparisons, gets the rounds that fit into half a minute, at least four.
     ///
     /// # Errors
-    /// The time is too short for four rounds.
+    /// The time, or the maximum number of measurements in a plan, is too small for four rounds.
     pub fn within(self, time: Nanos) -> Result<Self, PlanError> {
         let between = BETWEEN.0.saturating_mul(self.cells() as u64);
         let round = self.round_time().0.saturating_add(between).max(1);
@@ -422,7 +424,8 @@ impl Plan {
         Nanos(times.fold(0, u64::saturating_add))
     }
 
-    /// Returns whether two workloads run in one measured window: in a watch of all targets together, unless exactly one is the control.
+    /// Returns whether two workloads run in one measured window: in a watch of all targets together, unless exactly one is the watch's
+    /// control workload.
     #[must_use]
     pub fn share_a_window(&self, one: &Workload, other: &Workload) -> bool {
         self.watch().is_some_and(|watch| {
@@ -502,8 +505,8 @@ impl Plan {
         Suite::named(self.suite.as_ref()?).ok()
     }
 
-    /// Returns the size of a created target: the highest end of any workload's area, else the default size; for workloads that only create
-    /// files next to it, 1 MiB or the largest block size, whichever is larger.
+    /// Returns the size of a created target: the highest end of any workload's area, else the default size. If all workloads only create
+    /// files next to the target, 1 MiB or the largest block size, whichever is larger.
     #[must_use]
     pub fn size(&self) -> Bytes {
         if self.work().any(|workload| !workload.needs_directory()) {

@@ -17,9 +17,9 @@ pub const STEADY_SLOPE: f64 = 0.10;
 /// Default maximum number of rounds, taken from SNIA's specification.
 pub const MOST_STEADY_ROUNDS: u32 = 25;
 
-/// Adds rounds until every target is in a steady state on every workload, by SNIA's Solid State Storage Performance Test Specification
-/// (version 2.0.2, 2.1.24): over five rounds the values range over at most 20% of their mean, and their linear fit over at most 10%. Only
-/// these five rounds are compared.
+/// Adds rounds until every target is in a steady state on every workload, or `max_rounds` is reached. The rule is that of SNIA's Solid
+/// State Storage Performance Test Specification (version 2.0.2, section 2.1.24): over five rounds the values range over at most 20% of
+/// their mean, and their linear fit over at most 10%. Only the last five rounds are compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UntilSteady {

@@ -109,7 +109,8 @@ pub const FIRST_LOOK_AFTER: Nanos = Nanos::from_secs(30);
 /// Largest accepted value of `max_rounds`.
 pub(super) const MOST_ROUNDS: u32 = 1000;
 
-/// Adds rounds until every comparison is decided. Results are evaluated for the first time after the plan's `repeat` rounds.
+/// Adds rounds until every comparison is decided or a limit is reached. Results are evaluated for the first time after the plan's `repeat`
+/// rounds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UntilDecided {
@@ -147,8 +148,8 @@ impl UntilDecided {
         }
     }
 
-    /// Rejects a single target, a first evaluation before [`FIRST_LOOK`] rounds, a `max_rounds` without a second evaluation, and a
-    /// `max_time` shorter than the rounds before the first evaluation.
+    /// Rejects a single target, a first evaluation before [`FIRST_LOOK`] rounds, a `max_rounds` without a second evaluation or above 1000,
+    /// and a `max_time` shorter than the rounds before the first evaluation.
     pub(super) fn check(&self, repeat: u32, targets: usize, round: Nanos) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(text));
         if targets < 2 {

@@ -21,7 +21,7 @@ const LATE: Nanos = Nanos::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WatchSpec {
-    /// Events during each measurement
+    /// Events during each measurement, except those of the control workload
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub events: Vec<PlannedEvent>,
     /// Requirements: `gap < 30s`, `recovery <= 1m`, `late = 0`, `errors = 0`, `lost = 0`
@@ -33,7 +33,7 @@ pub struct WatchSpec {
     /// Name of a workload that runs without events; the cost of an event is measured against the same seconds of this workload
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub control: Option<String>,
-    /// Maximum number of I/Os per second on the files to which mirror, backup and backup-fleecing copy [default: no limit]
+    /// Maximum number of I/Os per second on each file to which mirror, backup or backup-fleecing copies [default: no limit]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(range(min = 1))]
     pub copy_iops: Option<u32>,
@@ -56,11 +56,11 @@ impl Default for WatchSpec {
 words! {
     /// The figure that a requirement limits.
     WatchFigure, "figure" {
-        /// The longest time without a completed I/O.
+        /// The longest time without a completed I/O or round trip.
         Gap = "gap",
         /// The longest time from an event until the load has recovered.
         Recovery = "recovery",
-        /// I/Os that took longer than `late`, and those that never completed.
+        /// I/Os or round trips that completed more than `late` after they were due, or not at all.
         Late = "late",
         /// I/Os that failed.
         Errors = "errors",
@@ -327,8 +327,9 @@ impl WatchSpec {
         Ok(())
     }
 
-    /// Rejects operations that occur twice or that a target's QEMU does not support. Also rejects a commit without an earlier snapshot or with a
-    /// stream in between, and an I/O thread in a storage daemon, which would lose I/Os during operations.
+    /// Rejects operations that occur twice or that a target's QEMU does not support, and a limit on copies if there are none. Also rejects
+    /// a commit without an earlier snapshot or with a stream in between, and an I/O thread in a storage daemon, which would lose I/Os
+    /// during operations.
     fn check_operations(&self, plan: &Plan) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(format!("watch: {text}")));
         let operations: Vec<Operation> = self.operations().collect();

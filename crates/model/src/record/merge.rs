@@ -38,8 +38,8 @@ impl Outcome {
     /// Merges the outcomes of concurrent loads, given by name: jobs in one process, guests, or several network servers. Each note gets the name of
     /// its load as a prefix.
     ///
-    /// Counts are added, and the longest window is used. Absent afterwards: blackouts and gaps of devices; the flush time, if a load that wrote has
-    /// none; page cache and machine activity, if any load lacks them; the I/O engine, if engines differ.
+    /// Counts are added, and the longest window is used. Absent afterwards: blackouts and gaps of devices; the flush time, if a load that
+    /// wrote or failed has none; page cache and machine activity, if any load lacks them; the I/O engine, if engines differ.
     pub fn merge(parts: impl IntoIterator<Item = (String, Self)>, scope: CpuScope) -> Self {
         let parts: Vec<(String, Self)> = parts.into_iter().collect();
         let outcomes = || parts.iter().map(|(_, outcome)| outcome);

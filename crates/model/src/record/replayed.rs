@@ -11,8 +11,8 @@ pub struct Replayed {
     pub due: u64,
     /// I/Os that the replay started.
     pub begun: u64,
-    /// I/Os of the trace that were not replayed because the target or the workload cannot do them: trims that are not supported or longer
-    /// than 1 GiB, reads and writes longer than 64 MiB, and I/Os longer than the target or of length 0.
+    /// I/Os of the trace that were not replayed because the target or the workload cannot do them, such as trims that are not supported or
+    /// longer than 1 GiB, reads and writes longer than 64 MiB, and I/Os longer than the target or of length 0.
     pub left_out: u64,
     /// I/Os due that had not started when the measurement ended.
     pub not_begun: u64,

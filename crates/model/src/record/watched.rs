@@ -78,7 +78,7 @@ pub enum Happened {
         /// waited for its end.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         duration_ns: Option<u64>,
-        /// Reason for the event's failure: for a command, its exit status and the beginning of stderr. Absent on success.
+        /// Reason for the event's failure, such as a command's exit status and the beginning of its stderr. Absent on success.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         failure: Option<String>,
     },

@@ -1,7 +1,7 @@
 //! The large-file and small-file tests of bonnie++ 2.00.
 //!
-//! bonnie++ cannot drop caches and therefore uses a file of twice the memory size. iotax drops caches before each test and counts the flush
-//! as part of the write time, so a fixed file size is enough.
+//! bonnie++ cannot drop caches and therefore uses a file of twice the memory size. iotax drops caches before each test of the large file
+//! and counts the flush as part of the write time, so a fixed file size is enough.
 
 use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape};
 use crate::units::{Bytes, Nanos};

@@ -22,7 +22,7 @@ pub(super) const SUITE: Suite = Suite {
 /// Name of UnixBench's test, its record size in bytes, and its file size in KiB.
 const SIZES: [(&str, u64, u64); 3] = [("fstime", 1024, 2000), ("fsbuffer", 256, 500), ("fsdisk", 4096, 8000)];
 
-/// Duration of a test. UnixBench uses 30 s; iotax repeats the test in rounds instead.
+/// Default duration of a test. UnixBench uses 30 s; iotax repeats the test in rounds instead.
 const RUNTIME: Nanos = Nanos::from_secs(10);
 
 fn workloads(options: &SuiteOptions) -> Vec<Workload> {

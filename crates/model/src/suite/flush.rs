@@ -22,7 +22,7 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// Length of the area that is overwritten sequentially: 64 MiB, the size of some databases' log segments.
+/// Default length of the area that is overwritten sequentially: 64 MiB, the size of some databases' log segments.
 const SIZE: Bytes = Bytes(64 << 20);
 const BS: Bytes = Bytes(4096);
 

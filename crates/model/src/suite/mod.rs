@@ -1,4 +1,4 @@
-//! Suites: sets of workloads that follow the classic benchmarks.
+//! Suites: named sets of workloads, most of them modelled on classic benchmarks.
 //!
 //! A suite is a function that returns ordinary workloads. Reports group the workloads of a suite by its [`SuiteShape`].
 
@@ -22,7 +22,7 @@ use crate::units::{Bytes, Nanos};
 use crate::words::WordError;
 use crate::workload::{Workload, WorkloadKeys};
 
-/// A set of workloads that follows a classic benchmark.
+/// A named set of workloads, such as those of a classic benchmark.
 #[derive(Debug, Clone, Copy)]
 pub struct Suite {
     /// The suite's name on the command line.
@@ -69,7 +69,8 @@ pub enum SuiteShape {
 /// The user's options for a suite, as given on the command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SuiteOptions {
-    /// Length of the area; for suites that vary the file size, the largest file. If absent, the suite's default.
+    /// Length of the area; for suites that vary the file size, the largest file. If absent, the suite's default. Suites with fixed or empty
+    /// files ignore it.
     pub size: Option<Bytes>,
     /// Duration of a measurement; for one that ends by itself, its maximum duration. If absent, the suite's default. The `records` suite
     /// ignores it.

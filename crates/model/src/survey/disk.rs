@@ -72,7 +72,7 @@ pub struct Disk {
     pub hardware_request_max_kib: Known<u64>,
     /// The number of requests that the queue in front of the driver holds (nr_requests).
     pub requests: Known<u64>,
-    /// The kernel's `nomerges` setting: 0 merges all requests that it can, 2 none.
+    /// The kernel's `nomerges` setting: 0 merges all requests that it can, 1 only simple ones, 2 none.
     pub no_merges: Known<u64>,
     /// The number of hardware queues.
     pub queues: Known<u64>,

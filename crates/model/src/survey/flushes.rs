@@ -11,9 +11,9 @@ pub struct SwallowedFlushes {
     pub target: String,
     /// The layer, or the two layers between which the flushes were lost.
     pub layer: String,
-    /// Flushes that the layer received.
+    /// Flushes that the layer received; if the layer does not count them, the number that the program requested.
     pub asked: u64,
-    /// Flushes that the layer passed on to the layer below.
+    /// Number of received flushes that the layer passed on.
     pub passed_on: u64,
     /// The command that shows the run.
     pub report: String,

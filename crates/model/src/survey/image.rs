@@ -11,7 +11,8 @@ use super::fact::Known;
 pub struct Image {
     /// Absolute path of the image.
     pub path: String,
-    /// The format according to the file's first bytes: `qcow2`, `vmdk`, `vdi`, `vhdx`, `vpc`; absent for a raw or unreadable image.
+    /// The format according to the file's first bytes: `qcow2`, `vmdk`, `vdi`, `vhdx`, `vpc`; absent for a raw image, for other formats,
+    /// and if unreadable.
     pub format: Known<String>,
     /// The length of the image's file and its allocated space.
     pub file: Known<ImageFile>,

@@ -44,7 +44,7 @@ pub struct MachineSetup {
     pub aio: Known<u64>,
     /// The limit on asynchronous I/Os reserved by all processes (fs.aio-max-nr).
     pub aio_max: Known<u64>,
-    /// The kernel's `io_uring_disabled`: 0 allows io_uring to all processes, 2 to none.
+    /// The kernel's `io_uring_disabled`: 0 allows io_uring to all processes, 1 only to privileged ones and to a group, 2 to none.
     pub io_uring_disabled: Known<u64>,
     /// The number of NUMA nodes.
     pub nodes: Known<u64>,

@@ -70,7 +70,7 @@ fn needed(accepted: &[LayerInterface]) -> String {
     }
 }
 
-/// Finds one layer, or two, that turn the offered interface into an accepted one; `None` if more would be needed.
+/// Finds one layer, or two, that turn the offered interface into an accepted one; `None` if there are no such layers.
 fn between(offered: LayerInterface, accepted: &[LayerInterface]) -> Option<String> {
     let proposals = layers::proposals();
     let on = |offered: LayerInterface| {

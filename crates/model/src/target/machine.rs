@@ -50,7 +50,7 @@ pub enum Machine {
         namespace: String,
         /// Name of the pod.
         name: String,
-        /// The container in the pod; `None` for kubectl's default, the pod's first.
+        /// The container in the pod; `None` for kubectl's default, usually the pod's first.
         container: Option<String>,
     },
     /// A running guest of libvirt on this machine, reached by virsh and the guest's QEMU guest agent.

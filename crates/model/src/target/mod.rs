@@ -142,8 +142,7 @@ impl TargetSpec {
         self.network().is_some_and(|network| !network.via.is_given())
     }
 
-    /// Returns the guest in which workloads run. `None` without a guest: workloads then run on the host, or on the machine or in the container of
-    /// [`Self::remote`].
+    /// Returns the QEMU guest in which workloads run; `None` without one.
     #[must_use]
     pub fn guest(&self) -> Option<&GuestSpec> {
         self.stack.find()

@@ -111,7 +111,7 @@ impl Stack {
         self.layers.iter().any(|layer| layer.kind().amplifies())
     }
 
-    /// Rejects a stack that cannot be built or on which no workload can run. The error suggests the missing layer.
+    /// Rejects a stack that cannot be built or on which no workload can run. If a layer is missing, the error suggests one.
     pub fn check(&self) -> Result<(), String> {
         let mut below: Option<&PlannedLayer> = None;
         for layer in &self.layers {
@@ -265,7 +265,8 @@ impl Stack {
     /// Parses a stack from one line, as formatted by [`Self::line`].
     ///
     /// # Errors
-    /// A segment is no layer, or has settings that the layer does not accept. [`Self::check`] checks whether the layers fit on one another.
+    /// The line is malformed, a segment is no layer, or a layer does not accept its settings. [`Self::check`] checks whether the layers fit
+    /// on one another.
     pub fn parse(line: &str) -> Result<Self, String> {
         let mut segments = Segments::of(line)?;
         let mut stack = Self::default();

@@ -38,8 +38,8 @@ impl Workload {
         if self.beside.is_empty() { self.runtime } else { Nanos(self.jobs().map(end).max().unwrap_or(0)) }
     }
 
-    /// Estimates [`Self::duration`], including the creation of files. A job that ends by itself is assumed to run at its rate, or without a
-    /// rate at [`ASSUMED`] bytes per second, which concurrent jobs share.
+    /// Estimates [`Self::duration`], including the creation of files. The time of a job that ends by itself is estimated from its rate,
+    /// from its number of system calls, or at [`ASSUMED`] bytes per second, which concurrent jobs share.
     #[must_use]
     pub fn expected_time(&self) -> Nanos {
         let longest = self.duration();
@@ -67,8 +67,8 @@ impl Workload {
         u64::try_from(work).map_or(self.runtime.0, |work| work.min(self.runtime.0))
     }
 
-    /// Returns the length of the range that the areas of all `numjobs` workers cover: `size`, or more with `offset_increment`, which gives
-    /// each worker a separate area of `size` bytes. `None` on overflow.
+    /// Returns the length of the range that the areas of all `numjobs` workers cover: `size`, or more with `offset_increment`, by which
+    /// each worker's area of `size` bytes is shifted. `None` on overflow.
     #[must_use]
     pub fn span(&self, size: Bytes) -> Option<Bytes> {
         let step = self.offset_increment.map_or(0, |increment| increment.0);

@@ -230,7 +230,7 @@ macro_rules! keys {
         #[serde(deny_unknown_fields)]
         #[schemars(transform = number::or_text)]
         pub struct WorkloadKeys {
-            /// Name, unique within a plan [default: the pattern, such as randread-4k-qd1]
+            /// Name, unique within a plan [default: made from other keys, such as randread-4k-qd1]
             #[serde(skip_serializing_if = "Option::is_none")]
             pub name: Option<String>,
             /// Concurrent jobs on the same target
@@ -354,9 +354,9 @@ keys! {
         rw "RW": Rw = Rw::RandRead;
         /// Block size of an I/O
         bs "SIZE": Bytes = Bytes(4096);
-        /// I/Os kept in flight by each job (1 for psync)
+        /// I/Os kept in flight by each job (1 for psync and other engines that do one I/O at a time)
         iodepth "N" in (1..=4096): u32 = 1;
-        /// Concurrent jobs on the same area; sequential ones divide it
+        /// Concurrent jobs on the same area; sequential jobs divide it among themselves
         numjobs "N" in (1..=1024): u32 = 1;
         /// Length of the measurement
         runtime "TIME": Nanos = Nanos::from_secs(10);
@@ -366,7 +366,8 @@ keys! {
         rwmixread "PERCENT" in (0..=100): u8 = 50;
         /// Start of the area; size counts from there
         offset "SIZE": Bytes = Bytes(0);
-        /// Distribution of random offsets: random, zipf:THETA, pareto:H, normal:DEVIATION, zoned:IO/SIZE:IO/SIZE... or sequence:BLOCK,BLOCK...
+        /// Distribution of random offsets: random, zipf:THETA, pareto:H, normal:DEVIATION, zoned:IO/SIZE:IO/SIZE...,
+        /// zoned_abs:IO/BYTES:IO/BYTES..., sequence:BLOCK,BLOCK... or sequence_stride:BLOCK,BLOCK...
         random_distribution "HOW": Distribution = Distribution::Random;
         /// Draw random offsets independently; otherwise each block comes once per pass
         norandommap "0|1": bool = false;
@@ -390,11 +391,12 @@ keys! {
         layout "STATE": FileLayout = FileLayout::Filled;
         /// Flush (fsync) when a job is done, within the measurement; needs io_size or loops
         end_fsync "0|1": bool = false;
-        /// Interface for I/O: auto (the best that works here), io_uring, libaio, psync, pvsync2, mmap or null
+        /// Interface for I/O: auto (the best that works here), io_uring, libaio, psync, pvsync2, mmap, falloc, ftruncate, null, or libblkio
+        /// for a virtio device without a guest
         ioengine "ENGINE": IoEngine = IoEngine::Auto;
         /// Memory of the buffers: thp (huge pages from 2 MiB on, where the kernel has some), malloc, mmap, mmaphuge, shm, shmhuge or mmapshared
         mem "MEMORY": Memory = Memory::Thp;
-        /// Poll the device for completions instead of using interrupts: io_uring (IOPOLL) and pvsync2 (RWF_HIPRI)
+        /// Poll the device for completions instead of using interrupts: io_uring (IOPOLL), pvsync2 (RWF_HIPRI) and libblkio
         hipri "0|1": bool = false;
         /// Try each I/O without blocking first (RWF_NOWAIT) and count those that would block: pvsync2
         nowait "0|1": bool = false;
@@ -418,7 +420,7 @@ keys! {
         zero_buffers "0|1": bool = false;
         /// Stamp writes and check reads, and at the end check everything written: none, crc32c or xxh3
         verify "HOW": Verify = Verify::None;
-        /// Read back and check what was written, at the end; otherwise verify only stamps it
+        /// Read back and check at the end what was written; otherwise verify only stamps writes and checks the reads of the load
         do_verify "0|1": bool = true;
         /// End all concurrent jobs when this job is done
         exitall "0|1": bool = false;
@@ -475,7 +477,7 @@ keys! {
         dedupe_working_set_percentage "PERCENT" in (0..=100): u8;
         /// Failed I/Os that do not count toward max_errors: directions with errors, such as read,write:ENOSPC
         tolerated_errors "LIST": ToleratedErrors;
-        /// Start this job this much later than the concurrent jobs
+        /// Start this job this long after the start of the load, which concurrent jobs share
         startdelay "TIME": Nanos;
         /// Distance between the starts of sequential I/Os: -4k goes backwards, 0 stays [default: the block size]
         stride "SIZE": Stride;
@@ -489,7 +491,7 @@ keys! {
         fdatasync "N" in (1..=u64::MAX): u64;
         /// Write dirty pages out after N writes, which makes nothing durable: wait_before, write, wait_after and N, such as write,wait_after:1
         sync_file_range "FLAGS:N": SyncFileRange;
-        /// Open loop: each job starts this many I/Os per second, even if earlier ones are not done
+        /// Open loop: each job starts this many I/Os per second, even if earlier ones are not done, with up to iodepth in flight
         rate_iops "N" in (1..=u64::MAX): u64;
         /// Open loop: like rate_iops, in bytes per second
         rate "SIZE": Bytes;
@@ -519,7 +521,7 @@ keys! {
         filesize "SIZE": FileSize;
         /// Directories of each job [default: 1; in a tree, one per 14 files]
         nrdirs "N" in (1..=MOST_FILES): u64;
-        /// Replay this trace at its recorded times instead of rw: fio's iolog, blktrace or another format of iotax trace
+        /// Replay this trace instead of rw, paced by replay_pace: fio's iolog, blktrace or another format of iotax trace
         read_iolog "FILE": String;
     }
 }

@@ -1,4 +1,4 @@
-//! Workloads: the I/O to issue. Keys that fio also has have fio's names.
+//! Workloads: the I/O or network traffic of a measurement. Keys that fio also has have fio's names.
 
 mod beside;
 mod classic;
@@ -101,9 +101,9 @@ impl Rw {
 words! {
     /// The interface for I/O, under fio's names.
     IoEngine, "ioengine" {
-        /// The best that works: io_uring, else libaio, or psync at an iodepth of 1.
+        /// io_uring; where it is missing or forbidden, psync at an iodepth of 1 and libaio at higher ones.
         Auto = "auto",
-        /// Linux io_uring; if it is missing or forbidden, the next choice of `auto`.
+        /// Linux io_uring; where it is missing or forbidden, the choice of `auto`.
         IoUring = "io_uring",
         /// Linux native asynchronous I/O, which is asynchronous for direct I/O only.
         Libaio = "libaio",
@@ -210,7 +210,7 @@ impl WorkloadError {
 }
 
 impl Workload {
-    /// Returns whether I/Os start on a schedule, independent of the completion of earlier I/Os.
+    /// Returns whether I/Os start on a schedule: at a rate, or by the times of a replayed trace. False for a replay with `no_stall`.
     #[must_use]
     pub const fn is_open_loop(&self) -> bool {
         let is_timed = !matches!(self.replay_pace, ReplayPace::NoStall);

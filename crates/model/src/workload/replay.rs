@@ -34,8 +34,8 @@ impl Workload {
         self.iodepth = own.iodepth.or(defaults.iodepth).unwrap_or(depth);
     }
 
-    /// Sets directions, block size, queue depth, runtime and size from the trace. A workload without a size gets the trace's highest offset as its
-    /// size, unless that exceeds the default size.
+    /// Sets directions, block size, queue depth, runtime and size from the trace. A workload without a size gets the highest end of the
+    /// trace's I/Os as its size, unless that exceeds the default size.
     #[must_use]
     pub fn replaying(self, trace: &TraceSummary) -> Self {
         let modifies = trace.writes + trace.trims > 0;

@@ -1,7 +1,7 @@
 //! Messages as ICMP echo requests, which the server's kernel answers.
 //!
 //! Uses a ping socket (icmp(7)) if the sysctl net.ipv4.ping_group_range permits it, else a raw socket (raw(7)), which requires CAP_NET_RAW.
-//! The kernel timestamps each reply on arrival, so the time that the process waits for a CPU is not part of the round trip.
+//! The kernel timestamps each reply on arrival if it can, so that the time that the process waits for a CPU is not part of the round trip.
 #![expect(
     unsafe_code,
     reason = "the crates in use have neither filters of ICMP nor the kernel's time stamps"

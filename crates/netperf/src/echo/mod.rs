@@ -1,9 +1,9 @@
 //! Round trips: the server sends messages back, and the client measures the time of each.
 //!
-//! The client's `prober` is a worker, as in a disk measurement. It sends messages on schedule, regardless of replies, and reports counts per
-//! interval. A `transport` carries the messages: `icmp`, which the kernel of any host answers, or a `udp` or `tcp` socket connected to an iotax
-//! [`server`]. Client and server agree on the test as on an iperf3 test of one stream. A `load` that runs at the same time is a separate test with
-//! the same server.
+//! The client's `prober` is a worker, as in a disk measurement. With a rate it sends messages on schedule, regardless of replies; without
+//! one it sends the next message after each reply. It reports counts per interval. A `transport` carries the messages: `icmp`, which the
+//! kernel of any host answers, or a `udp` or `tcp` socket connected to an iotax [`server`]. Client and server agree on the test as on an
+//! iperf3 test of one stream. A `load` that runs at the same time is a separate test with the same server.
 
 mod icmp;
 mod in_flight;
@@ -52,9 +52,9 @@ use iotax_engine::{Control, EngineError};
 
 /// Default length of a message in bytes.
 const LENGTH: Bytes = Bytes(64);
-/// Time to wait for the reply to one attempt of the first message.
+/// Time to wait for the reply to one attempt of the first message over UDP.
 const GREETING: Duration = Duration::from_millis(500);
-/// Number of attempts to get a reply to the first message.
+/// Number of attempts to get a reply to the first message over UDP; over TCP a single attempt waits as long as all of them.
 const GREETINGS: u32 = 10;
 
 /// Measures the round trips of a job; if the job has a load, runs that at the same time.

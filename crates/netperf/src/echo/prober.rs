@@ -1,7 +1,8 @@
-//! The client's worker: sends messages on schedule and times the replies.
+//! The client's worker: sends messages and times the replies.
 //!
-//! One thread does both. It never waits for a reply while a message is due. If it sends late, for lack of CPU or socket buffer space, the delay
-//! is part of the response time.
+//! One thread does both. With a rate, messages are due on a schedule: the thread never waits for a reply while a message is due, and if it
+//! sends late, for lack of CPU or socket buffer space, the delay is part of the response time. Without a rate, each reply makes the next
+//! message due.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -29,7 +30,8 @@ use iotax_engine::workers::{DRAIN, Finish, WorkerContext, WorkerReport};
 
 /// Nanoseconds after which a message counts as lost, even if its reply arrives later.
 pub(super) const DEADLINE: u64 = 5_000_000_000;
-/// Nanoseconds without a reply after which a closed loop sends the next message anyway.
+/// Nanoseconds without a reply after which a closed loop sends the next message anyway. If the measurement is stopped early, unanswered
+/// messages that were sent less than this before do not count.
 const PATIENCE: u64 = 1_000_000_000;
 /// Minimum time in nanoseconds to wait after the window's end for messages in flight; the wait is twice the longest round trip if that is
 /// more.
@@ -51,7 +53,7 @@ const AT_ONCE: u32 = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ProbeTotals {
     pub(super) probes: Probes,
-    /// Number of messages whose reply came after [`DEADLINE`].
+    /// Number of messages of the window whose round trip took longer than [`DEADLINE`].
     pub(super) late: u64,
     /// Standard deviation in nanoseconds of the counted round trips; `None` if there are none.
     pub(super) mdev_ns: Option<u64>,
@@ -69,7 +71,7 @@ pub(super) struct Prober<L> {
 }
 
 impl<L: Transport> Prober<L> {
-    /// Sets up, waits for the start, and runs until each message of the window is answered or given up as lost.
+    /// Sets up, waits for the start, and runs until it is stopped, or until each message of the window is answered or given up as lost.
     pub(super) fn work(self, context: WorkerContext) -> Result<Finish, EngineError> {
         let Self { transport, workload, cookie, spins, totals } = self;
         let WorkerContext { number, common, start, spare, reports, .. } = context;
@@ -209,8 +211,8 @@ impl<L: Transport> Round<L> {
         Ok(())
     }
 
-    /// Closes the current interval if it has ended. Returns true after the last interval, which stays open until the messages in flight are
-    /// answered or given up.
+    /// Closes the current interval if it has ended. Returns true after the last interval, which stays open until the messages that were due
+    /// in the window are sent, and each is answered or given up.
     fn is_over(&mut self, now: u64) -> bool {
         if now < self.recorder.boundary {
             return false;
@@ -275,6 +277,7 @@ impl<L: Transport> Round<L> {
     }
 
     /// Waits until a reply arrives, the socket becomes writable if a message did not fit, or the engine's clock reaches `wake` nanoseconds.
+    /// May return early, and returns at once if the job polls.
     fn wait(&self, wake: u64) {
         let nanos = wake.saturating_sub(clock::now()).saturating_sub(SPIN);
         if self.spins || nanos == 0 {

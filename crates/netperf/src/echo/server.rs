@@ -35,7 +35,8 @@ pub(crate) struct EchoServer {
 }
 
 impl EchoServer {
-    /// Starts a thread for each socket that is connected to the client. The parameters determine protocol, message length and waiting.
+    /// Starts a thread for each of `sockets`, which are connected to the client. The parameters determine protocol, message length and
+    /// waiting.
     pub(crate) fn start(sockets: Vec<Socket>, parameters: &Parameters) -> io::Result<Self> {
         let mut echo_server = Self { stop: Arc::default(), threads: Vec::with_capacity(sockets.len()) };
         let length = usize::try_from(parameters.length()).map_err(io::Error::other)?;

@@ -21,7 +21,7 @@ pub(super) trait Transport: Send {
     /// Returns the file descriptor to wait on.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Sends one message. Returns false if the buffer is full, in which case nothing was sent.
+    /// Sends one message. Returns false if nothing of it was sent, because the buffer is full or the call was interrupted.
     fn send(&mut self, message: Message) -> io::Result<bool>;
 
     /// Reads the socket once and adds the messages received to `replies`. Returns false if there was nothing to read. Data that is not a

@@ -87,7 +87,8 @@ impl PendingConnection {
         }
     }
 
-    /// Returns the length in bytes of the next message including its length prefix; 4 until that prefix has arrived.
+    /// Returns the length in bytes of the next message: the cookie's, or that of JSON with its length prefix; 4 until the prefix has
+    /// arrived.
     fn wanted(&self) -> Result<usize, NetError> {
         match (&self.stage, self.buffer.get(..4)) {
             (Stage::Cookie, _) => Ok(COOKIE),

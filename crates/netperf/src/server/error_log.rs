@@ -50,7 +50,8 @@ struct Repeats {
 }
 
 impl ErrorLog {
-    /// Counts a failure. Returns a line to report if it is the first of this kind from this address; `None` for repetitions.
+    /// Counts a failure. Returns a line to report if it is the first of this kind from this address; `None` for repetitions. Once [`MOST`]
+    /// pairs are counted separately, all further addresses together count as one address.
     pub(super) fn add(
         &mut self,
         kind: FailureKind,

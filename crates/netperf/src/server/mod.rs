@@ -305,7 +305,7 @@ impl Acceptor {
         }
     }
 
-    /// Passes a connection as a stream to the test with this cookie.
+    /// Passes a connection as a stream to the test with this cookie; drops it if the test has all its streams or uses UDP.
     fn hand_over(&self, connection: PendingConnection, cookie: &Cookie) {
         let tests = self.server.tests();
         let Some(entry) = tests.iter().find(|entry| entry.cookie == *cookie) else { return };
@@ -365,8 +365,8 @@ impl Acceptor {
         }
     }
 
-    /// Opens a UDP stream to `peer`. Until the new socket is connected, it can receive other clients' opening datagrams; returns these with their
-    /// senders.
+    /// Opens the UDP stream that `peer` requests, or answers a repeated request again. Ignores a request that no test expects. Until the
+    /// new socket is connected, it can receive other clients' opening datagrams; returns these with their senders.
     fn open_datagrams(
         &self,
         peer: SocketAddr,

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::Settings;
 use super::pace::Pace;
 
-/// Minimum length of a gap in nanoseconds, for streams whose data arrives more often than that.
+/// Minimum length of a gap in nanoseconds; for a stream with a low bit rate, [`Counters::shortest`] is more.
 const SHORTEST_GAP_NS: u64 = 10_000_000;
 /// Number of gaps kept per stream: the longest ones.
 const KEPT: usize = 10;
@@ -24,7 +24,8 @@ pub(crate) struct Counters {
     jitter_ns: AtomicU64,
     first_arrival: AtomicU64,
     last_arrival: AtomicU64,
-    /// Start of the window in nanoseconds of the engine's clock; gaps before it do not count.
+    /// Start of the window in nanoseconds of the engine's clock; gaps before it do not count. 0 before the end of a warm-up, and without
+    /// one.
     begin: AtomicU64,
     /// Three times the expected nanoseconds between arrivals; 0 without a bit rate. A gap is at least that long, and at least 10 ms.
     shortest: AtomicU64,

@@ -33,13 +33,13 @@ pub struct TcpInfo {
     pub data_segs_out: Option<u32>,
     /// Bytes that the peer has acknowledged; `None` on older kernels.
     pub bytes_acked: Option<u64>,
-    /// True if bytes wait to be sent or to be acknowledged.
+    /// True if bytes wait to be sent or to be acknowledged; always false on a closed connection.
     pub waiting: bool,
     /// The peer's receive window in bytes; `None` on older kernels.
     pub snd_wnd: Option<u32>,
 }
 
-/// Reads TCP_INFO of a connection; `None` if the kernel refuses.
+/// Reads TCP_INFO of a connection; `None` if the kernel does not report it.
 pub(crate) fn tcp_info(socket: &TcpStream) -> Option<TcpInfo> {
     let mut bytes = [0_u8; ROOM];
     let mut length = libc::socklen_t::try_from(ROOM).ok()?;

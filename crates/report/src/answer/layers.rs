@@ -157,8 +157,8 @@ impl Layer<'_> {
         format!("{}: {}", self.name(), parts.join("; "))
     }
 
-    /// Names the layer: `qcow2 over vm-raw`, `virtio-blk + guest (vm-device, vm-lvm and vm-raw)`,
-    /// `cache=none instead of writeback (vm-none)`.
+    /// Names the layer: `qcow2 over vm-raw`, for a setting `cache=none instead of writeback (vm-none)`, for a target outside the ladder
+    /// `vm-old against vm-raw`; several steps with their targets: `virtio-blk + guest (vm-device, vm-lvm and vm-raw)`.
     fn name(&self) -> String {
         let Edge { from, to, name } = self.places[0].edge;
         match self.places.as_slice() {

@@ -31,7 +31,7 @@ pub(crate) struct Table {
 /// Figure of a target on a workload.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cell {
-    /// The figure as text, in the workload's unit.
+    /// The figure as text, in the workload's unit; a mark if the target was lost or the figure is unknown.
     pub(crate) value: String,
     /// Change from the baseline; `None` if there is no comparison, as for the baseline itself. [`Change::Withheld`] if a measurement is
     /// unusable, also the baseline's.

@@ -99,7 +99,7 @@ fn said(place: &str, difference: &Difference) -> String {
     format!("{place}{}: {} in A, {} in B", difference.what, side(&difference.a), side(&difference.b))
 }
 
-/// Builds the table of a workload, with a row for each target and metric.
+/// Builds the table of a workload, with a row for each target and metric, and for each rate that both sides located.
 fn table(compared: &Compared, workload: usize, metrics: &[Metric]) -> Grid {
     let (over, under) = (other(compared.baseline), compared.baseline);
     let mut grid = Grid::new(&["", "", "A", "B", &format!("{over} against {under}"), ""]);

@@ -64,7 +64,7 @@ fn runs(accounts: &[Account]) -> Grid {
     grid
 }
 
-/// Returns a line per difference in setup between a run and the previous one.
+/// Returns a line per difference in setup between a run and the previous one, or one line if the two cannot be compared.
 fn changed(found: Option<&Compared>, two: &[Account]) -> Vec<String> {
     let (before, after) = (&two[0].label, &two[1].label);
     let Some(compared) = found else {

@@ -10,8 +10,8 @@ use crate::amplification;
 use crate::figure::{or_unknown, signed_time, step_in_words};
 use iotax_analysis::{Judgement, Metric};
 
-/// Builds a table with one row per step of the ladder; `None` if none was measured. On narrow terminals, a row names only the target that the step
-/// leads to.
+/// Builds a table with one row per step of the ladder; `None` if none was compared. On narrow terminals, a row names only the target that
+/// the step leads to.
 pub(super) fn steps(judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     let (leading, cpu_metric) = (Metric::leading(workload), Metric::cpu(workload));
     let mut grid = Grid::new(&["layer by layer", leading.column(workload), cpu_metric.column(workload), ""]);

@@ -8,7 +8,8 @@ use super::{Grid, Page, Part, figure, words};
 use crate::figure::{megabytes, share};
 use crate::limits::sentences;
 
-/// Adds the rate limits found by the suite `audit` to the page. Returns whether the run is a run of this suite.
+/// Adds the rate limits found by the suite `audit` to the page. Returns whether there is anything to show: false for other runs, and
+/// without a sustained rate.
 pub(super) fn add(page: &mut Page, run: &Run) -> bool {
     let all = limits(run);
     if all.is_empty() {
@@ -20,7 +21,7 @@ pub(super) fn add(page: &mut Page, run: &Run) -> bool {
     true
 }
 
-/// Returns the page section on rate limits for HTML; empty for a run of another suite.
+/// Returns the page section on rate limits for HTML; empty for a run of another suite, and without a sustained rate.
 pub(crate) fn section(run: &Run) -> Page {
     let mut page = Page::default();
     add(&mut page, run);

@@ -94,7 +94,7 @@ pub(super) struct Grid {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Field {
     pub(super) text: String,
-    /// Unit of a column head, which terminals put below the name; `None` in rows.
+    /// Unit of a column head, which terminals put below the name; `None` in rows, and for heads without a unit.
     pub(super) unit: Option<String>,
     /// A shorter text for narrow terminals; `None` if the full text is always used.
     pub(super) short: Option<String>,

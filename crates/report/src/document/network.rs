@@ -29,7 +29,8 @@ pub(super) fn figures(run: &Run, judgement: &Judgement, workload: &Workload) -> 
     grid.filled()
 }
 
-/// Builds the table of uploads and downloads, with one row per target and direction; `None` if it would only repeat the totals.
+/// Builds the table of uploads and downloads, with one row per target and direction; `None` for other workloads, without streams, or if it
+/// would only repeat the totals.
 pub(super) fn ways(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     set(&network::ways(run, judgement, workload)?, false).filled()
 }

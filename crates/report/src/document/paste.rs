@@ -6,7 +6,7 @@ use iotax_model::units::human;
 
 use super::{Page, Part};
 
-/// Builds a page for pasting: the machine, the stack of each target, and the answer of the run.
+/// Builds a page for pasting: the machine, the stack of each target if there are several, and the answer of the run.
 #[must_use]
 pub fn paste(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();

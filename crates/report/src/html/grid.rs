@@ -23,7 +23,7 @@ pub(super) fn sections(run: &Run, grids: &[Grid<'_>]) -> Markup {
     }
 }
 
-/// Name of the line through the highest rates that the target sustained.
+/// Name of the line through the target's capacities, one for each share of reads.
 const MOST: &str = "at most";
 
 fn chart(grid: &Grid<'_>) -> Chart {

@@ -11,8 +11,8 @@ use iotax_analysis::cpu_breakdown::Role;
 use iotax_analysis::latency_breakdown::View;
 use iotax_analysis::{CpuByRole, Judgement, LatencyBreakdown, Metric};
 
-/// Builds the charts of latency by layer and of CPU time by role, with their tables; empty if no guest was measured from inside and no CPU time by
-/// role is known.
+/// Builds the charts of latency by layer and of CPU time by role, with their tables; empty if no guest was measured from inside and no CPU
+/// time of servers, kernel threads or QEMU is known.
 pub(super) fn section(judgement: &Judgement, here: ChartId<'_>, on: &Workload) -> Markup {
     let workload = here.workload;
     let mut insides: Vec<_> = judgement.on(workload, |cell| cell.latency.as_ref()).collect();

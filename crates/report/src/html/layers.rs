@@ -199,7 +199,7 @@ fn add_above(run: &Run, steps: &Steps<'_>, rungs: &mut Vec<Rung>) {
     }
 }
 
-/// Builds the table of layer costs, with one row per step of the ladder; empty if none was measured.
+/// Builds the table of layer costs, with one row per step of the ladder; empty if none was compared.
 pub(super) fn steps(run: &Run, judgement: &Judgement, workload: &Workload) -> Markup {
     let (leading, cpu_metric) = (Metric::leading(workload), Metric::cpu(workload));
     let workload_name = &workload.name;

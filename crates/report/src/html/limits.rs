@@ -8,7 +8,7 @@ use super::chart::{Axis, Cell, Chart, ChartId, Plot, Unit};
 use super::page::set;
 use crate::document::limits;
 
-/// Builds the section on rate limits; empty for runs of another suite.
+/// Builds the section on rate limits; empty for runs of another suite, and without a sustained rate.
 pub(super) fn section(run: &Run) -> Markup {
     let page = limits::section(run);
     html! {

@@ -29,7 +29,8 @@ pub(super) struct AnswerEntry<'a> {
     trials: usize,
     /// Mean I/Os per second in a closed loop: the most that the target can do. Absent without I/O.
     capacity: Option<f64>,
-    /// The limiting condition's latency at the lowest rate tried; absent if no condition on latency limits the rate.
+    /// The limiting condition's latency at the lowest rate tried; absent if no condition on latency limits the rate, or if no I/O completed
+    /// there.
     at_lowest_ns: Option<f64>,
     held: Option<HeldEntry>,
     /// The rate divided by the baseline's; absent for the baseline, and if either rate has no interval.

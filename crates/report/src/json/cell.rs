@@ -31,7 +31,8 @@ pub(super) struct CellEntry<'a> {
     cpu: Option<CpuEntry>,
     network: Option<NetworkEntry<'a>>,
     inside: Option<LatencyBreakdownEntry<'a>>,
-    /// I/Os of each layer over all rounds, from the program down; absent if only the program counted I/O.
+    /// I/Os of each layer over all rounds, from the program down; absent for network workloads, after failed measurements, with a noisy
+    /// neighbour, if the I/O engine moves no data, or if only the program counted I/O.
     levels: Option<&'a [Level]>,
     guests: Option<MembersEntry<'a>>,
     jobs: Option<MembersEntry<'a>>,
@@ -39,7 +40,8 @@ pub(super) struct CellEntry<'a> {
     failed: Option<FailureEntry<'a>>,
 }
 
-/// Failed measurements of a cell: more than 1% of the I/Os failed, a measurement ended early, or too many windows completed no I/O.
+/// Failed measurements of a cell: more than 1% of the I/Os failed, a flush failed, verification was incomplete, a measurement ended early,
+/// or too many windows completed no I/O.
 #[derive(Serialize, JsonSchema)]
 struct FailureEntry<'a> {
     /// Number of failed measurements of the cell.
@@ -91,7 +93,7 @@ struct StretchEntry<'a> {
     ns: f64,
 }
 
-/// Guests or jobs that ran concurrently in one measurement.
+/// Guests, servers or jobs that ran concurrently, over all rounds.
 #[derive(Serialize, JsonSchema)]
 struct MembersEntry<'a> {
     members: Vec<MemberEntry<'a>>,

@@ -35,14 +35,14 @@ pub(super) struct EffectsEntry<'a> {
     /// The metric that changed: latency_mean, or bytes_per_s for streams, whose changes then refer to the time per byte.
     metric: Metric,
     rounds: u32,
-    /// Standard deviation of the rounds' effects, as a natural logarithm.
+    /// Standard deviation of the rounds' effects on the metric's natural logarithm: 0.05 is about 5%.
     round_sd: f64,
     /// P-value of the F test of the round effects against the residual; absent if `rest_sd` is absent or 0.
     round_p: Option<f64>,
     /// The round that deviates most from the mean of the rounds.
     furthest: FurthestRound,
-    /// Standard deviation of the residual, which neither target nor round explains, as a natural logarithm; absent for a single target or
-    /// too few measurements.
+    /// Standard deviation of the residuals of the metric's natural logarithm, after target and round effects: 0.05 is about 5%. Absent for
+    /// a single target or too few measurements.
     rest_sd: Option<f64>,
     drift: Option<Drift>,
 }
@@ -56,7 +56,7 @@ struct FurthestRound {
 /// Statistics of a measurement's intervals, for information: no interval is left out because of them.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct SeriesEntry {
-    /// Number of intervals of full length.
+    /// Number of intervals, without those shorter than half of the median interval.
     intervals: usize,
     /// Correlation of the rates of adjacent intervals.
     autocorrelation: f64,

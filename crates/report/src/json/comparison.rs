@@ -33,7 +33,7 @@ pub(super) struct CompareDocument<'a> {
     paired: bool,
     /// Ratios from 1 / (1 + margin) to 1 + margin count as the same.
     margin: f64,
-    /// Differences between the machines.
+    /// Differences between the machines; empty if a run was imported.
     machines: &'a [Difference],
     targets: Vec<TargetPairEntry<'a>>,
     workloads: Vec<WorkloadPairEntry<'a>>,
@@ -82,11 +82,11 @@ struct WorkloadPairEntry<'a> {
 
 #[derive(Serialize, JsonSchema)]
 struct MissingEntry<'a> {
-    /// The side that lacks the target, workload or figure.
+    /// The side that lacks the target, workload, figure or rate; B if both sides have the figure, but in no common round.
     side: Which,
     target: Option<&'a str>,
     workload: Option<&'a str>,
-    /// The figure that this side lacks; absent if it lacks the whole target or workload.
+    /// The figure that cannot be compared; absent if a target, a workload or a located rate is missing.
     metric: Option<Metric>,
     reason: &'a str,
 }

@@ -14,12 +14,13 @@ pub(super) struct CurveEntry<'a> {
     workload: &'a str,
     /// The measured rates, in ascending order.
     points: Vec<CurvePoint<'a>>,
-    /// I/Os per second in a closed loop; absent if the run has no closed loop of this workload.
+    /// I/Os per second in a closed loop; absent if no closed loop of this workload was measured.
     closed_loop: Option<Located>,
     /// The highest number of I/Os per second: that of the closed loop, or of an offered rate at which more completed. Absent without a
     /// closed loop.
     capacity: Option<Located>,
-    /// The load at which latency begins to rise, in I/Os per second; absent if fewer than four rates were sustained.
+    /// The load at which latency begins to rise, in I/Os per second; absent for fewer than four sustained rates, or if no I/O completed at
+    /// one of the rates used.
     knee: Option<&'a Knee>,
 }
 

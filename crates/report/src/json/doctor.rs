@@ -36,7 +36,7 @@ struct FindingEntry<'a> {
     sureness: Sureness,
     /// The finding in a few words.
     title: &'a str,
-    /// Name of the device, mount point, guest or interface with the problem.
+    /// Name of the affected object, such as a device, mount point, image, guest or interface.
     place: &'a str,
     /// The value that violates the rule.
     seen: &'a str,

@@ -22,7 +22,8 @@ struct MethodEntry<'a> {
     target: &'a str,
     /// False if a power cut may lose data that this method wrote.
     durable: bool,
-    /// Commits per second; absent if unknown.
+    /// Commits per second; for a method that is not durable, `sync_file_range` calls per second, or writes per second without such calls.
+    /// Absent if unknown.
     per_second: Option<f64>,
     /// Median time from the submission of a commit's first write to the end of the commit; absent for too few commits, or if several I/Os
     /// were in flight.
@@ -32,12 +33,13 @@ struct MethodEntry<'a> {
     p99_ns: Option<f64>,
     /// CPU time of the host per commit; absent if unknown.
     cpu_ns: Option<f64>,
-    /// The method's rate divided by the reference method's; absent for the reference, and if measurements of either method are unusable.
+    /// The method's rate divided by the reference method's; absent for the reference, and if the measurements of either method are unusable
+    /// or have no round in common.
     against_reference: Option<RatioEntry<'a>>,
     flushes: Option<FlushAccountEntry<'a>>,
 }
 
-/// Flushes of a method by layer, all rounds together; absent for a method that requests none.
+/// Flushes of a method by layer, all rounds together; absent for a method that requests none, and with a noisy neighbour.
 #[derive(Serialize, JsonSchema)]
 struct FlushAccountEntry<'a> {
     /// Flushes, or individually durable writes, that the program requested.
@@ -68,7 +70,8 @@ struct FlushLevelEntry<'a> {
     flushes: Option<u64>,
     /// Writes with FUA that the layer completed in the windows; absent if none were counted.
     fua_writes: Option<u64>,
-    /// Flushes that the layer acknowledged without passing them on, by the layer's own count; absent if the layer has no such count.
+    /// Flushes that the layer acknowledged without passing them on, by the layer's own count; absent if the layer dropped none, or has no
+    /// such count.
     dropped: Option<u64>,
     /// Reason why the layer has no count of flushes; absent if it has one.
     reason: Option<NoCount>,

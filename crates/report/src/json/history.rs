@@ -35,7 +35,7 @@ struct AccountEntry<'a> {
     name: &'a str,
     #[schemars(regex(pattern = UTC))]
     started_at: &'a str,
-    /// Differences in setup from the previous run (a) to this run (b); absent if the two runs have no target and workload in common.
+    /// Differences in setup from the previous run (a) to this run (b); absent for the first run, and if the two runs cannot be compared.
     against_previous: Option<PreviousDifferences<'a>>,
 }
 

@@ -33,7 +33,8 @@ pub(super) struct MeasurementEntry<'a> {
     /// Seconds that rates are based on: from the last completion before the window to the last completion in the window. The length of the
     /// window if these completions are unknown or too far from its edges.
     rate_s: Option<f64>,
-    /// The I/O engine used, never `auto`; absent in records of versions that did not keep it.
+    /// The I/O engine used, never `auto`. Absent if none was used, if concurrent loads used different ones, and in records of versions that
+    /// did not keep it.
     ioengine: Option<IoEngine>,
     #[serde(flatten)]
     directions: Directions,
@@ -51,7 +52,8 @@ pub(super) struct MeasurementEntry<'a> {
     /// Confidence in the measurement. An unusable measurement yields no verdict; the measurement of another tool is unchecked.
     grade: Grade,
     flush: Option<FlushEntry>,
-    /// Sampled bytes of the area that were in the page cache, for workloads with direct I/O.
+    /// Sampled bytes of the target that were in the page cache before and after a load with direct I/O. Absent if not sampled, or if the
+    /// kernel does not report residency.
     page_cache: Option<&'a PageCache>,
     /// CPU time of the participating programs: the load generator, a network's server, the threads of QEMU and storage daemons. The CPU
     /// time per I/O adds kernel threads and interrupts; if `programs_ns` is absent, it counts all time in which the CPUs were busy.
@@ -66,14 +68,14 @@ pub(super) struct MeasurementEntry<'a> {
     metrics: Metrics,
     /// Metrics that the source of an imported measurement states; absent for a measurement by iotax.
     stated: Option<&'a ImportedMetrics>,
-    /// Results of each guest, if several ran concurrently.
+    /// Results of each guest or server, if several ran concurrently.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shares: Vec<ShareEntry<'a>>,
     /// Results of each job over the time in which it ran, if several ran concurrently.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     jobs: Vec<ShareEntry<'a>>,
     /// Jain's fairness index (Jain, Chiu and Hawe, 1984) of the guests' I/Os per second (for streams, bytes), up to 1 for equal rates.
-    /// Absent for fewer than two guests.
+    /// Absent for fewer than two guests, and if it is unknown.
     fairness: Option<f64>,
     neighbour: Option<ShareEntry<'a>>,
     /// Results that only network measurements have. For streams, `write` is the upload and `read` the download, as counted by the receiver. For round

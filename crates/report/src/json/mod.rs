@@ -123,7 +123,7 @@ struct HeadEntry<'a> {
     seed: u64,
     #[schemars(regex(pattern = UTC))]
     started_at: String,
-    /// Number of rounds in the plan. In a run that adds rounds until all is decided, number of rounds before the first interim look.
+    /// Number of rounds in the plan; if rounds are added, the number before the first evaluation of results.
     repeat: u32,
     design: DesignEntry,
     baseline: &'a str,
@@ -137,7 +137,8 @@ struct HeadEntry<'a> {
 struct DesignEntry {
     /// Ratios from 1 / (1 + margin) to 1 + margin count as the same.
     margin: f64,
-    /// Numbers of rounds after which results are evaluated (interim looks), fixed in advance. A single one is the run's number of rounds.
+    /// Numbers of rounds after which comparisons are evaluated (interim looks), fixed in advance. Only the plan's number of rounds if the
+    /// run does not add rounds until all is decided.
     looks: Vec<u32>,
     /// Number of interim looks taken.
     taken: Option<usize>,
@@ -145,7 +146,7 @@ struct DesignEntry {
     max_time_s: Option<f64>,
     /// Number of comparisons, each of two targets on a workload, that must be decided.
     comparisons: Option<usize>,
-    /// Number of these comparisons that are not yet decided on every required metric.
+    /// Number of these comparisons that are not decided yet by the workload's main metric: `iops`, `latency_mean` or `bytes_per_s`.
     open: Option<usize>,
     /// Reason why no more rounds are added; absent while more will be.
     stopped: Option<Stopped>,

@@ -31,7 +31,8 @@ struct DirectionEntry {
     response_ns: Option<Latencies>,
 }
 
-/// Times from submission to completion. A percentile with fewer than ten values beyond it is absent.
+/// Times from submission to completion, or in `response_ns` from when an I/O was due. A percentile with fewer than ten values beyond it is
+/// absent.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Latencies {
     #[schemars(required)]
@@ -49,7 +50,7 @@ pub(super) struct Latencies {
     p99_99: Option<f64>,
 }
 
-/// Results of one of several concurrent guests, jobs or neighbours.
+/// Results of one of several concurrent guests, servers or jobs, or of a neighbour.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct ShareEntry<'a> {
     name: &'a str,
@@ -73,9 +74,9 @@ struct BlockTallyEntry {
     ios: u64,
     bytes: u64,
     mean_ns: Option<f64>,
-    /// Median, interpolated within its bin; absent if it lies in the last bin.
+    /// Median, interpolated within its bin; absent without bins, without I/O, or if it lies in the last bin.
     p50_ns: Option<f64>,
-    /// 99th percentile, interpolated within its bin; absent if it lies in the last bin.
+    /// 99th percentile, interpolated within its bin; absent without bins, without I/O, or if it lies in the last bin.
     p99_ns: Option<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     bins: Vec<BinEntry>,

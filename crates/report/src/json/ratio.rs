@@ -54,7 +54,7 @@ pub(super) struct ComparisonEntry<'a> {
     baseline: &'a str,
     /// Two-sided p-value of a sign-flip permutation test for no difference; absent for fewer than six common rounds.
     sign_flip_p: Option<f64>,
-    /// Number of rounds in which both targets were measured.
+    /// Number of rounds in which both targets have a value of the metric, without late replays.
     rounds: u32,
     /// Number of rounds at the interim look that decided the comparison, in a run that adds rounds until all is decided. Verdict and interval are
     /// those at that look; the ratio covers all rounds.
@@ -63,7 +63,7 @@ pub(super) struct ComparisonEntry<'a> {
     ratio: RatioEntry<'a>,
 }
 
-/// A target compared with one that lacks one of its layers, or differs in one setting.
+/// A target compared with one that lacks one of its layers, differs in one setting, or has a virtio device in place of its guest.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct StepEntry<'a> {
     /// The layer or setting: `LVM`, `virtio-blk + guest`, `cache=writeback instead of none`.

@@ -113,7 +113,8 @@ struct Measured {
     grade: String,
 }
 
-/// Parses the run in a document. `label` is the run's name in sentences, usually the file name.
+/// Parses the run in a document. `label` is the run's name in sentences, usually the file name. Fails if the text is no `iotax/1` document,
+/// if an older version wrote it without the data needed, or if a part of it is invalid.
 pub fn account(text: &str, label: &str) -> Result<Account, ReadError> {
     let mut document: Value = serde_json::from_str(text).map_err(ReadError::Json)?;
     if document["schema"] != SCHEMA {

@@ -25,7 +25,7 @@ struct CellSteadinessEntry<'a> {
     /// Id of the metric that the rule is applied to.
     metric: &'static str,
     steady: bool,
-    /// Mean, range and slope of the window's values; absent if a round of the window has no value.
+    /// Mean, range and slope of the window's values; absent if a round of the window has no value, or if the mean is not positive.
     window: Option<SteadyWindow>,
     /// First round after which the rule was met; absent if it was never met.
     first: Option<u32>,

@@ -32,7 +32,7 @@ struct TargetSeriesEntry<'a> {
     transition: Option<SizeTransition>,
 }
 
-/// Figures of one workload of the test; medians over the rounds.
+/// Figures of one workload of the test; geometric means over the rounds.
 #[derive(Serialize, JsonSchema)]
 struct SuitePoint<'a> {
     workload: &'a str,
@@ -52,9 +52,9 @@ struct SuitePoint<'a> {
 struct DepthKnee<'a> {
     /// I/Os in flight at the knee: highest IOPS x latency at the smallest depth; median over the rounds.
     outstanding: f64,
-    /// The smallest `outstanding` of a single round; absent for fewer than two rounds.
+    /// The smallest `outstanding` of a single round; absent for fewer than two rounds with figures at every depth.
     low: Option<f64>,
-    /// The largest `outstanding` of a single round; absent for fewer than two rounds.
+    /// The largest `outstanding` of a single round; absent for fewer than two rounds with figures at every depth.
     high: Option<f64>,
     /// Latency at the smallest depth.
     least_latency_ns: f64,
@@ -80,15 +80,15 @@ struct SizeTransition {
     /// Bytes at which the fixed time of an I/O equals its transfer time; 0 if bandwidth is the limit at every size. Absent if the size makes no
     /// difference.
     size: Option<f64>,
-    /// The smallest `size` of a single round; absent for fewer than two rounds.
+    /// The smallest `size` of a single round; absent for fewer than two rounds with figures at every size.
     low: Option<f64>,
-    /// The largest `size` of a single round; absent for fewer than two rounds.
+    /// The largest `size` of a single round; absent for fewer than two rounds with figures at every size.
     high: Option<f64>,
     /// Fixed time per I/O in nanoseconds: the part of the time between two completions that does not depend on the block size.
     fixed_ns: f64,
     /// Bandwidth that large blocks approach, in bytes per second; absent if the time of an I/O does not depend on its size.
     bytes_per_s: Option<f64>,
-    /// Largest deviation, over all sizes, of the measured time from the model (fixed time plus transfer time), as a share.
+    /// Largest relative deviation, over all sizes, of the model (fixed time plus transfer time) from the measured time: 0.05 for 5%.
     misfit: f64,
 }
 

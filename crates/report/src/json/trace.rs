@@ -20,9 +20,9 @@ pub(super) struct TraceDocument<'a> {
     schema: &'static str,
     file: &'a str,
     format: TraceFormat,
-    /// The device that was recorded; absent for other traces.
+    /// The device that was recorded, or the name of the trace that was converted; absent if the trace does not state it.
     source: Option<&'a str>,
-    /// Events that the recorder dropped for lack of buffer space; absent for other traces.
+    /// Events that the kernel dropped because its buffers were full; absent if the trace does not state it.
     lost: Option<u64>,
     profile: &'a TraceProfile,
     /// The synthetic workload that comes closest to the trace; absent if nothing is read or written.

@@ -21,9 +21,11 @@ pub(super) struct EpisodeEntry<'a> {
     started_at_ms: u64,
     /// Periods without a completed I/O; absent if a worker never returned, or if gaps were not recorded.
     gaps: Option<&'a [CompletionGap]>,
-    /// The longest gap as seen at each block device below the load, from the bottom up; absent without a gap, or if no device was observed.
+    /// The longest gap as seen at each block device below the load, from the bottom up; absent without a gap, for a gap of round trips or
+    /// of a whole machine, or if no device was observed.
     stalled: Option<Vec<SightEntry<'a>>>,
-    /// Period of the longest gap in which the load's machine or agent did not run; absent if it ran throughout.
+    /// Period in which the load's machine or agent did not run during the longest gap; absent if it covers less than half of the gap, or is
+    /// unknown.
     stood_still: Option<StoodStill>,
     /// I/Os that took longer than the watch's `late`, measured from their due times, and I/Os that never completed.
     late: u64,
@@ -35,7 +37,7 @@ pub(super) struct EpisodeEntry<'a> {
     whole: bool,
     events: Vec<EventEntry<'a>>,
     requirements: Vec<RequirementEntry<'a>>,
-    /// Timeouts of the target's layers, from the bottom up, then those of its guest and the defaults of common guests.
+    /// Timeouts of the target's layers, from the bottom up, then those of its guest and the defaults of common guests; empty for a network.
     timeouts: Vec<JudgedTimeoutEntry<'a>>,
     /// Lines of the kernel's log and other observations, marks included, in order of time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -80,7 +82,8 @@ struct EventEntry<'a> {
     gap: Option<CompletionGap>,
     /// Time until rate and response time were back to normal; 0 if they stayed normal. Absent if unknown, or if the load did not recover.
     recovery_ns: Option<u64>,
-    /// Time to the next event or mark, or to the end, within which rate and response time did not recover; absent otherwise.
+    /// Time to the next event or mark (or to the end of this event's command, if that is later), or to the end of the window, within which
+    /// rate and response time did not recover; absent otherwise.
     not_recovered_within_ns: Option<u64>,
     /// The reason why the time to recovery is unknown; absent otherwise.
     recovery_unknown: Option<&'static str>,
@@ -107,7 +110,7 @@ enum RequirementVerdict {
     Undecided,
 }
 
-/// A timeout compared with the longest gap, or with the slowest I/O if that took longer.
+/// A timeout compared with the longest time that I/O hung: a gap, or a slow or unfinished I/O.
 #[derive(Serialize, JsonSchema)]
 struct JudgedTimeoutEntry<'a> {
     owner: TimeoutOwner,
@@ -130,7 +133,7 @@ struct JudgedTimeoutEntry<'a> {
 enum TimeoutWord {
     Exceeded,
     Spare,
-    /// The longest gap is a lower bound and below the limit.
+    /// The longest time that I/O hung is unknown, or a lower bound that is below the limit.
     Unknown,
     Unlimited,
     OnError,
@@ -139,8 +142,8 @@ enum TimeoutWord {
 #[derive(Serialize, JsonSchema)]
 struct SeenEntry<'a> {
     at_ns: u64,
-    /// Source of the line: `kernel` (the kernel log), `device` (the kernel's device events), `link` (an interface went up or down), `state` (a state
-    /// in /sys), `qemu` (a measured guest's QEMU) or `mark` (the user).
+    /// Source of the line: `kernel` (the kernel log), `device` (the kernel's device events), `link` (an interface went up or down), `state`
+    /// (a state in /sys), `qemu` (a measured guest's QEMU) or `mark` (the user).
     source: &'a str,
     /// Severity in the kernel's log, from 0 (emergency) to 7 (debug); absent for other sources.
     level: Option<u8>,

@@ -40,7 +40,7 @@ pub enum AgentError {
         /// Exit status and last output of the agent's process, as far as known.
         detail: String,
     },
-    /// The agent sent nothing for 15 s while a request was pending.
+    /// The agent showed no sign of life for 15 s while a request was pending.
     #[error("{peer} hangs: no sign of life for {} s during {request}{}", SILENCE.as_secs(), after_colon(detail))]
     Silent {
         /// Name of the agent for messages, such as `the local agent`.
@@ -50,12 +50,12 @@ pub enum AgentError {
         /// Exit status and last output of the agent's process, as far as known.
         detail: String,
     },
-    /// The agent sent data that is not a valid message.
+    /// The agent sent data that is not a valid message, or the request could not be encoded.
     #[error("{peer}: {source}")]
     Protocol {
         /// Name of the agent for messages, such as `the local agent`.
         peer: String,
-        /// The decoding error.
+        /// The error of encoding or decoding.
         source: WireError,
     },
     /// The agent answered with a message that does not fit the request.
@@ -91,7 +91,7 @@ pub enum AgentError {
     /// The interrupt flag was set, for example by Ctrl-C.
     #[error("interrupted")]
     Interrupted,
-    /// The request was not sent, because an earlier error made the connection unusable.
+    /// The request was not sent, because the connection is unusable after an earlier error or a shutdown.
     #[error("{peer} cannot take {request} after an earlier error; restart it")]
     Over {
         /// Name of the agent for messages, such as `the local agent`.

@@ -15,10 +15,10 @@ const LAST_BREATH: Duration = Duration::from_millis(200);
 /// Maximum bytes of a process's stderr to keep for error messages.
 const STDERR_KEPT: usize = 4096;
 
-/// A local process whose stdin and stdout are connected to an agent.
+/// A local process whose stdin and stdout are connected to an agent or a fleet member.
 #[derive(Debug)]
 pub struct AgentProcess<R> {
-    /// The agent itself, or the program that connects to its machine, such as ssh.
+    /// The agent or member itself, or the program that starts it or connects to its machine, such as ssh.
     pub child: Child,
     /// The process's stdin, which takes messages to the agent.
     pub stdin: ChildStdin,

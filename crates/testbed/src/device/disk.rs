@@ -29,7 +29,8 @@ impl RecordedDisk {
         Some(Self { boot_id: boot_id(), disk: DiskId { number, sequence: sequence(number) } })
     }
 
-    /// Returns whether the path still leads to this disk. False after a reboot, because the numbers may then belong to another disk.
+    /// Returns whether the path still leads to this disk. False after a reboot, or if the boot is unknown, because the numbers may then
+    /// belong to another disk.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         self.boot_id.is_some() && Self::of(path).as_ref() == Some(self)
     }

@@ -90,8 +90,8 @@ fn look(root: &Path, name: String, path: String, listed: &[Listed]) -> Loop {
     }
 }
 
-/// Finds the backing file by the path that the kernel shows, in this and in other mount namespaces. `file` is its device and inode number, if
-/// known.
+/// Finds the backing file by the path that the kernel shows, in this and in other mount namespaces. `file` is its device and inode number,
+/// if known.
 fn below(root: &Path, path: &str, file: Option<(u64, u64)>) -> (Below, Option<BackingFile>) {
     let relative = path.trim_start_matches('/');
     let elsewhere = || holders::namespaces(root).into_iter().map(|process| process.join("root"));

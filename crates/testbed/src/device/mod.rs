@@ -41,7 +41,7 @@ pub(crate) use signed::SignedDevice;
 /// Time for another program that briefly opens devices, such as udev, to close this one.
 const PASSING: Duration = Duration::from_millis(500);
 
-/// Devices and NBD exports that the user permits to overwrite.
+/// Devices and NBD exports that may be overwritten, because the user named them with `--overwrite`.
 #[derive(Debug, Clone, Default)]
 pub struct Permission {
     overwrite: Vec<Allowed>,
@@ -85,7 +85,7 @@ impl Permission {
         self.disk(path).is_ok_and(|disk| self.allowed(disk).is_some())
     }
 
-    /// Returns the path of the kernel's own device node for a device given by any name; the given path if it is no device.
+    /// Returns the path of the kernel's own device node for a device given by any name; the given path if there is no such node.
     pub(super) fn place(&self, path: &Path) -> PathBuf {
         let node = self.disk(path).ok().and_then(|disk| kernel_node(disk.number).ok());
         node.unwrap_or_else(|| path.to_owned())
@@ -145,8 +145,8 @@ impl DeviceClaim {
     }
 }
 
-/// Rejects a target's device that does not exist. Also rejects a device that cannot be claimed, if it will be written or `--overwrite` names
-/// it.
+/// Rejects a target's device that does not exist. Also rejects a device that cannot be claimed, if it will be written or `--overwrite`
+/// names it.
 pub fn check(spec: &TargetSpec, plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     let Some(path) = spec.device() else { return Ok(()) };
     permission.disk(path)?;
@@ -158,8 +158,8 @@ pub fn check(spec: &TargetSpec, plan: &Plan, permission: &Permission) -> Result<
     claim(path, permission).map(drop)
 }
 
-/// Replaces the error `refusal` if a workload writes to a block device that is given as a path. The new error explains that iotax only reads
-/// such a device unless `--overwrite` names it too.
+/// Replaces the error `refusal` if a workload writes to a block device that is given as a path. The new error explains that iotax only
+/// reads such a device unless `--overwrite` names it too.
 pub(super) fn or_named_twice(path: &Path, plan: &Plan, refusal: Refusal) -> Refusal {
     let writes = plan.workloads.iter().find(|workload| workload.modifies());
     match writes.filter(|_| node::disk_at(path).is_ok()) {
@@ -197,7 +197,7 @@ pub fn check_permission(plan: &Plan, permission: &Permission) -> Result<(), Refu
     Ok(())
 }
 
-/// Rejects two targets on one device if either of them takes the whole device for a filesystem or encryption, without LVM.
+/// Rejects two targets on one device if either of them takes the whole device, for example for a filesystem or encryption, without LVM.
 pub fn check_sharing(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     let mut seen: BTreeMap<u64, (&str, Option<&str>)> = BTreeMap::new();
     for target in plan.everything() {
@@ -220,8 +220,9 @@ pub fn check_sharing(plan: &Plan, permission: &Permission) -> Result<(), Refusal
     Ok(())
 }
 
-/// Claims a permitted device exclusively, without writing to it. Rejects a device that is in use; the error says by what. Also rejects a
-/// device that carries a signature or has non-zero bytes at its ends, unless these may be overwritten.
+/// Claims a device exclusively, without writing to it. Rejects a device that the user does not permit, that has been replaced since it was
+/// named, that is in use (the error says by what), or that has no medium. Also rejects a device that carries a signature or has non-zero
+/// bytes at its ends, unless these may be overwritten.
 pub fn claim(path: &Path, permission: &Permission) -> Result<DeviceClaim, Refusal> {
     let disk = permission.disk(path)?;
     let shown = path.display();

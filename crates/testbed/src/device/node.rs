@@ -35,8 +35,8 @@ pub(crate) fn disk_of(file: &File) -> io::Result<DiskId> {
     Ok(DiskId { number, sequence: sequence(number) })
 }
 
-/// Returns the sequence number of a disk, which the kernel does not reuse before a reboot; for a partition, that of its disk. `None` on older
-/// kernels.
+/// Returns the sequence number of a disk, which the kernel does not reuse before a reboot; for a partition, that of its disk. `None` if it
+/// is unknown, as on older kernels.
 pub(super) fn sequence(number: u64) -> Option<u64> {
     let place = Path::new("/sys/dev/block").join(number_text(number));
     // A partition has the number of its disk.
@@ -65,8 +65,8 @@ pub(crate) fn kernel_node(number: u64) -> Result<PathBuf, String> {
     ))
 }
 
-/// Opens a device for reading. With `exclusive`, uses O_EXCL and fails if the device is already claimed. Fails if the node no longer has this
-/// number.
+/// Opens a device for reading. With `exclusive`, uses O_EXCL and fails if the device is already claimed. Fails if the node no longer has
+/// this number.
 pub(super) fn open(node: &Path, number: u64, exclusive: bool) -> io::Result<File> {
     let flags = if exclusive { OFlags::NOFOLLOW | OFlags::EXCL } else { OFlags::NOFOLLOW };
     let flags = i32::try_from(flags.bits()).unwrap_or_default();

@@ -24,7 +24,8 @@ pub(crate) struct SignedDevice<'a> {
 }
 
 impl SignedDevice<'_> {
-    /// Wipes the signature and zeroes the ends of the device, if a device still carries the UUID.
+    /// Wipes the signature and zeroes the ends of the device that carries the UUID. Does nothing if the original disk no longer carries it.
+    /// Fails if that disk cannot be found, or if the device is in use.
     pub(crate) fn wipe(&self, lock: &ProcessLock) -> io::Result<()> {
         let Some(device) = self.locate()? else { return Ok(()) };
         // Use the device whose signature was read, whatever its name refers to now.

@@ -40,8 +40,8 @@ pub struct Probe<'a> {
 
 /// Chooses KVM or TCG and returns the reason in words. Never returns [`Accel::Auto`].
 ///
-/// For [`Accel::Auto`] and [`Accel::Kvm`], boots a guest under KVM for at most 5 s, because /dev/kvm can exist without working. Fails if the
-/// user requests KVM and it does not work.
+/// For [`Accel::Auto`] and [`Accel::Kvm`], boots a guest under KVM for at most 5 s, because /dev/kvm can exist without working. Fails if
+/// the user requests KVM and it does not work, if the test cannot be prepared, or on an interrupt.
 pub fn resolve(
     wanted: Accel,
     probe: Probe<'_>,
@@ -92,7 +92,7 @@ pub fn no_device() -> Option<String> {
     })
 }
 
-/// Boots a guest under KVM for at most 5 s. Returns the reason why that failed; `None` if the guest ran.
+/// Tests whether KVM can run a guest, by booting one for at most 5 s. Returns the reason why it cannot; `None` if the guest ran.
 pub fn obstacle(probe: Probe<'_>, interrupt: &Interrupt) -> Result<Option<String>, GuestError> {
     let Probe { marker, kernel, initramfs, run_dir, lock } = probe;
     if let Some(reason) = no_device() {

@@ -26,8 +26,8 @@ struct Counters {
     bins: Vec<u64>,
 }
 
-/// Enables QEMU's latency histogram for the disk: four bins per doubling from 1 us to 10 s. Returns QEMU's name of the disk device; `None` if
-/// the guest has no disk.
+/// Enables QEMU's latency histogram for the disk, if QEMU has one: four bins per doubling from 1 us to 10 s. Returns QEMU's name of the
+/// disk device; `None` if the guest has no disk.
 pub(super) fn begin(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     let answer = qmp.execute("query-blockstats", &json!({}))?;
     let Some(device) = entries(&answer).find_map(|entry| is_disk(entry.get("qdev")?.as_str()?)) else {
@@ -59,7 +59,7 @@ fn boundaries() -> Vec<u64> {
     (0..=count as u32).map(|bin| (FIRST * (f64::from(bin) / PER_DOUBLING).exp2()).round() as u64).collect()
 }
 
-/// Extracts the disk's counters from an answer to query-blockstats; `None` if the device is missing from it.
+/// Extracts the disk's counters from an answer to query-blockstats; `None` if the device or one of its counters is missing.
 pub(super) fn counters(answer: &Value, device: &str) -> Option<BlockCounters> {
     let entry = entries(answer).find(|entry| entry.get("qdev").and_then(Value::as_str) == Some(device))?;
     let stats = entry.get("stats")?;

@@ -52,8 +52,8 @@ impl Drop for Asked {
 }
 
 impl Capabilities {
-    /// Starts QEMU without a machine, queries everything that the guests in `wanted` need, and ends QEMU. `marker` appears in QEMU's command
-    /// line. QEMU holds the run's lock through its stderr.
+    /// Starts QEMU without a machine, queries everything that the guests in `wanted` need, and ends QEMU. `marker` appears in QEMU's
+    /// command line. QEMU holds the run's lock through its stderr.
     pub fn ask<'a>(
         wanted: impl IntoIterator<Item = Wanted<'a>>,
         marker: &str,
@@ -181,8 +181,8 @@ fn properties(qmp: &mut Qmp, driver: &str) -> Result<Option<BTreeSet<String>>, Q
     }
 }
 
-/// Returns the reason why QEMU cannot use io_uring: not built in, or blocked by the kernel; `None` if it works. Tested by opening QEMU's own
-/// executable.
+/// Returns the reason why QEMU cannot use io_uring: not built in, or blocked by the kernel; `None` if it works. Tested by opening QEMU's
+/// own executable.
 fn no_io_uring(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     let file = json!({
         "driver": "file",

@@ -22,8 +22,8 @@ pub const AGENT_SOCKET: &str = "agent.sock";
 /// Maximum length of a Unix socket's path in bytes.
 const SOCKET_NAME: usize = 107;
 
-/// Kernel parameters of every guest: a panic ends the guest, and settings that affect I/O keep their defaults. Skips cipher self-tests, which
-/// take a seventh of an emulated boot, and the timer test, which panics if a busy host stalls the guest for ten ticks.
+/// Kernel parameters of every guest: a panic ends the guest, and settings that affect I/O keep their defaults. Skips cipher self-tests,
+/// which take a seventh of an emulated boot, and the timer test, which panics if a busy host stalls the guest for ten ticks.
 const KERNEL_PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic cryptomgr.notests no_timer_check";
 
 /// Settings of a guest from which the command line is built.
@@ -41,9 +41,9 @@ pub struct QemuMachine<'a> {
     pub initramfs: &'a Path,
     /// Kernel parameters in addition to those of every guest; may be empty.
     pub parameters: &'a str,
-    /// The disk's images; `None` for a guest with a network card instead.
+    /// The disk's images; `None` for a guest without a disk.
     pub disk: Option<DiskChain<'a>>,
-    /// The network card; `None` for a guest with a disk instead.
+    /// The network card; `None` for a guest without one.
     pub nic: Option<&'a NicBackend>,
     /// The guest's private directory, which holds sockets and logs.
     pub run_dir: &'a Path,

@@ -29,14 +29,14 @@ pub enum ImageError {
         /// Path of the existing file.
         path: PathBuf,
     },
-    /// qemu-img reported an error or could not be run.
+    /// qemu-img failed or could not be run, or iotax cannot use the image.
     #[error("{}: qemu-img {action}: {reason}", path.display())]
     Failed {
         /// Path of the image.
         path: PathBuf,
-        /// The qemu-img subcommand, such as `create`.
+        /// The step that failed: usually a qemu-img subcommand, such as `create`.
         action: &'static str,
-        /// The error message of qemu-img, or of the system call that should have run it.
+        /// The error message of qemu-img or of a system call, or the reason why iotax cannot use the image.
         reason: String,
     },
 }
@@ -120,7 +120,8 @@ pub fn create(path: &Path, file: &FileSpec, size: Bytes, lock: &ProcessLock) -> 
     if file.format == Format::Qcow2 { fill_sector(path) } else { Ok(()) }
 }
 
-/// Creates a qcow2 overlay over `backing`, with the cluster options and encryption of `file`. The file must not exist. qemu-img holds the run's lock.
+/// Creates a qcow2 overlay over `backing`, with the cluster options and encryption of `file`. Nothing may exist at `path`. qemu-img holds
+/// the run's lock.
 pub fn create_overlay(
     path: &Path,
     backing: &Path,
@@ -240,8 +241,8 @@ pub fn chain(path: &Path, format: Format) -> Result<Vec<ChainImage>, ImageError>
     Ok(chain)
 }
 
-/// Returns the absolute path of an image's external data file, according to qemu-img; `None` if it has none. A relative path counts from the image's
-/// directory.
+/// Returns the absolute path of an image's external data file, according to qemu-img; `None` if it has none. A relative path counts from
+/// the image's directory.
 fn data_of(info: &Value, image: &Path) -> Option<PathBuf> {
     let data = info.pointer("/format-specific/data/data-file").and_then(Value::as_str)?;
     let beside = image.parent().unwrap_or(Path::new("/")).join(data);
@@ -352,8 +353,9 @@ pub fn map(path: &Path, format: Format) -> Result<Vec<ImageExtent>, ImageError> 
     })
 }
 
-/// Returns qemu-img's arguments for opening an image, with the key if an image of the chain is encrypted, and with the paths of external data
-/// files, whose relative names QEMU would look up in its working directory. If a header cannot be read, returns plain arguments, so that qemu-img reports the reason.
+/// Returns qemu-img's arguments for opening an image. They contain the key if an image of the chain is encrypted, and the paths of external
+/// data files, because QEMU would look up relative names in its working directory. If a header cannot be read, returns plain arguments, so
+/// that qemu-img reports the reason.
 pub(super) fn opened(path: &Path, format: Format) -> Vec<OsString> {
     let chain = chain(path, format).unwrap_or_default();
     if !chain.iter().any(|image| image.encrypted || image.data_file.is_some()) {

@@ -14,8 +14,8 @@ use super::mkfs::{self, Placed};
 use super::modules::{self, Module, ModulesError};
 use crate::program::ProgramError;
 
-/// Page size in bytes; the archive is padded to whole pages. QEMU loads the archive as close to the end of a microvm's memory as page alignment
-/// allows. The firmware keeps its ACPI tables (under 1 KiB) at that end. With whole pages, one page remains for the tables.
+/// Page size in bytes; the archive is padded to whole pages. QEMU loads the archive as close to the end of a microvm's memory as page
+/// alignment allows. The firmware keeps its ACPI tables (under 1 KiB) at that end. With whole pages, one page remains for the tables.
 const PAGE: usize = 4096;
 
 /// An error while building the initramfs.

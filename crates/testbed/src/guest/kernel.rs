@@ -52,8 +52,8 @@ pub enum KernelError {
 }
 
 impl Kernel {
-    /// Finds a kernel for guests: the given one, else the running one (`release`, as from `uname -r`), else the newest in /boot whose modules
-    /// are installed. `root` is `/` outside of tests.
+    /// Finds a kernel for guests: the given one, else the running one (`release`, as from `uname -r`), else the newest in /boot whose
+    /// modules are installed. `root` is `/` outside of tests.
     pub fn find(
         root: &Path,
         release: &str,

@@ -27,7 +27,8 @@ pub const fn program(kind: GuestFs) -> Program {
     }
 }
 
-/// Returns the files that a guest needs to run mkfs: the program, under the fixed name that PID 1 executes, and its libraries under their own paths.
+/// Returns the files that a guest needs to run mkfs: the program, under the fixed name that PID 1 executes, and its libraries under their
+/// own paths.
 pub fn files(kind: GuestFs) -> Result<Vec<Placed>, ProgramError> {
     let program = program(kind).path()?;
     let libraries = libraries(&String::from_utf8_lossy(&LDD.run([&program])?));

@@ -1,7 +1,7 @@
 //! QEMU guests: boot, image swaps, shutdown.
 //!
-//! A guest is a QEMU process with one disk or network card and one agent, which is reached through a virtio-serial port. All sockets and logs
-//! are in its run directory. The marker in `-name` identifies the process.
+//! A guest is a QEMU process with one disk or network card and one agent, which is reached through a virtio-serial port. All sockets and
+//! logs are in its run directory. The marker in `-name` identifies the process.
 
 pub mod accel;
 pub mod blockstats;
@@ -165,12 +165,12 @@ pub enum GuestError {
         /// Path of the socket.
         path: PathBuf,
     },
-    /// A system call on a file, socket or program failed.
+    /// An operation on a file, socket or program failed.
     #[error("{}: {source}", path.display())]
     Io {
         /// The path of the file, socket or program.
         path: PathBuf,
-        /// Error of the system call.
+        /// The underlying error.
         source: std::io::Error,
     },
     /// QEMU exited before its sockets could be connected.
@@ -184,7 +184,7 @@ pub enum GuestError {
     Qmp {
         /// The monitor's error, or QEMU's error message.
         error: QmpError,
-        /// QEMU's exit status and output, and the console's last lines; empty if QEMU only rejected the command.
+        /// QEMU's exit status and output, and the console's last lines; may be empty, as when QEMU only rejected the command.
         exit_diagnostics: String,
     },
     /// The guest's agent failed or does not answer.
@@ -285,7 +285,8 @@ impl Guest {
         })
     }
 
-    /// Waits until the guest's agent answers. Fails after `deadline`, or if the guest shows no sign of life for 15 s.
+    /// Waits until the guest's agent answers. Gives up after `deadline`, after 15 s without a sign of life from the guest, or on an
+    /// interrupt.
     pub fn wait_ready(&mut self, deadline: Duration) -> Result<AgentHello, GuestError> {
         let mut signs = Signs::of(&self.process, self.spec.vcpus);
         let hello = self.agent.hello_while(&mut || signs.seen(), deadline)?;
@@ -478,7 +479,8 @@ impl Guest {
     }
 
     /// Powers the guest off through its agent; if that fails, ends QEMU through its monitor; if that fails, kills QEMU. Each step has a
-    /// time limit, even after an interrupt. On return, QEMU has exited and all data that the guest flushed is in its image.
+    /// time limit, even after an interrupt. On return, QEMU has exited and all data that the guest flushed is in its image, unless QEMU
+    /// hangs in the kernel.
     pub fn shutdown(mut self) {
         // A paused guest cannot hear the request.
         if !self.paused && self.agent.shutdown(HEARD).is_ok() && self.process.wait(CLOSED).is_some() {
@@ -502,7 +504,7 @@ pub struct BlockLayer<'a> {
 }
 
 impl BlockLayer<'_> {
-    /// Reads the disk's I/O counters; `None` if QEMU reports none. Blocks QEMU's main loop for about 0.3 ms.
+    /// Reads the disk's I/O counters; `None` without a disk, or if QEMU does not report them. Blocks QEMU's main loop for about 0.3 ms.
     pub fn counters(&mut self) -> Option<BlockCounters> {
         let device = self.device?;
         blockstats::counters(&self.qmp.execute("query-blockstats", &json!({})).ok()?, device)

@@ -98,12 +98,14 @@ pub enum ModulesError {
     },
 }
 
-/// Reads the modules `names` and their dependencies from a kernel's module directory, in load order. Modules that are built in are left out.
+/// Reads the modules `names` and their dependencies from a kernel's module directory, in load order. Leaves out modules that are built in,
+/// and missing ones that newer kernels have merged or dropped.
 pub fn load(dir: &Path, names: &[&str]) -> Result<Vec<Module>, ModulesError> {
     paths(dir, names)?.iter().map(|path| read(&dir.join(path))).collect()
 }
 
-/// Fails unless the kernel with the module directory `dir` has the modules `names` and their dependencies, loadable or built in.
+/// Fails unless the kernel with the module directory `dir` has the modules `names` and their dependencies, loadable or built in. Modules
+/// that newer kernels have merged or dropped may be missing.
 pub fn check(dir: &Path, names: &[&str]) -> Result<(), ModulesError> {
     paths(dir, names).map(drop)
 }

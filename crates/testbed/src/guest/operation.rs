@@ -1,5 +1,5 @@
-//! Operations on the disk of a running guest, or on an image that a storage daemon exports, during a measurement. They use a separate monitor
-//! connection, so that they do not block other commands.
+//! Operations on the disk of a running guest, or on an image that a storage daemon exports, during a measurement. They use a separate
+//! monitor connection, so that they do not block other commands.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -40,7 +40,7 @@ const UNLIMITED: &str = "unlimited";
 /// An error of an operation on a guest or image, such as a snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum OperationError {
-    /// QEMU rejected a command, did not answer, or has exited.
+    /// A command to QEMU's monitor failed.
     #[error(transparent)]
     Qmp(#[from] QmpError),
     /// A QEMU job, such as a commit or a mirror, ended with an error.
@@ -48,16 +48,16 @@ pub enum OperationError {
     Job {
         /// The operation that started the job.
         operation: Operation,
-        /// The job's error, as reported by QEMU.
+        /// The job's error as reported by QEMU, or a note that the job is gone.
         reason: String,
     },
     /// QEMU's description of the disk does not contain its length.
     #[error("QEMU does not tell how long the disk is")]
     Length,
-    /// The file for the copy could not be opened or resized.
+    /// A file for a copy or for fleecing could not be opened or resized.
     #[error("{}: {source}", path.display())]
     File {
-        /// Path of the file for the copy.
+        /// Path of the file.
         path: PathBuf,
         /// Error of the system call.
         source: io::Error,
@@ -77,7 +77,7 @@ pub struct OperationFiles {
     pub copies: Vec<(Operation, PathBuf)>,
     /// Maximum I/Os per second of each copy in `copies`; `None` for no limit.
     pub copy_iops: Option<u32>,
-    /// An empty file for data that is overwritten while a backup reads the disk; `None` if no fleecing is planned.
+    /// An empty file for the old content of blocks that are overwritten while a backup reads the disk; `None` if no fleecing is planned.
     pub fleecing: Option<PathBuf>,
 }
 

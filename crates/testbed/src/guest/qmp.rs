@@ -92,7 +92,7 @@ const MOST_EVENTS: usize = 500;
 pub struct QmpEvent {
     /// Time of the event by the host's wall clock, as QEMU reports it.
     pub at: SystemTime,
-    /// Name and data of the event, such as `BLOCK_IO_ERROR: action=stop device=disk operation=write`.
+    /// Name and data of the event, such as `BLOCK_IO_ERROR: action="stop" device="disk0" operation="write"`.
     pub text: String,
 }
 
@@ -191,7 +191,7 @@ impl Qmp {
         self.execute("quit", &json!({})).map(drop)
     }
 
-    /// Reads one line from QEMU; fails if it is not complete at `end`.
+    /// Reads and parses one line from QEMU. Fails if it is not complete at `end`, on an interrupt, or if QEMU is stopped for 15 s.
     fn line(&mut self, command: &str, end: Instant) -> Result<Value, QmpError> {
         let gone = |source| QmpError::Gone { command: command.into(), source };
         let (mut line, mut stopped) = (Vec::new(), Duration::ZERO);

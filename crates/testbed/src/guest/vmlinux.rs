@@ -48,7 +48,8 @@ fn can_be_entered(elf: &[u8]) -> Option<bool> {
     Some((0..count).filter_map(notes).any(has_entry))
 }
 
-/// Returns the compressed kernel in a bzImage, without the four bytes at its end that hold the unpacked size; `None` for other files.
+/// Returns the compressed kernel in a bzImage, without the four bytes at its end that hold the unpacked size; `None` for other files, and
+/// for a boot protocol before 2.08.
 fn payload(image: &[u8]) -> Option<&[u8]> {
     let word = |at: usize| Some(u32::from_le_bytes(image.get(at..at + 4)?.try_into().ok()?) as usize);
     let version = u16::from_le_bytes(image.get(0x206..0x208)?.try_into().ok()?);
@@ -78,7 +79,7 @@ fn limited(decoder: impl Read) -> Option<Vec<u8>> {
     ((read as u64) < MOST).then_some(kernel)
 }
 
-/// Decompresses LZ4's legacy format: blocks, each preceded by its compressed length.
+/// Decompresses LZ4's legacy format: blocks, each preceded by its compressed length. `None` if it is malformed or too large.
 fn lz4_legacy(mut blocks: &[u8]) -> Option<Vec<u8>> {
     let mut kernel = Vec::new();
     while let Some((length, rest)) = blocks.split_first_chunk::<4>() {

@@ -3,8 +3,9 @@
 use iotax_model::TargetSpec;
 use iotax_model::target::{Aio, Bus, CacheMode, FileSpec, Format, GuestSpec, Preallocation};
 
-/// Returns targets that differ from `like` in one setting each: cache mode, I/O backend, bus, I/O thread or image format. For native I/O, the cache
-/// mode changes too if it does not use direct I/O. Leaves out targets that equal `like` or cannot be built.
+/// Returns targets that differ from `like` in one setting each: cache mode, I/O backend, bus, I/O thread or image format. For native I/O,
+/// the cache mode changes too if it does not use direct I/O. With another image format, all options of the image but directory and
+/// encryption get their defaults. Leaves out targets that equal `like` or cannot be built.
 #[must_use]
 pub fn alternatives(like: &TargetSpec) -> Vec<TargetSpec> {
     let Some(own) = like.guest() else { return Vec::new() };

@@ -15,7 +15,7 @@ pub(super) struct DomainDisk {
     pub(super) file: FileSpec,
 }
 
-/// Attributes of `<driver>` that iotax reproduces, or that only concern error handling.
+/// Attributes of `<driver>` that iotax reproduces, that only concern error handling, or that get a separate note.
 const DRIVER: [&str; 10] = [
     "name",
     "type",
@@ -47,7 +47,7 @@ const PARTS: [&str; 12] = [
 /// Child elements of `<source>` that locate the disk or control access to it, and do not affect performance.
 const SOURCE: [&str; 6] = ["host", "auth", "seclabel", "snapshot", "config", "address"];
 
-/// Finds the disk with the target name `wanted`; for `None`, the first disk. CD and floppy drives are left out.
+/// Finds the disk with the target name `wanted`; for `None`, the first disk. CD and floppy drives and passed-through LUNs are left out.
 pub(super) fn choose<'a, 'i>(root: Node<'a, 'i>, wanted: Option<&str>) -> Result<Node<'a, 'i>, DomainError> {
     let devices =
         child(root, "devices").ok_or_else(|| DomainError::at(root, "the domain has no <devices>"))?;
@@ -138,7 +138,8 @@ fn bus(root: Node<'_, '_>, disk: Node<'_, '_>) -> Result<Bus, DomainError> {
     }
 }
 
-/// Returns the SCSI controller that a disk is attached to; `None` if the domain lists none.
+/// Returns the SCSI controller with the number in the disk's address, or with number 0 if the address gives none; `None` if the domain
+/// lists no such controller.
 pub(super) fn controller<'a, 'i>(root: Node<'a, 'i>, disk: Node<'a, 'i>) -> Option<Node<'a, 'i>> {
     let index = child(disk, "address").and_then(|address| address.attribute("controller")).unwrap_or("0");
     child(root, "devices")?.children().find(|node| {
@@ -186,7 +187,7 @@ fn number(node: Node<'_, '_>, key: &str) -> Result<Option<u32>, DomainError> {
     found.parse().map(Some).map_err(|_| DomainError::at(node, format!("{key}={found:?}: accepted: a number")))
 }
 
-/// Returns the path of the local file or device behind the disk; `None` for a network disk or a volume.
+/// Returns the path of the local file or device behind the disk; `None` for other disks, such as a network disk or a volume.
 pub(super) fn source(disk: Node<'_, '_>) -> Option<PathBuf> {
     let source = child(disk, "source")?;
     source.attribute("file").or_else(|| source.attribute("dev")).map(PathBuf::from)
@@ -213,14 +214,15 @@ fn file(disk: Node<'_, '_>, format: Format, notes: &mut Vec<String>) -> FileSpec
     encrypted(disk, file, notes)
 }
 
-/// Returns the `<encryption>` element of a disk that QEMU encrypts with LUKS; `None` for any other disk. libvirt accepts it in the disk or in its source.
+/// Returns the `<encryption>` element of a disk that QEMU encrypts with LUKS; `None` for any other disk. libvirt accepts it in the disk or
+/// in its source.
 fn luks<'a, 'i>(disk: Node<'a, 'i>) -> Option<Node<'a, 'i>> {
     let of_source = child(disk, "source").and_then(|source| child(source, "encryption"));
     of_source.or_else(|| child(disk, "encryption")).filter(|node| node.attribute("format") == Some("luks"))
 }
 
 /// Adds the disk's LUKS encryption to the settings of the new image. Adds a note if the image's format cannot be encrypted, or if the
-/// cipher differs.
+/// domain names a cipher.
 fn encrypted(disk: Node<'_, '_>, file: FileSpec, notes: &mut Vec<String>) -> FileSpec {
     let Some(luks) = luks(disk) else { return file };
     let encrypted = match file.format {

@@ -53,7 +53,7 @@ pub struct Domain {
     pub name: String,
     /// The target name of the disk, such as `vda`.
     pub disk: String,
-    /// Path of the local file or device behind the disk; `None` for a network disk or a volume.
+    /// Path of the local file or device behind the disk; `None` for other disks, such as a network disk or a volume.
     pub source: Option<PathBuf>,
     /// CPUs, memory, machine type and disk options for an equivalent guest.
     pub guest: GuestSpec,
@@ -85,8 +85,8 @@ pub fn dumpxml(domain: &str) -> Result<String, ProgramError> {
     Ok(String::from_utf8_lossy(&xml).into_owned())
 }
 
-/// Fills in the paths of disks that are libvirt volumes, by asking libvirt. A volume that is neither a local file nor a device gets no
-/// path.
+/// Fills in the paths of disks that are libvirt volumes, by asking libvirt. A volume gets no path if it is neither a local file nor a
+/// device, or if virsh fails.
 pub fn locate_volumes(guest: &mut GuestSetup) {
     for disk in &mut guest.disks {
         let Some((pool, volume)) = disk.volume.as_ref().and_then(|volume| volume.value.split_once('/'))
@@ -102,7 +102,7 @@ pub fn locate_volumes(guest: &mut GuestSetup) {
 }
 
 /// Parses a domain's XML. Returns the settings of the domain and of its disk with the target name `disk`; for `None`, of the first disk. CD
-/// and floppy drives do not count as disks. Does no I/O on the disk, except reading the header of a qcow2 image.
+/// and floppy drives and passed-through LUNs do not count as disks. Does no I/O on the disk, except reading the header of a qcow2 image.
 pub fn read(xml: &str, disk: Option<&str>) -> Result<Domain, DomainError> {
     let document = Document::parse(xml).map_err(|error| not_xml(&error))?;
     let root = domain(&document)?;

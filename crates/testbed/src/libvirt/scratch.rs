@@ -12,8 +12,8 @@ use crate::virsh::DomainAddress;
 /// Name of the guest agent's port.
 const AGENT_PORT: &str = "org.qemu.guest_agent.0";
 
-/// Attributes of `<driver>` that a scratch disk does not take from the domain's disk. With QEMU's default for errors, a full disk of the host
-/// would pause the guest.
+/// Attributes of `<driver>` that a scratch disk does not take from the domain's disk. The scratch disk's error policy is `report`: with
+/// QEMU's default, a full disk of the host would pause the guest.
 const NOT_TAKEN: [&str; 5] = ["name", "type", "error_policy", "rerror_policy", "copy_on_read"];
 
 /// A running domain with a guest agent, and the settings of the disk that a scratch disk is to resemble.
@@ -157,8 +157,8 @@ pub(crate) fn port_xml(name: &str, alias: &str) -> String {
     )
 }
 
-/// Returns the XML of a scratch disk with the image `file`: bus, driver options and limits are those of the disk with the target name `like` in
-/// the domain's XML. It gets a free name on the same bus and controller.
+/// Returns the XML of a scratch disk with the image `file`. Bus, limits and most driver options are those of the disk with the target name
+/// `like` in the domain's XML. The scratch disk gets a free name on the same bus and controller.
 pub(crate) fn disk_xml(
     xml: &str,
     like: &str,

@@ -88,7 +88,8 @@ fn guest_disk(root: Node<'_, '_>, node: Node<'_, '_>, source: &str) -> GuestDisk
     }
 }
 
-/// Returns the protocol of a network disk, or the type of a disk that iotax does not know; `None` for a local file, device, directory or volume.
+/// Returns the protocol of a network disk, or the type of a disk that iotax does not know; `None` for a local file, device, directory or
+/// volume.
 fn protocol<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
     match disk.attribute("type")? {
         "network" => child(disk, "source")?.attribute("protocol"),

@@ -16,7 +16,7 @@ pub(super) fn tick_ns() -> u64 {
     1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
 }
 
-/// Returns `(later - earlier) * unit`; `None` if the counter ran backwards.
+/// Returns `(later - earlier) * unit`; `None` if the counter ran backwards, or on overflow.
 pub(super) fn since(earlier: u64, later: u64, unit: u64) -> Option<u64> {
     later.checked_sub(earlier)?.checked_mul(unit)
 }
@@ -81,7 +81,8 @@ pub(super) fn disks(diskstats: &str, names: &[String]) -> BTreeMap<String, DiskC
 }
 
 impl DiskCounters {
-    /// Parses the fields of /proc/diskstats after the device name. Discard counters are ignored.
+    /// Parses the fields of /proc/diskstats after the device name; `None` if one is missing, except for those of flushes. Ignores discard
+    /// counters.
     fn parse<'a>(fields: impl Iterator<Item = &'a str>) -> Option<Self> {
         let mut fields = fields.map(|field| field.parse().ok());
         let mut next = || fields.next().flatten();
@@ -105,8 +106,9 @@ impl DiskCounters {
         })
     }
 
-    /// Returns the activity of the device from this reading to `later`, `duration_ns` apart. `cache` is the flush policy, `None` for a
-    /// device whose flushes the kernel does not count. Returns `None` if a counter ran backwards or `duration_ns` is 0.
+    /// Returns the activity of the device from this reading to `later`, `duration_ns` apart. `cache` is the flush policy; without one,
+    /// flushes are left out, because the kernel does not count them. Returns `None` if a counter of reads, writes or busy time ran
+    /// backwards, or if `duration_ns` is 0.
     pub(super) fn until(
         &self,
         later: &Self,

@@ -1,4 +1,4 @@
-//! Finds I/O gaps of block devices: periods in which I/Os are in flight and none completes.
+//! Finds I/O gaps of block devices: periods in which reads, or writes, are in flight and none of them completes.
 //!
 //! A thread reads the counters of each device every 10 ms, which costs a few microseconds per device.
 
@@ -15,7 +15,7 @@ use super::ProcFile;
 
 /// Interval at which the counters are read, which is also the resolution of the gaps.
 const LOOK: Duration = Duration::from_millis(10);
-/// Maximum number of gaps to keep per device and direction.
+/// Maximum number of gaps to keep per device and direction, and of delays of the watch itself.
 const MOST: usize = 1000;
 
 /// A thread that watches block devices for I/O gaps.
@@ -26,8 +26,8 @@ pub struct DeviceGapWatch {
 }
 
 impl DeviceGapWatch {
-    /// Starts to watch block devices, given by kernel names, for gaps of at least `least` (at least 20 ms). /sys is below `root`. A device
-    /// whose counters cannot be read is left out.
+    /// Starts to watch block devices, given by kernel names, for gaps of at least `least`, or 20 ms if that is longer. Watches the paths of
+    /// a multipath NVMe device too. /sys is below `root`. A device whose counters cannot be read is left out.
     #[must_use]
     pub fn start(root: &Path, disks: &[String], least: Duration) -> Self {
         let least = least.max(2 * LOOK);
@@ -48,7 +48,8 @@ impl DeviceGapWatch {
         Self { over, thread: thread.ok() }
     }
 
-    /// Ends the watch. Returns the gaps of each device within the window from `begin` to `end`.
+    /// Ends the watch. Returns the gaps of each device within the window from `begin` to `end`; empty if the watching thread could not be
+    /// started.
     #[must_use]
     pub fn finish(mut self, begin: Instant, end: Instant) -> Vec<DeviceGaps> {
         self.over.store(true, Ordering::Relaxed);
@@ -112,8 +113,8 @@ impl Looks {
     }
 }
 
-/// Returns the part of the gap from `from` to `to` that is within the window. `to` is `None` for a gap that has not ended. Returns `None` if the gap
-/// is outside of the window.
+/// Returns the part of the gap from `from` to `to` that is within the window. `to` is `None` for a gap that has not ended. Returns `None`
+/// if the gap is outside of the window.
 fn blackout(from: Instant, to: Option<Instant>, begin: Instant, end: Instant) -> Option<Blackout> {
     let (at, until) = (from.max(begin), to.unwrap_or(end).min(end));
     let gap = until.checked_duration_since(at)?;
@@ -210,7 +211,8 @@ impl DirectionGaps {
     }
 }
 
-/// Returns the numbers of completed reads and of completed writes, from the text of `/sys/class/block/X/stat` (kernel documentation, block/stat).
+/// Returns the numbers of completed reads and of completed writes, from the text of `/sys/class/block/X/stat` (kernel documentation,
+/// block/stat).
 fn completed(stat: &str) -> Option<[u64; 2]> {
     let fields: Vec<u64> = stat.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
     Some([*fields.first()?, *fields.get(4)?])

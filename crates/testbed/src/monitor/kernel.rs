@@ -1,8 +1,8 @@
 //! Measures CPU time of kernel threads that serve the layers below a target.
 //!
-//! A thread is recognised by the device in its name: `loop0`, `jbd2/vda-8`, `xfsaild/dm-0`, `md0_raid1`. The name of a kworker shows only its
-//! last task, so single readings mean little, and only sums over a window are used. High-priority workers (`kworker/1:0H`) handle block I/O
-//! of all devices and count as `kworker`.
+//! A thread is recognised by the device or the filesystem type in its name: `loop0`, `jbd2/vda-8`, `md0_raid1`, `btrfs-cleaner`. The name
+//! of a kworker shows only its last task, so single readings mean little, and only sums over a window are used. High-priority workers
+//! (`kworker/1:0H`) handle block I/O of all devices and count as `kworker`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -35,8 +35,8 @@ pub struct KernelCounters {
 }
 
 impl KernelThreads {
-    /// Selects threads that serve the block devices `disks`, given by kernel names, or filesystems of these types, such as `btrfs`. /proc is
-    /// below `root`.
+    /// Selects threads that serve the block devices `disks`, given by kernel names, or filesystems of these types, such as `btrfs`. /proc
+    /// is below `root`.
     #[must_use]
     pub fn new(root: &Path, disks: &[String], filesystems: &[String]) -> Self {
         let proc = root.join("proc");
@@ -112,8 +112,8 @@ fn name_and_flags(stat: &str) -> Option<(&str, u64)> {
     Some((name, after.split_ascii_whitespace().nth(6)?.parse().ok()?))
 }
 
-/// Returns the CPU time by name between two readings. Leaves out a name if one of its threads ended meanwhile, because the time of that thread is
-/// unknown.
+/// Returns the CPU time by name between two readings. Leaves out a name if the time of one of its threads is unknown, because the thread
+/// ended or a counter ran backwards.
 #[must_use]
 pub fn between(earlier: &KernelCounters, later: &KernelCounters) -> BTreeMap<String, CpuTime> {
     let before: BTreeMap<_, _> =
@@ -131,8 +131,8 @@ pub fn between(earlier: &KernelCounters, later: &KernelCounters) -> BTreeMap<Str
     names.into_iter().filter_map(|(name, spent)| Some((name.to_owned(), spent?))).collect()
 }
 
-/// Returns the CPU time of all kernel threads between two readings, in nanoseconds. Includes threads without a device in their name, such as
-/// `kswapd0`; leaves out threads that ended. `None` if there are no kernel threads, as in a container.
+/// Returns the CPU time of all kernel threads between two readings, in nanoseconds. Includes threads without a device in their name, such
+/// as `kswapd0`; leaves out threads that ended. `None` if there are no kernel threads, as in a container.
 #[must_use]
 pub fn total_ns(earlier: &KernelCounters, later: &KernelCounters) -> Option<u64> {
     let before: BTreeMap<_, _> =

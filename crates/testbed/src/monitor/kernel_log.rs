@@ -38,8 +38,8 @@ impl KernelLog {
         Ok(Self { file })
     }
 
-    /// Returns the kernel's messages since the last call. Waits at most `patience` for one. Messages that programs wrote to the log are left
-    /// out.
+    /// Returns the kernel's messages since the last call. Waits at most `patience` for one. Messages that programs wrote to the log are
+    /// left out.
     pub fn next(&mut self, patience: Duration) -> Vec<KernelLine> {
         let patience = Timespec::try_from(patience).unwrap_or_default();
         let mut fds = [PollFd::new(&self.file, PollFlags::IN)];
@@ -58,8 +58,8 @@ impl KernelLog {
     }
 }
 
-/// Parses a record such as `6,339,5140900,-;NET: Registered ...`: facility and severity, sequence number, microseconds since boot and flags,
-/// then the message. `None` for messages from programs.
+/// Parses a record such as `6,339,5140900,-;NET: Registered ...`: facility and severity, sequence number, microseconds since boot and
+/// flags, then the message. `None` for messages from programs and for malformed records.
 fn line(record: &str) -> Option<KernelLine> {
     let (head, text) = record.split_once(';')?;
     let priority: u32 = head.split(',').next()?.parse().ok()?;

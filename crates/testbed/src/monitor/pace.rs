@@ -19,7 +19,7 @@ pub struct PaceReading {
     governors: BTreeSet<String>,
 }
 
-/// Reads the values from /sys/devices/system/cpu below `root`. The frequency is the mean over all CPUs.
+/// Reads the values from /sys/devices/system/cpu below `root`. The frequency is the mean over the CPUs that report one.
 #[must_use]
 pub fn read(root: &Path) -> PaceReading {
     let cpus = cpus(&root.join("sys/devices/system/cpu"));

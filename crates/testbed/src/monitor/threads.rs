@@ -1,10 +1,10 @@
-//! Measures the CPU time of a guest process's threads, by role.
+//! Measures the CPU time of the threads of guests and storage servers, by role.
 //!
 //! A thread's total is the nanosecond counter in /proc/PID/task/TID/schedstat. It is split into user and system time in proportion to the
 //! ticks in stat, as getrusage(2) does. Without schedstat, both times come from stat.
 //!
-//! Threads of QEMU's thread pool and io_uring workers end after seconds without work. Their time is the process's total, in ticks, minus that
-//! of the living threads.
+//! Threads of QEMU's thread pool and io_uring workers end after seconds without work. Their time is the process's total, in ticks, minus
+//! that of the living threads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -27,10 +27,10 @@ const ROUNDING: u64 = 3;
 pub struct GuestThreads {
     /// Process id of QEMU or of the storage server.
     pub pid: u32,
-    /// Thread ids by role, such as `vcpu` and `iothread`. Of the other threads of QEMU, including later ones, the main thread has the role
-    /// `main` and the rest `worker`.
+    /// Thread ids by role, such as `vcpu` and `iothread`. QEMU's other threads, including later ones, have the role `main` (the main
+    /// thread) or `worker`.
     pub roles: BTreeMap<String, Vec<u32>>,
-    /// Role of all threads of a storage server, such as `ceph-osd`; `None` for QEMU.
+    /// Role of all threads of a storage server, such as `ceph-osd`; `None` for QEMU's programs.
     pub server: Option<String>,
 }
 
@@ -149,7 +149,8 @@ fn run_time(schedstat: &str) -> Option<u64> {
     (runs > 0).then_some(run)
 }
 
-/// Returns the CPU time of each role between two readings, summed over all processes. Leaves out a role whose time is unknown in any process.
+/// Returns the CPU time of each role between two readings, summed over all processes. Leaves out a role whose time is unknown in any
+/// process.
 pub(super) fn between(earlier: &[GuestCounters], later: &[GuestCounters]) -> BTreeMap<String, CpuTime> {
     let mut roles: BTreeMap<String, Option<CpuTime>> = BTreeMap::new();
     for (earlier, later) in earlier.iter().zip(later) {
@@ -162,8 +163,9 @@ pub(super) fn between(earlier: &[GuestCounters], later: &[GuestCounters]) -> BTr
 }
 
 /// Returns the CPU time of each role in one process between two readings; `None` for a role whose time is unknown. A new thread counts in
-/// full. Threads that ended count under the role of unnamed threads. If a thread with a named role ended, the time of that role is unknown;
-/// so is that of the unnamed role, unless the ended threads used no CPU time.
+/// full. Threads that ended count under the role of unnamed threads. The time of a named role is unknown if one of its threads ended; so is
+/// that of the unnamed role then, unless the ended threads used no CPU time. If the process's total is unknown, the end of any thread makes
+/// the time of the unnamed role unknown.
 fn of_process(earlier: &GuestCounters, later: &GuestCounters) -> BTreeMap<String, Option<CpuTime>> {
     let unnamed = later.unnamed.as_str();
     let before: BTreeMap<_, _> = earlier.threads.iter().map(|thread| (thread.identity(), thread)).collect();

@@ -41,14 +41,15 @@ impl Uevents {
         Multicast::uevents().map(Self)
     }
 
-    /// Returns the uevents since the last call, such as `change dm-0: DM_ACTION=PATH_FAILED DM_PATH=8:16`. Waits at most `patience` for one.
+    /// Returns the uevents since the last call, such as `change dm-0: DM_ACTION=PATH_FAILED DM_PATH=8:16`. Waits at most `patience` for
+    /// one.
     pub fn next(&self, patience: Duration) -> Vec<String> {
         self.0.next(patience).iter().filter_map(|message| line(message)).collect()
     }
 }
 
-/// Formats a uevent for the report: `change@/devices/virtual/block/dm-0`, followed by `KEY=VALUE` strings, each ended by a zero byte. `None`
-/// if it is not to be reported.
+/// Formats a uevent for the report: `change@/devices/virtual/block/dm-0`, followed by `KEY=VALUE` strings, each ended by a zero byte.
+/// `None` if it is not to be reported.
 fn line(message: &[u8]) -> Option<String> {
     let message = String::from_utf8_lossy(message);
     let mut parts = message.split('\0');

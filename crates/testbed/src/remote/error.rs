@@ -38,12 +38,12 @@ pub enum RemoteError {
         /// The reason and the remedy, in words.
         reason: String,
     },
-    /// Some files or processes of iotax could not be removed from the machine.
+    /// Some files or processes of iotax remain on the machine, or may remain on it.
     #[error("{host}: {said}")]
     Left {
         /// The machine or container of the agent.
         host: RemoteHost,
-        /// The script's message, which names the files and processes that remain.
+        /// The script's message, which names the files and processes that remain, or the reason why a guest cannot be cleaned.
         said: String,
     },
     /// The machine did not answer within the time limit of the step.

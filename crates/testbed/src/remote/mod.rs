@@ -1,9 +1,9 @@
 //! Starts agents elsewhere: on other machines over the user's ssh, in containers through the engine's exec command, and in libvirt's guests
 //! through a virtio-serial port and the QEMU guest agent.
 //!
-//! One connection is enough: a POSIX shell script creates a private directory, receives this program on stdin unless it is cached there, and
-//! executes it as the agent on the same connection. When the connection ends, the script removes the directory. If the connection was lost,
-//! the undo log calls [`leave`] to remove what remains.
+//! One connection is enough: a POSIX shell script creates a private directory, receives this program on stdin unless it is cached there,
+//! and executes it as the agent on the same connection. When the connection ends, the script removes the directory. If the connection was
+//! lost, the undo log calls [`leave`] to remove what remains.
 //!
 //! Other users of that machine are not trusted: the directory has mode 0700 and is recorded before the program is copied, and nothing is
 //! executed that others could have changed.
@@ -89,8 +89,8 @@ pub struct RemoteDirectory {
     pub inode: u64,
     /// Inode number of the parent directory.
     pub parent: u64,
-    /// Identifies the boot for a directory that does not survive a reboot or a restart of its container: boot id and start time of the first
-    /// process. `-` for a directory on a machine's disk.
+    /// Identifies the boot for a directory that does not survive a reboot or a restart of its container: boot id and start time of the
+    /// first process. `-` for a directory on a machine's disk.
     pub boot: String,
 }
 
@@ -138,7 +138,8 @@ fn sha256(bytes: &[u8]) -> String {
     hex.concat()
 }
 
-/// Returns the name prefix of an agent's directory, derived from the tag by a hash. Other users may see it, and cannot infer the tag from it.
+/// Returns the name prefix of an agent's directory, derived from the tag by a hash. Other users may see it, and cannot infer the tag from
+/// it.
 fn mark(tag: &str) -> String {
     sha256(tag.as_bytes())[..12].to_owned()
 }
@@ -148,8 +149,8 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Returns the host name or address that ssh connects to for a destination, with aliases of the user's ssh configuration resolved. It may be
-/// unreachable from here if ssh uses a jump host.
+/// Returns the host name or address that ssh connects to for a destination, with aliases of the user's ssh configuration resolved. It may
+/// be unreachable from here if ssh uses a jump host.
 ///
 /// # Errors
 /// ssh is missing, or rejects the destination.

@@ -30,7 +30,7 @@ pub(super) const fn program(machine: &Machine) -> Program {
     }
 }
 
-/// Returns the connecting command line without options, for error messages.
+/// Returns the connecting command line, for error messages; for ssh, without its options.
 pub(super) fn shown(machine: &Machine) -> String {
     match machine {
         Machine::Ssh { destination, .. } => format!("ssh {destination} sh"),

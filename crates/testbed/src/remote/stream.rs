@@ -19,7 +19,7 @@ pub struct RemoteStream {
 }
 
 impl RemoteStream {
-    /// Creates the file on the other machine. Fails if it exists.
+    /// Creates the file on the other machine. Fails if it exists or cannot be created.
     pub fn create(remote: &Remote, tag: &str, ask: bool, interrupt: &Interrupt) -> Result<Self, RemoteError> {
         let path = quoted(&remote.path.display().to_string());
         let script = format!("set -C\n: > {path} && {{ echo '{tag} agent'; exec tee -- {path}; }}\nexit 1\n");

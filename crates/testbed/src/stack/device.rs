@@ -16,7 +16,7 @@ use crate::zfs;
 const SECTOR: u64 = 512;
 
 impl Walk<'_> {
-    /// Adds the block devices of a mounted filesystem. Returns false if none is found: the filesystem is in memory, on the network or on
+    /// Adds the block devices of a mounted filesystem. Returns false if none is found, as for a filesystem in memory, on the network or on
     /// another filesystem.
     pub(super) fn add_source(&mut self, mount: &Mount) -> bool {
         if self.add_number(&mount.number) {
@@ -127,7 +127,8 @@ impl Walk<'_> {
         is_found
     }
 
-    /// Returns the properties of a mounted ZFS dataset that determine its speed; empty for other filesystems.
+    /// Returns the properties of a mounted ZFS dataset that determine its speed; empty for other filesystems, or if ZFS's tools must not be
+    /// run.
     pub(super) fn dataset_properties(&self, mount: &Mount) -> Vec<String> {
         if mount.kind == zfs::FILESYSTEM && self.reads_pools {
             zfs::properties(self.root, &mount.source, "recordsize,compression,sync,primarycache")
@@ -152,8 +153,8 @@ impl Walk<'_> {
         fs::canonicalize(self.root.join("sys/class/block").join(name)).ok()
     }
 
-    /// Returns the kernel name of a device given by a path such as `/dev/sda1`, `/dev/mapper/vg-home` or `/dev/disk/by-label/home`; `None` if it is
-    /// unknown.
+    /// Returns the kernel name of a device given by a path such as `/dev/sda1`, `/dev/mapper/vg-home` or `/dev/disk/by-label/home`; `None`
+    /// if it is unknown.
     fn kernel_name(&self, source: &str) -> Option<String> {
         let device = Path::new(source.starts_with("/dev/").then_some(source)?);
         let linked = self.canonical(device).ok().and_then(|place| Some(place.file_name()?.to_owned()));
@@ -172,8 +173,8 @@ impl Walk<'_> {
         })
     }
 
-    /// Returns the kernel names of all devices of the btrfs filesystem that includes one of `names`; `names` itself if /sys does not list the
-    /// filesystem.
+    /// Returns the kernel names of all devices of the btrfs filesystem that includes one of `names`; `names` itself if /sys does not list
+    /// the filesystem.
     fn btrfs_members(&self, names: &[String]) -> Vec<String> {
         let filesystems = sorted(&self.root.join("sys/fs/btrfs"));
         let members = filesystems.iter().map(|filesystem| {
@@ -203,7 +204,8 @@ pub(crate) fn below(directory: &Path) -> Vec<PathBuf> {
     sorted(&directory.join("slaves")).iter().filter_map(|link| fs::canonicalize(link).ok()).collect()
 }
 
-/// Returns the path of the file or device that an NVMe namespace exports, if it is connected to this machine's own NVMe target; `None` otherwise.
+/// Returns the path of the file or device that an NVMe namespace exports, if it is connected to this machine's own NVMe target; `None`
+/// otherwise.
 fn served_here(root: &Path, directory: &Path) -> Option<PathBuf> {
     let (subsystem, uuid) = (text(&directory.parent()?.join("subsysnqn"))?, text(&directory.join("uuid"))?);
     let namespaces = root.join("sys/kernel/config/nvmet/subsystems").join(subsystem).join("namespaces");
@@ -218,7 +220,7 @@ fn number(directory: &Path, file: &str) -> Option<u64> {
     text(&directory.join(file))?.parse().ok()
 }
 
-/// Returns a size such as `8.00 GiB`, from a file in a device's directory that counts sectors.
+/// Returns a size such as `8.00 GiB`, from a file in a device's directory that counts sectors; `None` if it cannot be read.
 fn sectors(directory: &Path, file: &str) -> Option<String> {
     Some(human::bytes(number(directory, file)?.checked_mul(SECTOR)?))
 }
@@ -258,7 +260,7 @@ fn is_virtio(place: &Path) -> bool {
     index.is_some_and(|index| !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Returns the active scheduler, in brackets in the list of schedulers; the whole text if there are no brackets.
+/// Returns the active entry of a list such as `none [mq-deadline]`; the whole text if it has no brackets.
 pub(crate) fn in_use(schedulers: &str) -> &str {
     schedulers.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(schedulers, |(name, _)| name)
 }

@@ -34,7 +34,8 @@ pub(crate) struct Mount {
 pub(crate) const VOLATILE_SOURCE: &str = "iotax-volatile:";
 
 impl Mount {
-    /// Returns the directory that receives data written to an overlay, a volatile directory or an iotax share; `None` for other filesystems.
+    /// Returns the directory that receives data written to an overlay, a volatile directory or an iotax share; `None` for other
+    /// filesystems.
     pub(super) fn upper_directory(&self) -> Option<PathBuf> {
         if let Some(below) = self.volatile_source() {
             return Some(below.into());
@@ -78,8 +79,8 @@ pub(crate) fn table(process: &Path) -> io::Result<Vec<Mount>> {
     Ok(text.split(|byte| *byte == b'\n').filter_map(parse).collect())
 }
 
-/// Finds the mount of a path by walking down the mount tree, as a path lookup does. The longest matching mount point would be wrong: a later
-/// mount may cover it.
+/// Finds the mount of a path by walking down the mount tree, as a path lookup does; `None` if the table has none. The longest matching
+/// mount point would be wrong: a later mount may cover it.
 fn find<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     let top = |mount: &&Mount| !mounts.iter().any(|other| other.id == mount.parent && other.id != mount.id);
     let mut current = mounts.iter().filter(top).find(|mount| path.starts_with(&mount.point))?;

@@ -107,7 +107,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Adds a timeout in seconds from the file `source`. Adds nothing if it is unlimited, because another timeout then applies.
+    /// Adds a timeout in seconds from the file `source`. Adds nothing if the file cannot be read, or if the timeout is unlimited, because
+    /// another one then applies.
     fn add_known_seconds(&mut self, layer: &str, kind: TimeoutKind, source: String) {
         if let ReadLimit::Ns(ns) = self.limit(&source) {
             self.add_timeout(layer, kind, Some(ns), source);

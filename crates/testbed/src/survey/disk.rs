@@ -21,8 +21,8 @@ const SECTOR: u64 = 512;
 /// Kernel name prefixes of devices that a survey leaves out: most hold no persistent data.
 const PASSED_OVER: [&str; 6] = ["ram", "zram", "sr", "fd", "nbd", "mtdblock"];
 
-/// Returns the kernel names of all block devices to survey: those whose size is not 0, without the prefixes in `PASSED_OVER`. A loop device without a
-/// file has size 0.
+/// Returns the kernel names of all block devices to survey: those whose size is not 0, without the prefixes in `PASSED_OVER`. A loop device
+/// without a file has size 0.
 pub(super) fn all(reader: &Reader<'_>) -> Vec<String> {
     let mut names = reader.names("/sys/class/block");
     names.retain(|name| {
@@ -205,7 +205,8 @@ fn raid(reader: &Reader<'_>, name: &str) -> Raid {
     }
 }
 
-/// Returns the interrupts of a disk's I/O queues, such as `nvme0q1` and `virtio1-req.0`, with their CPUs. Leaves out NVMe's admin queue (`q0`).
+/// Returns the interrupts of the I/O queues of an NVMe or virtio disk, such as `nvme0q1` and `virtio1-req.0`, with their CPUs; empty for
+/// other disks. Leaves out NVMe's admin queue (`q0`).
 fn queue_interrupts(
     reader: &Reader<'_>,
     all: &Fact<String>,

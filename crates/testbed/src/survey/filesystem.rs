@@ -10,8 +10,8 @@ use crate::stack::mount::Mount;
 
 const STAT: Program = Program { name: "stat", package: "coreutils" };
 
-/// Describes the filesystems on block devices, by the first mount of each. Network filesystems are left out, because querying a lost server
-/// takes long.
+/// Describes the filesystems whose mount source is in /dev, by the first mount of each. Others are left out: querying a lost server of a
+/// network filesystem takes long.
 pub(super) fn on_disks(reader: &Reader<'_>, mounts: &[Mount]) -> Vec<Filesystem> {
     let mut known: Vec<&str> = Vec::new();
     let mut found = Vec::new();

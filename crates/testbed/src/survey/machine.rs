@@ -72,8 +72,8 @@ fn stalls(pressure: &str) -> Option<f64> {
     full.split_whitespace().find_map(|word| word.strip_prefix("avg300="))?.parse().ok()
 }
 
-/// Returns the CPU time stolen by the hypervisor since boot, in percent of used and stolen time. Idle time does not count, because it cannot be
-/// stolen.
+/// Returns the CPU time stolen by the hypervisor since boot, in percent of used and stolen time; `None` if /proc/stat lacks it. Idle time
+/// does not count, because it cannot be stolen.
 fn steal(stat: &str) -> Option<f64> {
     let times: Vec<u64> =
         stat.lines().next()?.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
@@ -128,8 +128,8 @@ fn limits(reader: &Reader<'_>, guests: &[GuestSetup]) -> Vec<CgroupLimit> {
     found
 }
 
-/// Returns the directories of a cgroup and of all cgroups above it, from a line of /proc/PID/cgroup such as `0::/machine.slice/vm` or `7:blkio:/`.
-/// `None` for a hierarchy without CPU or I/O limits.
+/// Returns the directories of a cgroup and of all cgroups above it, from a line of /proc/PID/cgroup such as `0::/machine.slice/vm` or
+/// `7:blkio:/`. `None` for a hierarchy without CPU or I/O limits.
 fn directory(reader: &Reader<'_>, line: &str) -> Option<Vec<String>> {
     let mut parts = line.splitn(3, ':');
     let (controllers, path) = (parts.nth(1)?, parts.next()?);

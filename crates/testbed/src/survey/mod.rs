@@ -1,7 +1,7 @@
 //! Reads the setup of a machine, of the layers below a path, or of a libvirt domain, as [`Survey`]s.
 //!
-//! Changes nothing: no device is opened for writing, and each program has a time limit. In a recorded directory tree, the output of programs
-//! is read from files.
+//! Changes nothing: no device is opened for writing, and each program has a time limit. In a recorded directory tree, the output of
+//! programs is read from files.
 
 mod disk;
 mod filesystem;
@@ -42,8 +42,8 @@ pub fn machine(root: &Path) -> Survey {
     finish(reader, survey)
 }
 
-/// Surveys the layers below an existing file, directory or block device, and the guests that use it. If accessing the path takes more than
-/// 3 s, the survey holds only that fact and the machine's settings.
+/// Surveys the layers below an existing file, directory or block device, the partitions and volumes above a block device, and the guests
+/// that use it. If accessing the path takes more than 3 s, the survey holds only that fact and the machine's settings.
 pub fn path(root: &Path, path: &Path) -> Result<Survey, StackError> {
     let reader = Reader::new(root);
     let mut survey = Survey::default();
@@ -132,8 +132,8 @@ fn guest_paths(guests: &[GuestSetup]) -> Vec<String> {
     disks.filter_map(|disk| Some(disk.path.as_ref()?.value.clone())).collect()
 }
 
-/// Returns the image format in which guests use a file; `None` if no guest does. Raw if any guest uses it as raw, because that guest can write the
-/// header.
+/// Returns the image format in which guests use a file; `None` if no guest states one. Raw if any guest uses it as raw, because that guest
+/// can write the header.
 fn declared(guests: &[GuestSetup], path: &str) -> Option<String> {
     let disks = guests.iter().flat_map(|guest| &guest.disks);
     let own = disks.filter(|disk| disk.path.as_ref().is_some_and(|used| used.value == path));

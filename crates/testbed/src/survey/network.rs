@@ -58,7 +58,8 @@ fn linked(reader: &Reader<'_>, path: &str) -> Known<String> {
 }
 
 /// Returns the interface below this interface, from a link `lower_NAME` or from the interface index in `iflink`. An index may refer to an
-/// interface in another network namespace, so a veth's index counts only if the peer's index refers back.
+/// interface in another network namespace, so it counts only for VXLAN, or if that interface's index refers back. `None` for bridges and
+/// bonds, or if no such interface is known.
 fn lower(reader: &Reader<'_>, name: &str, indices: &[(String, u64)]) -> Known<String> {
     let place = format!("{CLASS}/{name}");
     let is_master =

@@ -86,8 +86,8 @@ fn parse(start: &[u8], length: u64) -> Result<Header, String> {
     })
 }
 
-/// Returns the backing file's format from the header extensions, each of which has a type, a length, and data padded to 8 bytes. `None` if it is not
-/// given.
+/// Returns the backing file's format from the header extensions, each of which has a type, a length, and data padded to 8 bytes. `None` if
+/// it is not given.
 fn backing_format(start: &[u8], mut at: usize) -> Option<String> {
     loop {
         let (kind, length) = (number32(start, at)?, number32(start, at + 4)? as usize);
@@ -99,8 +99,8 @@ fn backing_format(start: &[u8], mut at: usize) -> Option<String> {
     }
 }
 
-/// Reads the headers of an image and its backing files. Returns the image's properties with its chain, and the reason if the chain could not
-/// be read to its end.
+/// Reads the headers of an image and its backing files. Returns the image's properties with its chain, and the reason if the chain could
+/// not be read to its end.
 pub(super) fn chain(
     reader: &Reader<'_>,
     path: &str,
@@ -161,8 +161,8 @@ pub(super) fn chain(
     Ok((whole, None))
 }
 
-/// Returns the path of a backing file. Relative names count from the overlay's directory. `None` if the name has a protocol, such as `nbd:` or
-/// `json:`.
+/// Returns the path of a backing file. Relative names count from the overlay's directory. `None` if the name has a protocol, such as `nbd:`
+/// or `json:`.
 fn local(name: &str, overlay: &str) -> Option<String> {
     let name = name.strip_prefix("file:").unwrap_or(name);
     let before_slash = name.split('/').next().unwrap_or_default();

@@ -39,8 +39,8 @@ pub(super) fn running(reader: &Reader<'_>) -> Vec<GuestSetup> {
     processes.filter_map(guest).collect()
 }
 
-/// Returns true if a guest runs without hardware virtualization; `None` if that is unknown. QEMU's open files show the accelerator; if they cannot be
-/// read, the command line shows which accelerators QEMU tries.
+/// Returns true if a guest runs without hardware virtualization; `None` if that is unknown. QEMU's open files show the accelerator; if they
+/// cannot be read, the command line shows which accelerators QEMU tries.
 fn emulated(reader: &Reader<'_>, pid: u32, program: &str, options: &Options, source: &str) -> Known<bool> {
     const OF_ACCELERATORS: [&str; 3] = ["anon_inode:kvm-vm", "anon_inode:mshv", "/dev/xen/"];
     let files = format!("/proc/{pid}/fd");

@@ -44,7 +44,7 @@ impl<'a> Reader<'a> {
         self.text(path)?.read(|text| text.parse().ok())
     }
 
-    /// Returns a flag from a file that contains a number: true unless it is 0. `None` if the file cannot be read.
+    /// Returns a flag from a file that contains a number: true unless it is 0. `None` if the file cannot be read or parsed.
     pub(super) fn flag(&self, path: &str) -> Known<bool> {
         self.number::<u64>(path)?.read(|number| Some(*number != 0))
     }
@@ -58,7 +58,8 @@ impl<'a> Reader<'a> {
         names
     }
 
-    /// Returns the stdout of a read-only program, or its recorded output. If the program fails, returns `None` and records the reason.
+    /// Returns the stdout of a read-only program or, in a recorded tree, its recorded output, if any. If the program fails, returns `None`
+    /// and records the reason.
     pub(super) fn command(&self, program: Program, arguments: &[&str]) -> Known<String> {
         let line = program.line(arguments);
         if self.root != Path::new("/") {

@@ -26,7 +26,7 @@ pub struct Builder {
     pub(super) space: RequiredSpace,
     /// Highest end of any workload's area in bytes, which limits how much of a device is used; `None` to use whole devices.
     reach: Option<Bytes>,
-    /// Maximum number of concurrent workers of any workload, which determines the number of queues.
+    /// Maximum number of concurrent workers of any workload, from which the number of a virtio export's queues follows.
     pub(super) workers: u32,
     /// Operations on images (snapshot, resize) that the plan performs during measurements.
     pub(super) operations: Vec<Operation>,

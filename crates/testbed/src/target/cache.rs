@@ -74,8 +74,8 @@ impl Counters for CacheCounters {
     }
 }
 
-/// Parses the counts in a line of `dmsetup status`; `None` if a cache has none, as after a failure or in Linux before 5.15 for dm-writecache.
-/// The kernel documents the fields in Documentation/admin-guide/device-mapper, cache.rst and writecache.rst.
+/// Parses the counts in a line of `dmsetup status`; `None` if a cache has none, as after a failure or in Linux before 5.15 for
+/// dm-writecache. The kernel documents the fields in Documentation/admin-guide/device-mapper, cache.rst and writecache.rst.
 fn counts(kind: CacheType, status: &str) -> Option<BTreeMap<String, u64>> {
     // Start, length and target come before the fields; sizes and use come before the counts.
     let names: &[&str] = match kind {
@@ -119,8 +119,8 @@ const fn kernel_target(kind: CacheType) -> (&'static str, &'static str) {
     }
 }
 
-/// Returns the device-mapper table that puts the cache in front of all `length` bytes of `origin`. The cache's files are new and full of zeros, so
-/// the kernel formats them.
+/// Returns the device-mapper table that puts the cache in front of all `length` bytes of `origin`. The cache's files are new and full of
+/// zeros, so the kernel formats them.
 fn table(spec: &CacheSpec, origin: &Path, length: Bytes, cache: &Path, metadata: Option<&Path>) -> String {
     let (origin, cache, length) = (origin.display(), cache.display(), length.0 / SECTOR);
     let block = spec.block().0;

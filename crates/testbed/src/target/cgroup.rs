@@ -80,8 +80,8 @@ fn hierarchy() -> Result<Hierarchy, Refusal> {
     })
 }
 
-/// Returns the path of the file, device or export that holds a target's data. Fails if the layer below is a directory or a node of QEMU's block
-/// layer.
+/// Returns the path of the file, device or export that holds a target's data. Fails if the layer below is a directory or a node of QEMU's
+/// block layer.
 fn bytes_of(below: &Ground, at: &LayerSite<'_>) -> Result<PathBuf, BuildError> {
     let stored = at.exported.as_ref().and_then(|image| image.stored.as_ref());
     let path = match (stored, below) {
@@ -96,8 +96,8 @@ fn bytes_of(below: &Ground, at: &LayerSite<'_>) -> Result<PathBuf, BuildError> {
     Ok(path.clone())
 }
 
-/// Returns the `major:minor` of the uppermost block device below a file or device. For a partition, that of its disk, because limits do not apply to
-/// partitions.
+/// Returns the `major:minor` of a device, or of the uppermost block device below a file. For a partition, returns that of its disk, because
+/// limits do not apply to partitions.
 fn disk_of(path: &Path) -> Result<String, Refusal> {
     let found =
         stack::of_path(Path::new("/"), path).map_err(|error| Refusal::environment(error.to_string()))?;

@@ -26,8 +26,8 @@ impl Build for DelaySpec {
     }
 }
 
-/// Returns the device-mapper table that delays all `length` bytes of `device`: the device, an offset and a delay in milliseconds for reads, for
-/// writes and for flushes, as the kernel documents in Documentation/admin-guide/device-mapper/delay.rst.
+/// Returns the device-mapper table that delays all `length` bytes of `device`: the device, an offset and a delay in milliseconds for reads,
+/// for writes and for flushes, as the kernel documents in Documentation/admin-guide/device-mapper/delay.rst.
 fn table(spec: &DelaySpec, device: &Path, length: Bytes) -> String {
     let (device, [read, write, flush]) = (device.display(), spec.milliseconds());
     format!("0 {} delay {device} 0 {read} {device} 0 {write} {device} 0 {flush}", length.0 / SECTOR)

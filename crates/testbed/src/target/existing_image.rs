@@ -217,7 +217,8 @@ pub fn others(path: &Path) -> Vec<String> {
     image::look(path, true).map(|found| found.others).unwrap_or_default()
 }
 
-/// Inspects a file; `None` if it is no image but raw data. An `Err` holds the reason why an image cannot be measured.
+/// Inspects a file; `None` for raw data, for anything but a regular file, and for a file that QEMU cannot read and that does not begin as a
+/// known image. An `Err` holds the reason why an image cannot be measured.
 pub fn found(path: &Path) -> Result<Option<FoundImage>, String> {
     if !path.is_file() {
         return Ok(None);

@@ -51,7 +51,7 @@ pub struct ExportedImage {
     pub stored: Option<(PathBuf, Format)>,
     /// The running daemons, in the order in which they were started.
     pub daemons: Vec<StorageDaemon>,
-    /// True if QEMU's main loop serves the queues of a virtio device, false if an I/O thread does.
+    /// True if QEMU's main loop serves the queues of a virtio device; false if an I/O thread does, or without such a device.
     pub in_main_loop: bool,
     /// True if the topmost export is a file or block device, which has a page cache; false for a socket. Recorded, because querying the
     /// export itself would block if the daemon does not answer.
@@ -60,7 +60,7 @@ pub struct ExportedImage {
     pub is_device: bool,
     /// Names of the files that the daemon opens with `aio=threads` instead of the requested I/O backend.
     with_threads: Vec<String>,
-    /// The lowest export, which is restarted when its snapshot is renewed; `None` if nothing is restarted.
+    /// The lowest export, which is restarted when its snapshot is renewed.
     export: Option<Export>,
     /// True once the internal snapshots of the image have been taken.
     has_internal: bool,
@@ -260,7 +260,8 @@ pub(super) fn launch(
     Ok(StorageDaemon::new(daemon, program))
 }
 
-/// Returns the daemon's messages on stderr in one line, preceded by a colon; empty if there are none. JSON arguments that QEMU repeats are removed.
+/// Returns the daemon's messages on stderr in one line, preceded by a colon; empty if there are none. JSON arguments that QEMU repeats are
+/// removed.
 fn messages(said: &mut File) -> String {
     let mut text = String::new();
     // After an error, the messages are unknown.
@@ -271,8 +272,8 @@ fn messages(said: &mut File) -> String {
 }
 
 impl ExportedImage {
-    /// Returns a note on the files that the daemon opens with threads instead of the requested I/O backend, such as ` (threads for base.vmdk)`; empty
-    /// if there are none.
+    /// Returns a note on the files that the daemon opens with threads instead of the requested I/O backend, such as ` (threads for
+    /// base.vmdk)`; empty if there are none.
     pub(super) fn with_threads(&self) -> String {
         let names = &self.with_threads;
         if names.is_empty() { String::new() } else { format!(" (threads for {})", listed(names)) }
@@ -289,7 +290,7 @@ impl ExportedImage {
         self.export.as_ref().is_some_and(|export| export.form.takes_filters())
     }
 
-    /// Connects to the daemon's monitor for operations on the image, which an interrupt does not abort. `None` if several daemons are
+    /// Connects to the daemon's monitor for operations on the image, which an interrupt does not abort. `None` unless exactly one daemon is
     /// involved.
     pub fn operator(&self, files: OperationFiles) -> Result<Option<Operator>, BuildError> {
         let (Some(export), [daemon]) = (&self.export, self.daemons.as_slice()) else { return Ok(None) };
@@ -304,7 +305,7 @@ impl ExportedImage {
         Ok(Some(Operator::new(qmp, NODE.to_owned(), user, export.drive, l2_cache_size, files)))
     }
 
-    /// Returns the path of the user's image or file that is exported; `None` if iotax created the lowest image.
+    /// Returns the path of the user's image or file that is exported; `None` if there is none, as when iotax created the lowest image.
     pub(super) fn found(&self) -> Option<&Path> {
         let node = &self.export.as_ref()?.node;
         let is_found = node.over.is_some() || node.is_read_only();
@@ -327,8 +328,8 @@ impl ExportedImage {
         Some(path.with_extension(extension))
     }
 
-    /// Returns the existing additional files of the image, such as the extents of a VMDK image, if iotax created it. `size` is the length of its
-    /// disk.
+    /// Returns the existing additional files of an image that iotax created, such as the extents of a VMDK image or the second file of a
+    /// quorum. `size` is the length of the image's disk.
     pub(super) fn companions(&self, size: Bytes) -> Vec<PathBuf> {
         let Some((export, (path, format))) = self.export.as_ref().zip(self.stored.as_ref()) else {
             return Vec::new();
@@ -346,8 +347,8 @@ impl ExportedImage {
             .is_some_and(|export| export.file.snapshot.is_some() || export.node.over.is_some())
     }
 
-    /// Stops the daemon, renews the snapshot, and starts the daemon again. Returns the identity of the new export; `None` if the target has no
-    /// snapshot.
+    /// Stops the daemon, renews the snapshot, and starts the daemon again. Returns the identity of the new export; `None` if the target has
+    /// no snapshot.
     pub fn renew_snapshot(&mut self, undo_log: &mut UndoLog) -> Result<Option<Identity>, BuildError> {
         if !self.has_snapshot() {
             return Ok(None);
@@ -389,8 +390,8 @@ impl ExportedImage {
         Ok(Some(export.node.clone()))
     }
 
-    /// Replaces the overlay on an image by an empty one. The overlays below it, which add backing depth, are created once. Returns the node of
-    /// the overlay; `None` if iotax did not create the lowest image.
+    /// Replaces the overlay on an image by an empty one. The overlays below it, which add backing depth, are created once. Returns the node
+    /// of the overlay; `None` if iotax did not create the lowest image.
     fn renew_overlay(
         &mut self,
         image: PathBuf,
@@ -480,8 +481,8 @@ pub(super) fn is_renewed(target: &TargetSpec) -> bool {
     has_overlay || target.file().is_some_and(|file| file.snapshot.is_some())
 }
 
-/// Returns a short path to a socket, through its opened directory: a socket address holds at most 107 bytes. The returned directory must stay open
-/// while the path is used.
+/// Returns a short path to a socket, through its opened directory: a socket address holds at most 107 bytes. The returned directory must
+/// stay open while the path is used.
 pub(super) fn by_descriptor(path: &Path) -> io::Result<(File, PathBuf)> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));

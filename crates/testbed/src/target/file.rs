@@ -64,8 +64,8 @@ pub(super) fn reserve(file: &FileSpec, at: &Check<'_>, needs: &mut Needs) {
     *needs.space.entry(dir.clone()).or_default() += guests * space(file, size);
 }
 
-/// Returns the space that a file will need: its full size if it is preallocated or carries a filesystem, otherwise only the part that the workloads
-/// use.
+/// Returns the space that a file will need: its full size if it is preallocated or carries a filesystem, otherwise only the part that the
+/// workloads use.
 fn allocated(file: &FileSpec, at: &Check<'_>) -> RequiredSpace {
     let has_filesystem =
         at.above.iter().any(|layer| matches!(layer, PlannedLayer::Filesystem(_) | PlannedLayer::Zfs(_)));

@@ -29,7 +29,8 @@ struct FileState {
 }
 
 impl FoundFiles {
-    /// Lists the files below a target that existed before the run: an image with the files that it refers to, or a file that is measured as it is.
+    /// Lists the files below a target that existed before the run: an image with the files that it refers to, or a file that is measured as
+    /// it is.
     #[must_use]
     pub fn of(built: &Built) -> Self {
         let files: Vec<PathBuf> = match &built.exported {

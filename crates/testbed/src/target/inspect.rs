@@ -18,8 +18,8 @@ const BLOCK: u64 = 16 << 10;
 /// zstd compression level: fast, and similar to inline compression by storage systems.
 const ZSTD_LEVEL: i32 = 1;
 
-/// Returns the bytes of a file or image that are written, preallocated, or in holes. `None` for a block device, or if
-/// neither the filesystem nor qemu-img reports it.
+/// Returns the bytes of a file or image that are written, preallocated, or in holes. `None` for a raw block device, or if they are not
+/// reported: by the filesystem for a raw file, by qemu-img for other formats.
 #[must_use]
 pub fn allocation(path: &Path, format: Format) -> Option<Allocation> {
     match format {

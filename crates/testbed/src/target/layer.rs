@@ -40,7 +40,8 @@ pub(super) trait Build {
     }
 }
 
-/// Returns all layers of a target to list in the run's record that /sys does not show, up to the topmost export.
+/// Returns the layers of a target for the run's record that /sys does not show. If a client presents an NBD export as a block device, ends
+/// with that export, because /sys shows the layers above it.
 #[must_use]
 pub fn recorded(target: &TargetSpec, built: &Built) -> Vec<Layer> {
     let all = target.stack.layers();
@@ -145,7 +146,8 @@ impl LayerSite<'_> {
         )))
     }
 
-    /// Returns the directory for this layer's files: the run's own in the directory that the plan names, else the directory below.
+    /// Returns the directory for this layer's files: the run's own directory in the one that the plan names or, if it names none, the
+    /// directory that the layer below provides.
     pub(super) fn directory(&mut self, named: Option<&Path>, below: Ground) -> Result<PathBuf, BuildError> {
         match named {
             Some(dir) => self.builder.folder(dir, self.undo_log),
@@ -153,8 +155,8 @@ impl LayerSite<'_> {
         }
     }
 
-    /// Creates a layer's device-mapper device with dmsetup(8). `target` is the word for the device-mapper target in the device's UUID. Returns
-    /// the device's name, and the storage that it provides.
+    /// Creates a layer's device-mapper device with dmsetup(8). `target` is the word for the device-mapper target in the device's UUID.
+    /// Returns the device's name, and the storage that it provides.
     pub(super) fn map<L: LayerSpec>(
         &mut self,
         layer: &L,
@@ -171,8 +173,9 @@ impl LayerSite<'_> {
         Ok((mapping.name, ground))
     }
 
-    /// Returns the path for the socket of this layer's export. The socket is next to the image; if the image is a
-    /// device, belongs to the user or is in a volatile directory, it is in iotax's directory.
+    /// Returns the path for the socket of this layer's export. The socket is next to the image, or in the directory of the server below. If
+    /// the image is a device, belongs to the user or is in a volatile directory, or if the server is not iotax's, the socket is in iotax's
+    /// directory for temporary files.
     pub(super) fn socket<L: LayerSpec>(
         &mut self,
         node: &BlockNode,
@@ -192,7 +195,8 @@ impl LayerSite<'_> {
         Ok(folder.join(name))
     }
 
-    /// Returns the name for the files and devices of this layer: the target's name, with a number if the target has another layer of this kind below.
+    /// Returns the name for the files and devices of this layer: the target's name, with a number if the target has another layer of this
+    /// kind below.
     pub(super) fn name<L: LayerSpec>(&self) -> String {
         match self.below.iter().filter_map(L::of).count() {
             0 => self.target.name.clone(),

@@ -19,8 +19,8 @@ use crate::mapper::{self, Mapping};
 use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoEntry, UndoLog};
 
-/// Options for the cheapest key derivation that cryptsetup accepts. The key is random, so more iterations would add no security; cryptsetup's
-/// default takes 2 s and up to 1 GiB of memory at each opening.
+/// Options for the cheapest key derivation that cryptsetup accepts. The key is random, so more iterations would add no security;
+/// cryptsetup's default takes 2 s and up to 1 GiB of memory at each opening.
 const CHEAP: [&str; 4] = ["--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"];
 
 impl Build for LuksSpec {

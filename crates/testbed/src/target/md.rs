@@ -66,8 +66,8 @@ impl Build for MdSpec {
     }
 }
 
-/// Returns the arguments for mdadm(8) that create the array without a resync. The members are new files of zeros, so mirrors are equal and parity is
-/// right, and no resync disturbs the measurements.
+/// Returns the arguments for mdadm(8) that create the array without a resync. The members are new files of zeros, so mirrors are equal and
+/// parity is right, and no resync disturbs the measurements.
 fn create_arguments(spec: &MdSpec, node: &Path, uuid: &str, tag: &str, members: &[PathBuf]) -> Vec<String> {
     let mut words = vec!["--create".to_owned(), node.to_string_lossy().into_owned()];
     // Without the machine's configuration, which may name arrays otherwise.

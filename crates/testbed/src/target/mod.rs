@@ -88,13 +88,13 @@ pub struct Built {
     pub writable: bool,
     /// True if this run already holds the device open, so that an agent must not claim it exclusively.
     pub shared: bool,
-    /// Identity that an agent must find at the path, so that no other file or device is measured; `None` if nobody else can replace the file.
+    /// Identity that an agent must find at the path, so that no other file or device is measured; `None` if nobody else can replace it.
     pub identity: Option<Identity>,
-    /// Open handle to a file at a path that the user chose, so that its inode number is not reused; `None` for other storage.
+    /// Open handle to the file, so that its inode number is not reused; `None` if it need not be kept open.
     pub held: Option<File>,
     /// The exclusive claim of the device, held as long as the target exists; `None` if no device is claimed.
     pub claim: Option<Arc<DeviceClaim>>,
-    /// The undo log's entry of the file or image; `None` if it existed before the run.
+    /// The undo log's entry of the file or image; `None` if it existed before the run, and for other storage.
     pub entry: Option<UndoEntry>,
     /// The type of snapshot to take once the target is filled; `None` for no snapshot.
     pub snapshot: Option<Snapshot>,
@@ -140,8 +140,8 @@ impl Built {
         }
     }
 
-    /// Returns the path and format of the file or device that holds the data on this machine; for an export, those of the exported image. `None` if a
-    /// server outside of iotax holds the data.
+    /// Returns the path and format of the file or device that holds the data on this machine; for an export, those of the exported image.
+    /// `None` if a server outside of iotax holds the data.
     #[must_use]
     pub fn stored(&self) -> Option<(&Path, Format)> {
         match &self.exported {

@@ -10,7 +10,7 @@ use iotax_model::Plan;
 use crate::host_info::{self, FilesystemSpace};
 use crate::refusal::Refusal;
 
-/// The space that a plan's new files need in each directory.
+/// The space that a plan's new files need in each directory, and notes for the user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Bytes that new files need, by directory.
@@ -59,8 +59,8 @@ impl Needs {
         Ok(rooms.into_values().collect())
     }
 
-    /// Adds the files that workloads create next to a target in `dir`. They are counted once per directory, because targets are measured one
-    /// at a time.
+    /// Adds the files that workloads create next to a target in `dir`. They are counted once per directory, because targets are measured
+    /// one at a time.
     pub(super) fn beside(&mut self, dir: &Path, plan: &Plan) {
         let files = plan.space().files.0;
         if files > 0 && self.shared.insert(dir.to_owned()) {

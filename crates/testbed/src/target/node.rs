@@ -35,7 +35,7 @@ pub(super) struct ClientNode {
     pub(super) node: Value,
     /// The object that holds the password for `--object`; `None` if the server needs none.
     pub(super) secret: Option<Value>,
-    /// The directory that relative socket paths in `node` count from; `None` if there are none.
+    /// The directory that relative paths in `node` count from; `None` if there are none.
     pub(super) directory: Option<PathBuf>,
     /// Path of the network namespace's file in which the server is reachable; `None` for this process's namespace.
     pub(super) namespace: Option<PathBuf>,

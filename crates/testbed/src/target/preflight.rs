@@ -78,7 +78,8 @@ fn check_path(path: &Path, target: &TargetSpec, plan: &Plan, needs: &mut Needs) 
     Ok(())
 }
 
-/// Checks that a scratch disk for the plan can be attached to a domain of libvirt and set up like its disk, and adds the space that its image needs.
+/// Checks that a scratch disk for the plan can be attached to a domain of libvirt and set up like its disk, and adds the space that its
+/// image needs.
 fn check_domain(
     (domain, disk): (&str, Option<&str>),
     target: &TargetSpec,
@@ -102,8 +103,8 @@ fn check_domain(
     Ok(())
 }
 
-/// Rejects a directory in which another user could replace a file before QEMU or losetup opens it by name. Raw files that iotax opens itself
-/// do not need this: their inode is checked.
+/// Rejects a directory in which another user could replace a file before QEMU or losetup opens it by name. Raw files that iotax opens
+/// itself do not need this: their inode is checked.
 pub(super) fn check_exchange(dir: &Path) -> Result<(), Refusal> {
     match own_file::check_way(dir) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Refusal::environment(format!(
@@ -179,8 +180,8 @@ pub fn look(path: &Path, size: Bytes) -> Result<Option<Bytes>, Refusal> {
     Ok(None)
 }
 
-/// Checks that a plan's workloads can run on a file or device of this length, or on a new file if `length` is `None`. `shown` is its name in
-/// errors.
+/// Checks that a plan's workloads can run on an existing file or device of this length, which is only read, or on a new file if `length` is
+/// `None`. `shown` is its name in errors.
 pub fn check_found(
     shown: &str,
     length: Option<Bytes>,
@@ -241,7 +242,8 @@ pub fn check_space(dir: &Path, space: FilesystemSpace, need: u64) -> Result<(), 
     )))
 }
 
-/// Returns the directory in which a new file is to be created. Rejects /dev, where a typing error would create a file in memory.
+/// Returns the directory in which a new file is to be created. Rejects /dev except for /dev/shm: a typing error in a device's name would
+/// create a file in memory.
 fn directory_of(path: &Path) -> Result<PathBuf, Refusal> {
     let absolute =
         std::path::absolute(path).map_err(|error| Refusal::input(format!("{}: {error}", path.display())))?;

@@ -29,8 +29,8 @@ pub fn scratch_size(plan: &Plan) -> Bytes {
     Bytes(plan.size().0.next_multiple_of(SECTOR))
 }
 
-/// Attaches a virtio-serial port to the domain, through which an agent is reached. `name` is the port's name, `iotax-` and a unique tag. Returns
-/// the port and its entry in the undo log.
+/// Attaches a virtio-serial port to the domain, through which an agent is reached. `name` is the port's name, `iotax-` and a unique tag.
+/// Returns the port and its entry in the undo log.
 pub fn attach_port(
     source: &ScratchSource,
     name: &str,
@@ -45,8 +45,8 @@ pub fn attach_port(
     Ok((port, entry))
 }
 
-/// Creates an image of `size` bytes next to that of the domain's disk, and attaches it to the domain with the same settings. `name` is `iotax-` and
-/// a unique tag of at least 15 characters.
+/// Creates an image of `size` bytes next to that of the domain's disk, and attaches it to the domain with the same settings. `name` is
+/// `iotax-` and a unique tag of at least 15 characters.
 pub fn attach_disk(
     source: &ScratchSource,
     name: &str,

@@ -63,8 +63,8 @@ fn check_kernel(filesystems: &str) -> Result<(), Refusal> {
     )))
 }
 
-/// Returns the arguments for zpool(8) that create a pool on `device`, with the settings as properties of its root dataset. The pool is in no cache file, so
-/// that no other program imports it after a reboot.
+/// Returns the arguments for zpool(8) that create a pool on `device`, with the settings as properties of its root dataset. The pool is in
+/// no cache file, so that no other program imports it after a reboot.
 fn pool_arguments(spec: &ZfsSpec, pool: &str, device: &Path) -> Vec<String> {
     let mountpoint = match spec.kind {
         ZfsKind::Zvol => "none",

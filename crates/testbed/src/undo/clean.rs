@@ -87,8 +87,9 @@ pub fn clean_tag(dir: &Path, tag: &str) -> Result<Option<Cleaned>, UndoLogError>
     }
 }
 
-/// Undoes the effects in one log; first, those of the fleet members that the dead process started, whose logs are in one of its directories.
-/// Keeps this log if a member is still running or has effects that cannot be undone. `None` if the log's process is still running.
+/// Undoes the effects in one log; first, those of the fleet members that the dead process started, whose logs are in one of its
+/// directories. Keeps this log if a member is still running or has effects that cannot be undone. `None` if the log's process is still
+/// running.
 fn clean_log(
     dir: &Path,
     path: &Path,
@@ -120,8 +121,8 @@ fn clean_log(
     Ok(Some(cleaned))
 }
 
-/// Returns the state directory of fleet members, if this effect created it next to the directory of undo logs; `None` otherwise. Logs elsewhere
-/// are not trusted, because other users may have written them.
+/// Returns the state directory of fleet members, if this effect created it next to the directory of undo logs; `None` otherwise. Logs
+/// elsewhere are not trusted, because other users may have written them.
 fn members_place(dir: &Path, effect: &Effect) -> Option<PathBuf> {
     match effect {
         Effect::Tree { path, .. } => {
@@ -179,7 +180,8 @@ impl fmt::Display for Leftover {
     }
 }
 
-/// Lists the effects of dead processes in the order in which they would be undone, without undoing them or waiting. A process that was killed a moment ago may count as running.
+/// Lists the effects of dead processes in the order in which they would be undone, without undoing them or waiting. A process that was
+/// killed a moment ago may count as running.
 pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
     let mut left = Vec::new();
     let Some(dir) = &believed(dir)? else { return Ok(left) };

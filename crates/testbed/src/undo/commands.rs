@@ -1,4 +1,5 @@
-//! Kills commands that a measurement's events started. They and their children are found by an environment variable, which children inherit.
+//! Kills commands that a measurement's events started. They and their children are found by an environment variable, which children
+//! inherit.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,8 +11,8 @@ use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process, kill_process_g
 /// Environment variable of commands that events start; its value is a marker of the measurement window.
 pub const EVENT_OF: &str = "IOTAX_EVENT_OF";
 
-/// Kills all processes with this marker, and the process groups that they lead, whose members may have cleared their environment. Returns the
-/// ids of the processes with the marker.
+/// Kills all processes with this marker, and the process groups that they lead, whose members may have cleared their environment. Returns
+/// the ids of the processes with the marker.
 pub(super) fn kill(marker: &str) -> io::Result<Vec<u32>> {
     let (own, own_group) = (getpid(), getpgrp());
     let found = marked(Path::new("/proc"), marker)?;
@@ -27,7 +28,8 @@ pub(super) fn kill(marker: &str) -> io::Result<Vec<u32>> {
     Ok(killed)
 }
 
-/// Returns the ids of processes with the marker in their environment. Finds neither zombies, which have no environment, nor other users' processes.
+/// Returns the ids of processes with the marker in their environment. Finds neither zombies, which have no environment, nor other users'
+/// processes.
 fn marked(proc: &Path, marker: &str) -> io::Result<BTreeSet<i32>> {
     let variable = format!("{EVENT_OF}={marker}");
     let is_marked = |pid: &i32| {

@@ -38,7 +38,8 @@ pub enum Effect {
     Directory {
         /// Absolute path of the directory.
         path: PathBuf,
-        /// Identity of the directory, so that another directory at this path is not removed; `None` before the directory has its final name.
+        /// Identity of the directory, so that another directory at this path is not removed; `None` before the directory has its final
+        /// name.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         identity: Option<FileId>,
     },
@@ -72,7 +73,7 @@ pub enum Effect {
     },
     /// An agent on another machine or in a container; undoing ends it and removes its directory and files.
     Agent(Box<remote::RecordedAgent>),
-    /// A physical volume; undoing wipes its LVM label.
+    /// A physical volume; undoing wipes its LVM label and zeroes the first and last MiB of the device.
     PhysicalVolume(Physical),
     /// A volume group; undoing removes it if it has no volumes left.
     VolumeGroup {
@@ -92,9 +93,9 @@ pub enum Effect {
     },
     /// An overwritten device; undoing zeroes its first and last MiB.
     Overwritten(OverwrittenDevice),
-    /// A filesystem on a device; undoing wipes its signature.
+    /// A filesystem on a device; undoing wipes its signature and zeroes the first and last MiB of the device.
     Filesystem(CreatedFilesystem),
-    /// A LUKS header on a user's device; undoing wipes it.
+    /// A LUKS header on a user's device; undoing wipes it and zeroes the first and last MiB of the device.
     Luks(LuksHeader),
     /// A device-mapper device; undoing removes it.
     Mapping(Mapping),
@@ -123,7 +124,7 @@ pub enum Effect {
     },
     /// A cgroup; undoing moves its processes back and removes it.
     Cgroup(RunCgroup),
-    /// The I/O controller of a cgroup v2 hierarchy, which iotax enabled; undoing disables it.
+    /// The I/O controller of a cgroup v2 hierarchy, which iotax enabled; undoing disables it, unless another run still uses it.
     IoController(IoController),
     /// A kernel setting; undoing restores its former value.
     Setting(Box<KernelFile>),
@@ -296,7 +297,8 @@ fn kill_marked(marker: &str) -> io::Result<Vec<u32>> {
     Ok(pids)
 }
 
-/// Returns the process ids of QEMU and other servers whose arguments contain the marker. Finds no zombies, which have no arguments.
+/// Returns the process ids of QEMU, of other servers and of their tools whose arguments contain the marker. Finds no zombies, which have no
+/// arguments.
 fn guests_marked(proc: &Path, marker: &str) -> io::Result<Vec<u32>> {
     let marked = fs::read_dir(proc)?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())

@@ -4,8 +4,8 @@ use std::io;
 
 use rustix::process::{Signal, getpid, kill_process};
 
-/// Environment variable with the fault. `kill@N` sends SIGKILL to this process right before line N of the undo log is written, `kill-after@N` right
-/// after that line is synced. `error@N` fails halfway through writing the line, as on a full disk. Lines count from 1.
+/// Environment variable with the fault. `kill@N` sends SIGKILL to this process right before line N of the undo log is written,
+/// `kill-after@N` right after that line is synced. `error@N` fails halfway through writing the line, as on a full disk. Lines count from 1.
 pub(super) const VARIABLE: &str = "IOTAX_FAULT";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +45,8 @@ impl InjectedFault {
         Ok(Self { kind: Some(kind), left })
     }
 
-    /// Counts a line that is about to be written. Kills this process if a `kill` fault is due. Returns true if an `error` fault is due, so that
-    /// writing must fail.
+    /// Counts a line that is about to be written. Kills this process if a `kill` fault is due. Returns true if an `error` fault is due, so
+    /// that writing must fail.
     pub(super) fn before(&mut self) -> bool {
         self.left = self.left.saturating_sub(1);
         match self.kind {

@@ -14,8 +14,8 @@ pub struct FileId {
     pub device: u64,
     /// Inode number, from stat(2). May be reused after the file is removed.
     pub inode: u64,
-    /// Birth time in nanoseconds since 1970, which distinguishes files if the filesystem reuses an inode number. `None` if the filesystem does
-    /// not keep birth times.
+    /// Birth time in nanoseconds since 1970, which distinguishes files if the filesystem reuses an inode number. `None` if the filesystem
+    /// does not keep birth times.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub born_ns: Option<u64>,
 }

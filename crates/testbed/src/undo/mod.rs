@@ -1,8 +1,8 @@
 //! The undo log: changes to this machine that a run makes, and the means to undo them.
 //!
-//! Every change is synced to the log before it happens, so that `iotax clean` can undo it after a crash, SIGKILL or power failure. The log is
-//! locked while its process runs, so that no other iotax undoes the changes. Next to it is a [`ProcessLock`], held by the processes that the
-//! run starts: nothing is undone before they have exited.
+//! Every change is synced to the log before it happens, so that `iotax clean` can undo it after a crash, SIGKILL or power failure. The log
+//! is locked while its process runs, so that no other iotax undoes the changes. Next to it is a [`ProcessLock`], held by the processes that
+//! the run starts: nothing is undone before they have exited.
 
 mod clean;
 mod commands;
@@ -161,8 +161,8 @@ pub struct UndoLog {
 }
 
 impl UndoLog {
-    /// Creates an undo log in a directory, which is created if it is missing. `tag` becomes the file name. Fails in a directory that another
-    /// user may change, because the log would not be trusted later.
+    /// Creates an undo log in a directory, which is created if it is missing. `tag` becomes the file name. Fails in a directory that
+    /// another user may change, because the log would not be trusted later.
     pub fn create(dir: &Path, tag: &str) -> Result<Self, UndoLogError> {
         let fault = InjectedFault::from_environment().map_err(failed("cannot begin an undo log in", dir))?;
         let dir = &own_directory(dir)?;
@@ -328,7 +328,8 @@ impl UndoLog {
         Ok(())
     }
 
-    /// Undoes all effects in reverse order. Returns the undone effects and those that could not be undone. Removes the log if all were undone.
+    /// Undoes all effects in reverse order. Returns the undone effects and those that could not be undone. Removes the log if all were
+    /// undone.
     pub fn undo_all(&mut self) -> (Vec<Effect>, Vec<NotUndone>) {
         let (mut undone, mut failures) = (Vec::new(), Vec::new());
         let mut standing: Vec<(u64, Effect)> =
@@ -425,7 +426,8 @@ impl UndoLog {
         }
     }
 
-    /// Returns a temporary name next to a path, unique to this log. It is short, so that it is valid even if the name has the maximum length.
+    /// Returns a temporary name next to a path, unique to this log. It is short, so that it is valid even if the name has the maximum
+    /// length.
     fn scratch(&self, path: &Path) -> PathBuf {
         let tag = self.path.file_stem().unwrap_or_default().to_string_lossy();
         path.with_file_name(format!("{SCRATCH}{tag}-{}", self.next))
@@ -512,7 +514,8 @@ impl Drop for UndoLog {
     }
 }
 
-/// File name extension of an undo log that is still being created. The next ones are for a complete log, and for the process lock next to it.
+/// File name extension of an undo log that is still being created. The next ones are for a complete log, and for the process lock next to
+/// it.
 const NEW: &str = "new";
 const NAMED: &str = "jsonl";
 const LOCK: &str = "lock";
@@ -530,7 +533,8 @@ impl Patience {
     }
 }
 
-/// Creates the directory of undo logs if it is missing, and checks that no other user can change it. Returns its path without symbolic links.
+/// Creates the directory of undo logs if it is missing, and checks that no other user can change it. Returns its path without symbolic
+/// links.
 fn own_directory(dir: &Path) -> Result<PathBuf, UndoLogError> {
     // Check before anything is created below.
     let there = dir.ancestors().find(|place| place.exists()).unwrap_or(dir);

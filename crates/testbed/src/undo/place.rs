@@ -109,7 +109,7 @@ fn standing(path: &Path) -> io::Result<Option<fs::Metadata>> {
 pub(super) struct CreatedFile<'a> {
     pub(super) effect: &'a Effect,
     pub(super) path: &'a Path,
-    /// Open handle to the file; `None` in processes other than its creator.
+    /// Open handle to the file; `None` if this process did not create it through the undo log.
     pub(super) own: Option<&'a File>,
     /// True if the undo log shows that the removal had begun.
     pub(super) removing: bool,

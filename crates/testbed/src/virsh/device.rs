@@ -32,8 +32,8 @@ pub struct AttachedDevice {
 }
 
 impl AttachedDevice {
-    /// Attaches the device that `xml` describes to the running domain, and not to its definition. The XML must contain the alias. The device must
-    /// be recorded in the undo log. virsh holds the run's lock.
+    /// Attaches the device that `xml` describes to the running domain, and not to its definition. The XML must contain the alias. The
+    /// device must be recorded in the undo log. virsh holds the run's lock.
     pub(crate) fn attach(&self, xml: &str, lock: &ProcessLock) -> Result<(), ProgramError> {
         let in_memory = || -> io::Result<File> {
             let mut file = File::from(memfd_create("device", MemfdFlags::CLOEXEC)?);
@@ -50,7 +50,7 @@ impl AttachedDevice {
         lock.run(VIRSH, command).map(drop)
     }
 
-    /// Detaches the device and waits until the guest has released it. Does nothing if the domain or the device is gone.
+    /// Detaches the device and waits up to 1 minute until the guest has released it. Does nothing if the domain or the device is gone.
     pub(crate) fn detach(&self, lock: &ProcessLock) -> io::Result<()> {
         let end = Instant::now() + RELEASED;
         let mut asked: Option<Instant> = None;

@@ -78,7 +78,7 @@ impl GuestPort {
 /// status; 1 if a signal ended it.
 ///
 /// # Errors
-/// The port's socket or the guest agent cannot be reached.
+/// The port's socket or the guest agent cannot be reached, or the shell does not exit after the connection has ended.
 pub fn relay(port: &GuestPort) -> io::Result<i32> {
     let mut socket = connect(port)?;
     let shell = port.domain.start_script(SHELL, &[&port.name]).map_err(io::Error::other)?;

@@ -62,7 +62,7 @@ impl Power {
     }
 
     /// Cuts the power: all later operations fail, and a random selection of each file's unflushed writes is lost. Returns the numbers of
-    /// writes kept, torn and lost.
+    /// writes kept, torn and lost, and of flushes since the mount.
     pub(super) fn cut<'a>(&self, files: impl Iterator<Item = &'a VolatileFile>) -> io::Result<VolatileCut> {
         self.is_off.store(true, Ordering::SeqCst);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(self.faults.seed);
@@ -235,8 +235,8 @@ impl Contents {
         })
     }
 
-    /// Writes all unflushed data to disk and syncs the file. If the power is cut meanwhile, restores the former content and fails: the writes
-    /// stay unflushed, and the cut decides which of them survive.
+    /// Writes all unflushed data to disk and syncs the file. If the power is cut meanwhile, restores the former content and fails: the
+    /// writes stay unflushed, and the cut decides which of them survive.
     fn flush(&mut self, power: &Power) -> io::Result<()> {
         self.change(power, |below, pending| {
             let length = below.metadata()?.len();

@@ -45,7 +45,7 @@ impl VolatileFs {
         [(LayerCounters::FLUSHES, done), (LayerCounters::DROPPED_FLUSHES, dropped)]
     }
 
-    /// Cuts the power of all files. Returns the numbers of writes kept, torn and lost.
+    /// Cuts the power of all files. Returns the numbers of writes kept, torn and lost, and of flushes since the mount.
     pub(super) fn cut(&self) -> io::Result<VolatileCut> {
         let all = self.inodes.all();
         self.power.cut(all.iter().filter_map(|inode| inode.used()))

@@ -1,4 +1,4 @@
-//! Files and directories that the kernel currently refers to, by their inode numbers on disk.
+//! Files and directories that the kernel currently refers to or that have unflushed writes, by their inode numbers on disk.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,7 +14,8 @@ use super::file::{Power, VolatileFile};
 /// Inode number of the root directory in FUSE.
 const ROOT: u64 = 1;
 
-/// A file or directory on disk, opened with O_PATH only. While it is open, its inode number is not reused, even if it is renamed or removed.
+/// A file or directory on disk, opened with O_PATH only. While it is open, its inode number is not reused, even if it is renamed or
+/// removed.
 #[derive(Debug)]
 pub(super) struct Inode {
     pub(super) place: OwnedFd,

@@ -164,7 +164,8 @@ impl Pending {
     }
 }
 
-/// Returns the start and end of the part of a torn write that survives: its first or its last sectors. `None` if the write is within a single sector.
+/// Returns the start and end of the part of a torn write that survives: its first or its last sectors. `None` if the write is within a
+/// single sector.
 fn torn(offset: u64, length: u64, random: &mut impl Rng) -> Option<(u64, u64)> {
     let end = offset + length;
     let first = offset / SECTOR + 1;

@@ -43,7 +43,7 @@ impl DomainConfig<'_> {
     }
 }
 
-/// Returns xl's word for an image format.
+/// Returns xl's word for an image format. Rejects formats other than raw and qcow2.
 pub(crate) fn xl_format(format: Format) -> Result<&'static str, Refusal> {
     match format {
         Format::Raw => Ok("raw"),
@@ -52,7 +52,7 @@ pub(crate) fn xl_format(format: Format) -> Result<&'static str, Refusal> {
     }
 }
 
-/// Returns a path for a quoted string of xl's.
+/// Returns a path as text to be quoted in xl's configuration. Rejects characters that xl does not accept there.
 fn quoted(path: &Path) -> Result<&str, Refusal> {
     let text = path.to_str().filter(|text| !text.chars().any(|c| c.is_control() || "\"\\'".contains(c)));
     text.ok_or_else(|| {

@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 
 /// Lines of text that are kept for error messages.
 const TAIL_LINES: usize = 15;
-/// Bytes of text that are kept at least.
+/// Minimum number of bytes of text to keep.
 const KEPT: usize = 64 << 10;
 
 /// The text that a domain printed before its agent listened.
@@ -25,7 +25,7 @@ pub(super) struct Console(Arc<Mutex<BootText>>);
 struct BootText {
     /// Number of bytes so far.
     length: usize,
-    /// The last of them.
+    /// The last of them: at least [`KEPT`], if there are as many.
     kept: Vec<u8>,
 }
 
@@ -89,7 +89,7 @@ impl Console {
         }
     }
 
-    /// Returns the number of bytes that the domain has printed.
+    /// Returns the number of bytes that the domain printed before its agent listened.
     pub(super) fn length(&self) -> usize {
         self.text().length
     }

@@ -78,7 +78,8 @@ impl Monitor {
     }
 }
 
-/// Returns the disks with an inserted medium, from the answers to query-blockstats and query-block.
+/// Returns the disks in the answers to query-blockstats and query-block. Leaves out drives without a medium, and disks without complete
+/// counters.
 fn disks(stats: &Value, nodes: &Value) -> Vec<QemuDisk> {
     let word = |entry: &Value, key: &str| {
         let text = entry.get(key).and_then(Value::as_str).unwrap_or_default();

@@ -116,7 +116,8 @@ fn replay(
     Ok(())
 }
 
-/// Waits for keys and applies them; also returns after a resize, and after `patience` without input.
+/// Waits for keys and applies them; also returns after a resize, and after `patience` without input. Returns [`Change::Quit`] if the
+/// terminal is gone.
 fn next_change(app: &mut App, patience: Duration) -> io::Result<Change> {
     if !is_there(patience)? {
         return Ok(Change::Quit);

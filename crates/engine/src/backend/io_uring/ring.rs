@@ -23,7 +23,8 @@ pub(in crate::backend) struct Ring {
     submitter: Submitter<'static>,
     submissions: SubmissionQueue<'static>,
     completions: cqueue::CompletionQueue<'static>,
-    /// True if completions must be polled, because they do not end a sleeping wait.
+    /// True if this thread polls for completions instead of sleeping, because the device or the kernel's thread polls (hipri,
+    /// sqthread_poll).
     polled: bool,
     /// Dropped last, because the other fields borrow from it.
     _owner: Owner,
@@ -117,7 +118,7 @@ impl Ring {
         }
     }
 
-    /// Handles the result of io_uring_enter(2). A timeout or an interruption is not an error.
+    /// Handles the result of io_uring_enter(2). A timeout, an interruption, or a lack of memory or of room for completions is not an error.
     #[inline]
     fn entered(&mut self, result: io::Result<usize>) -> io::Result<()> {
         // Reads how much the kernel has taken, which frees room in the queue.

@@ -115,14 +115,14 @@ impl Context {
         answer(unsafe { libc::syscall(libc::SYS_io_submit, self.name(), blocks.len(), blocks.as_ptr()) })
     }
 
-    /// Returns whether the ring contains an event.
+    /// Returns whether the ring contains an event; false if its format is unknown.
     #[inline]
     pub(super) fn has_event(&self) -> bool {
         let ring = self.ring();
         self.places > 0 && ring.head.load(Ordering::Relaxed) != ring.tail.load(Ordering::Acquire)
     }
 
-    /// Takes an event from the ring; `None` if the ring is empty.
+    /// Takes an event from the ring; `None` if the ring is empty or its format is unknown.
     #[inline]
     pub(super) fn take(&mut self) -> Option<Event> {
         if !self.has_event() {

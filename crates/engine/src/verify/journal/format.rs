@@ -122,8 +122,8 @@ const VERSION: u32 = {
     u32::from_le_bytes([a, b, c, d])
 };
 
-/// Computes the checksum of a frame, seeded with the measurement's number. Frames of an older journal that remain on the disk therefore do not
-/// match.
+/// Computes the checksum of a frame, seeded with the measurement's number; a header's is seeded with 0. Records of an older journal that
+/// remain on the disk therefore do not match.
 fn checksum(bytes: &Bytes, run: u64) -> u64 {
     let seed = if bytes[3] == b'H' { 0 } else { run };
     xxhash_rust::xxh3::xxh3_64_with_seed(&bytes[..32], seed)

@@ -73,10 +73,10 @@ struct State {
 }
 
 impl Journal {
-    /// Creates a journal. Its header is on disk when this returns.
+    /// Creates a journal in a new file, or on an existing pipe or character device. When this returns, its header is on disk, or sent.
     ///
     /// # Errors
-    /// The file exists already, or cannot be created or written.
+    /// The path is an existing file, or the journal cannot be created, opened or written.
     pub(crate) fn create(path: &Path, header: Header) -> io::Result<Self> {
         let sink = Arc::new(Sink::create(path)?);
         sink.append(&header.frame(0))?;
@@ -114,7 +114,7 @@ impl Journal {
         })
     }
 
-    /// Adds a record of an acknowledged write; waits if the queue is full.
+    /// Adds a record of an acknowledged write; waits if the queue is full. Adds none once the journal is closed.
     pub(super) fn write(&self, io: &Io, generation: u64) {
         self.shared.add(Record::Write { offset: io.offset, length: io.length, generation });
     }
@@ -124,7 +124,7 @@ impl Journal {
         self.shared.lock().records
     }
 
-    /// Records an acknowledged flush that began when there were `records` records.
+    /// Records an acknowledged flush that began when there were `records` records, unless flushes are distrusted.
     pub(super) fn flush(&self, records: u64) {
         if !self.shared.lock().distrusted {
             let after = Nanos(u64::try_from(self.shared.began.elapsed().as_nanos()).unwrap_or(u64::MAX));

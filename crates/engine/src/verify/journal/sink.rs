@@ -35,7 +35,7 @@ impl Sink {
         OpenOptions::new().write(true).custom_flags(no_terminal).open(path).map(Self::Line)
     }
 
-    /// Appends bytes and returns when they are safe: synced to disk, or sent over the line.
+    /// Appends bytes and returns when they are synced to disk, written to the pipe, or sent over the serial line.
     pub(super) fn append(&self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::File(file) => {
@@ -79,7 +79,7 @@ impl Sink {
         }
     }
 
-    /// Returns the device number of the filesystem that contains the journal; `None` for a pipe or line.
+    /// Returns the device number of the filesystem that contains the journal; `None` for a pipe or line, or if unknown.
     pub(super) fn filesystem(&self) -> Option<u64> {
         match self {
             Self::File(file) => file.metadata().ok().map(|found| found.dev()),

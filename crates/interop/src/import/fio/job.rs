@@ -248,7 +248,7 @@ fn state(entry: &mut Entry, all: &[&Direction]) {
 }
 
 /// Returns the mean latency in nanoseconds over directions, weighted by their I/Os, or by their rates if only those are known. `None` if a
-/// direction's latency is unknown or measured differently.
+/// direction's latency or weight is unknown, or if the latencies were measured differently.
 fn mean(all: &[&Direction]) -> Option<f64> {
     if let [one] = all {
         return one.mean_ns;

@@ -187,7 +187,7 @@ pub(super) fn plain_version(text: &str) -> String {
 /// Name of the job that holds fio's sum over all clients.
 pub(super) const ALL_CLIENTS: &str = "All clients";
 
-/// Parses a job of a document; `None` if the value is not a job.
+/// Parses a job of a document; `None` if the value is not a job, or is the sum over all clients.
 fn job(value: Value<'_>, document: &Document<'_>) -> Option<Job> {
     let name = value.get("jobname").string()?;
     let host = value.get("hostname").string();

@@ -320,7 +320,8 @@ fn asked(line: &str, next: Option<&str>) -> Option<(String, BTreeMap<String, Str
     Some((name.to_owned(), options))
 }
 
-/// Parses the block size in `(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B` or `4K-4K/4K-4K/4K-4K`; `None` if the sizes differ.
+/// Parses the block size in `(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B` or `4K-4K/4K-4K/4K-4K`; `None` if it is missing or the
+/// sizes differ.
 fn block_size(text: &str) -> Option<String> {
     let list = text.split_once("bs=")?.1.split_once(", ioengine")?.0;
     let is_mark = |part: &&str| part.starts_with('(') || part.is_empty();
@@ -441,7 +442,8 @@ impl Rounded {
     }
 }
 
-/// Parses bytes per second, from the most precise part of `BW=50.6MiB/s (53.0MB/s)(50.6MiB/1001msec)`; `None` if that part is truncated.
+/// Parses bytes per second, from the most precise part of `BW=50.6MiB/s (53.0MB/s)(50.6MiB/1001msec)`; `None` if the rate is missing, 0 or
+/// truncated.
 fn bytes_per_s(line: &str) -> Result<Option<f64>, String> {
     let Some(first) = value(line, "BW") else { return Ok(None) };
     let no_figure = |text: &str| format!("{text} is no figure");

@@ -16,8 +16,8 @@ pub(super) fn is_curve(iorate: &VdbenchKey) -> bool {
     matches!(iorate.values.as_slice(), [one] if one.eq_ignore_ascii_case("curve"))
 }
 
-/// Returns the loads of all run definitions with `iorate=curve`; `None` without any. They must be equal, because a plan has only one list of
-/// loads.
+/// Returns the loads of a file with `iorate=curve`; `None` if no run definition has it. Otherwise all must have it with the same loads,
+/// because a plan has only one list of loads.
 pub(super) fn curve<'a>(
     runs: impl Iterator<Item = &'a Definition> + Clone,
     notes: &mut Vec<String>,

@@ -273,7 +273,7 @@ fn area(work: &FileWork, storage: &FileStorage, elapsed: Nanos) -> Result<Worklo
     })
 }
 
-/// Suggests the closest substitute for an operation that is not supported.
+/// Suggests the closest substitute for an operation that is not supported; without one, lists the supported operations.
 fn nearest(operation: &str) -> &'static str {
     match operation {
         "mkdir" | "rmdir" => {

@@ -128,8 +128,8 @@ const SAME: [(&str, &str, &str); 9] = [
     ("", "dataerrors", "data_errors"),
 ];
 
-/// Returns the full name of a keyword. `kind` is the kind of definition that contains the keyword; empty if the keyword starts a line. Returns
-/// unknown keywords unchanged.
+/// Returns the full name of a keyword, in lower case; a synonym becomes its usual name. `kind` is the kind of definition that contains the
+/// keyword; empty if the keyword starts a line. An unknown keyword is only put in lower case.
 pub(super) fn full(kind: &str, written: &str) -> String {
     let written = written.to_lowercase();
     let known: &[&str] = match kind {

@@ -23,7 +23,8 @@ const UNNEEDED: [(&str, &str); 10] = [
 /// Supported kinds of definitions, and the one supported general parameter. Other lines are rejected with a reason.
 const KINDS: [&str; 6] = ["data_errors", "sd", "wd", "fsd", "fwd", "rd"];
 
-/// Maximum number of keys and values over all definitions. A default counts once per definition; a long value counts as several.
+/// Maximum number of keys and values over all definitions. Those of a default count again in each definition below it; a long value counts
+/// as several.
 const MOST_KEYS: usize = 1 << 16;
 
 /// A definition: `sd=NAME,key=value,...`.
@@ -73,7 +74,7 @@ impl Definition {
 /// All definitions of a parameter file.
 #[derive(Debug)]
 pub(super) struct Definitions {
-    /// Definitions in file order, each with the `default` definitions above it merged in.
+    /// Definitions in file order, each with the `default` definitions of its kind above it merged in.
     pub(super) found: Vec<Definition>,
     /// All `default` definitions of workloads, merged into one.
     pub(super) work: Definition,
@@ -144,8 +145,8 @@ pub(super) fn definitions(
     Definitions { found, work }
 }
 
-/// Splits a text into statements, each with the number of its first line. A line that ends in a comma continues on the next line. Text after a blank
-/// is a comment. A line that starts with `eof` ends the file.
+/// Splits a text into statements, each with the number of its first line. A line that ends in a comma continues on the next line. Text
+/// after a blank is a comment, as are lines that start with `*`, `#` or `/`. A line that starts with `eof` ends the file.
 fn statements(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -175,7 +176,7 @@ impl Default for LocalHosts {
 }
 
 impl LocalHosts {
-    /// Reads a host definition. Returns false if it names another machine or several clients.
+    /// Reads a host definition. Returns false if it names another machine or has `clients=`.
     fn take(&mut self, keys: &[VdbenchKey]) -> bool {
         let value =
             |key: &VdbenchKey| key.values.first().map(String::as_str).unwrap_or_default().to_lowercase();
@@ -188,7 +189,7 @@ impl LocalHosts {
         is_local && key("clients").is_none() && key("system").is_none_or(|system| self.0.contains(&system))
     }
 
-    /// Removes `host=` keys that name this machine, with a note.
+    /// Removes `host=` keys that name only this machine, with a note.
     fn leave_out(&self, definition: &mut Definition, notes: &mut Vec<String>) {
         definition.keys.retain(|key| {
             let is_here =

@@ -29,7 +29,7 @@ pub fn is_meant(text: &str) -> bool {
 /// Parses a parameter file. `file` is its name in error messages.
 ///
 /// # Errors
-/// All errors of the file together.
+/// All errors of the file together, at most 100.
 pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
     let mut trouble = LineErrors::default();
     let mut notes = Vec::new();
@@ -109,7 +109,8 @@ fn anchor(storages: &[files::FileStorage], trouble: &mut LineErrors) -> Option<S
     Some(first.clone())
 }
 
-/// Returns the number of failed I/Os after which a measurement ends (`data_errors=`), if given.
+/// Returns the number of failed I/Os after which a measurement ends (`data_errors=`); `None`, with an error in `trouble`, if it is not a
+/// whole number from 1 on.
 fn max_errors(definition: &Definition, trouble: &mut LineErrors) -> Option<u64> {
     refuse_unknown(definition, &[], trouble);
     let number = definition.name.parse().ok().filter(|number| *number > 0);
@@ -120,7 +121,7 @@ fn max_errors(definition: &Definition, trouble: &mut LineErrors) -> Option<u64> 
     number
 }
 
-/// Parses the value of a key with `read`; `None` if the key is missing or invalid, which is recorded as an error.
+/// Parses the value of a key with `read`; `None` if the key is missing, or if its value is invalid, which adds an error to `trouble`.
 fn take<T>(
     definition: &Definition,
     name: &str,

@@ -77,7 +77,7 @@ struct Pass {
     lengths: Option<TransferSizes>,
     reads: Option<u8>,
     seeks: Option<super::work::SeekPattern>,
-    /// Rate in I/Os per second; `None` for unlimited.
+    /// Rate of the run in I/Os per second; `None` if the run sets none, so that only the workloads' own rates limit them.
     rate: Option<u64>,
     /// True if the rates depend on the storage's capacity (`iorate=curve`).
     is_curve: bool,
@@ -149,7 +149,8 @@ impl RunContext<'_> {
         self.work.iter().filter(|work| wanted.contains(&work.name.as_str())).collect()
     }
 
-    /// Combines the workload definitions of a run into one workload with a job for each definition and storage; `None` without any.
+    /// Combines the workload definitions of a run into one workload, with a job for each definition and storage, or with a single job for
+    /// `iorate=curve`; `None` without jobs.
     fn at_once(
         &self,
         work: &[Work],
@@ -300,7 +301,7 @@ fn times(definition: &Definition, trouble: &mut LineErrors) -> WorkloadKeys {
     }
 }
 
-/// Parses an amount of data (`maxdata`). Rejects a small number without a unit, which vdbench does not take as bytes.
+/// Parses an amount of data (`maxdata`). Rejects 0 and numbers without a unit; vdbench does not take small ones as bytes.
 fn amount(text: &str) -> Result<Bytes, String> {
     let has_unit = text.ends_with(|c: char| c.is_ascii_alphabetic());
     size(text).ok().filter(|bytes| has_unit && bytes.0 > 0).ok_or_else(|| {
@@ -308,7 +309,8 @@ fn amount(text: &str) -> Result<Bytes, String> {
     })
 }
 
-/// Combines jobs on several storages into one job with random I/O over all their areas, and the sum of their queue depths.
+/// Combines jobs on several storages into one job with random I/O over all their areas, and the sum of their queue depths. Fails if the
+/// jobs differ otherwise, are not fully random, or have areas that do not adjoin.
 fn one_area(all: &[WorkloadKeys]) -> Result<WorkloadKeys, String> {
     let refuse = || {
         "iorate=curve on several storages: accepted where one workload goes to random places of storages of one size; give the \

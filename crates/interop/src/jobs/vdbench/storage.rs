@@ -47,8 +47,8 @@ pub(super) struct OpenFlags {
 }
 
 impl StorageDefinition {
-    /// Returns start and length in bytes of the area that gets I/O, within the file or device. The workload's `range` replaces the storage's. A
-    /// length of `None` means up to the end.
+    /// Returns start and length in bytes of the area that gets I/O, within the file or device. The workload's `range` replaces the
+    /// storage's. A length of `None` means up to the end. Fails if the range ends beyond the size, or is in percent without a size.
     pub(super) fn area(&self, range: Option<SeekRange>) -> Result<(u64, Option<Bytes>), String> {
         let (from, to) = match (range.or(self.range), self.whole) {
             (None, whole) => return Ok((self.offset, whole)),

@@ -141,7 +141,7 @@ pub(super) fn seeks(text: &str) -> Result<SeekPattern, String> {
     }
 }
 
-/// Parses transfer sizes: `4k`, `(4k,30,8k,70)` or `(MIN,MAX,ALIGN)`.
+/// Parses transfer sizes: `4k`, `(4k,30,8k,70)`, or `(MIN,MAX,ALIGN)` if ALIGN is MIN and MAX is a multiple of it.
 pub(super) fn lengths(values: &[String]) -> Result<TransferSizes, String> {
     match values {
         [one] => size(one).map(TransferSizes::One),

@@ -43,7 +43,7 @@ pub(super) fn of(assignment: &Assignment, permission: &Permission) -> Result<Cla
     Ok(Claims { boot_id: host_info::boot_id(), filesystems: rooms.collect(), files })
 }
 
-/// Returns the claim for a file to be created or a device to be written; `None` for any other path that exists.
+/// Returns the claim for a file to be created or a device to be written; `None` for any other path.
 fn file(path: &Path, is_written: bool) -> std::io::Result<Option<FileClaim>> {
     if path.try_exists()? {
         let found = fs::metadata(path)?;
@@ -59,8 +59,8 @@ fn file(path: &Path, is_written: bool) -> std::io::Result<Option<FileClaim>> {
     Ok(Some(FileClaim { path: directory.join(name), identity }))
 }
 
-/// Returns an error for each file that two members would create or device that two would write, and for each filesystem without enough
-/// space for all members.
+/// Returns an error for each pair of members that would create the same file or write to the same device, and for each filesystem without
+/// enough space for all members. With shared storage, equal paths on different machines are the same file.
 pub(super) fn conflicts(members: &[(&str, &Claims)], mode: FleetMode) -> Vec<String> {
     let mut conflicts = Vec::new();
     for (place, (one, claims)) in members.iter().enumerate() {

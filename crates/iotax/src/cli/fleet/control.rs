@@ -1,4 +1,4 @@
-//! Talks to a coordinator of this user on this machine, through the socket next to its undo log.
+//! Controls a fleet: through the socket of a coordinator of this user on this machine, or through a NATS server.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -17,7 +17,8 @@ use crate::runner::marks;
 /// Flags of `iotax fleet status`, `drain` and `cancel`.
 #[derive(Debug, ClapArgs)]
 pub(in crate::cli) struct Args {
-    /// The fleet's id, as iotax fleet run shows it; or nats://HOST:PORT for the agents there
+    /// The fleet's id, as iotax fleet run shows it; or nats://HOST:PORT for the agents there (to cancel, with
+    /// ?fleet=ID)
     fleet: String,
 }
 

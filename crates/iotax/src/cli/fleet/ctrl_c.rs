@@ -9,7 +9,7 @@ use iotax_testbed::interrupt::{Interrupt, POLL, PRESSED};
 use super::super::signals::watch_signals_with;
 use iotax_model::threads;
 
-/// Time after which a second Ctrl-C ends the process in any case, because the coordinator may be blocked forever.
+/// Time after the first Ctrl-C from which a second one ends the process in any case, because the coordinator may be blocked forever.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// True while members are at work and have not been asked to stop.

@@ -95,7 +95,7 @@ pub(super) fn link(given: &str) -> Result<Option<Link>, Failure> {
     Ok(read(given)?.into_iter().next().map(|host| host.link))
 }
 
-/// Lists the agents registered at a NATS server as hosts.
+/// Waits for free agents at a NATS server, as the URL selects them, and returns them as hosts.
 fn enlisted(url: &str) -> Result<Vec<Host>, Failure> {
     let address: Address = url.parse().map_err(|error| usage(format!("--hosts {error}")))?;
     let names =
@@ -185,6 +185,7 @@ fn named(hosts: Vec<Host>) -> Result<Vec<Host>, String> {
 
 impl Host {
     /// Returns the plan's text with each `${KEY}` replaced by this member's value. `${member}` is its name, `${number}` its number from 1.
+    /// Fails if a key has no value or a `${` no `}`.
     pub(super) fn fill_in(&self, text: &str, number: usize) -> Result<String, String> {
         let mut filled = String::with_capacity(text.len());
         let mut rest = text;

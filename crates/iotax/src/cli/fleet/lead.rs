@@ -145,7 +145,7 @@ impl Lead<'_> {
 }
 
 /// Creates the fleet's undo log, after undoing the changes that a killed coordinator of this fleet left. Fails if another coordinator still
-/// leads the fleet.
+/// leads the fleet, if a change cannot be undone, or if members have not undone theirs within a minute.
 fn undo_log(dir: &Path, fleet: &str, stop: &Interrupt) -> Result<UndoLog, Failure> {
     let tag = control::tag(fleet);
     let end = Instant::now() + UNDOING;
@@ -203,9 +203,9 @@ struct AtWork<'a> {
     signals: Signals<'a>,
     line: LiveLine,
     ios: RecentIos,
-    /// True once all members have reported whether they can carry out the plan.
+    /// True once each member has reported whether it can carry out the plan, or is lost.
     is_answered: bool,
-    /// True once the members were asked to stop.
+    /// True once a request at the socket has asked the members to stop.
     is_stopping: bool,
     /// True once a signal here has cancelled all members.
     is_cancelled: bool,
@@ -313,7 +313,8 @@ impl AtWork<'_> {
         self.act(actions)
     }
 
-    /// Waits until every member has reported whether it can carry out the plan. Gives up members that send no message within a minute.
+    /// Waits until every member has reported whether it can carry out the plan, or is lost. Gives up members that send no message within a
+    /// minute. Fails if the fleet is stopped meanwhile.
     fn gather(&mut self) -> Result<(), Failure> {
         let end = monotonic_ns() + u64::try_from(JOINED.as_nanos()).unwrap_or(u64::MAX);
         while !self.is_answered {
@@ -331,7 +332,7 @@ impl AtWork<'_> {
     }
 
     /// Shows the plan, asks for confirmation, and begins. Returns false if the user declined. Fails, before anything is changed, if any
-    /// member cannot take part.
+    /// member cannot take part or members conflict.
     fn begin(&mut self) -> Result<bool, Failure> {
         let (mut against, mut claimed) = (Vec::new(), Vec::new());
         for (name, status) in self.coordinator.members() {

@@ -72,7 +72,7 @@ fn permission(assignment: &Assignment) -> Permission {
     Permission::new(assignment.overwrite.clone(), assignment.overwrite_signature)
 }
 
-/// Carries out the plan with a temporary store. Returns once the coordinator has all results.
+/// Carries out the plan with a temporary store, and undoes the changes. Returns once the coordinator has all results or the link has ended.
 fn carry_out<L: MemberLink>(member: &Member<L>, assignment: &Assignment) -> Result<Exit, Failure> {
     let tag = format!("member-{}", runner::fresh_tag().or_exit(Exit::Environment)?);
     let undo_dir = args::undo_dir()?;
@@ -135,8 +135,8 @@ struct ActiveMember<'a, L> {
     run: Mutex<Option<i64>>,
     /// The run's state as last sent to the coordinator, without measurements; `None` before anything was sent.
     told: Mutex<Option<Run>>,
-    /// Agreed start of the current load, before its warm-up, in nanoseconds of this machine's monotonic clock; `None` if each member starts
-    /// on its own.
+    /// Agreed start of the current load, before its warm-up, in nanoseconds of this machine's monotonic clock; `None` if no start was
+    /// agreed, as when each member starts on its own.
     at_ns: Mutex<Option<u64>>,
 }
 
@@ -329,7 +329,8 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the maximum error of this machine's wall clock in nanoseconds, as chrony estimates it; `None` if chrony does not run.
+/// Returns the maximum error of this machine's wall clock in nanoseconds, as chrony estimates it; `None` if unknown, such as without a
+/// running chrony or without a time source.
 ///
 /// chronyc(1), tracking: the error is at most the offset, the root dispersion and half the root delay together.
 fn chrony_error_ns() -> Option<u64> {

@@ -102,7 +102,8 @@ fn check_alike(hosts: &[Host], plans: &[Plan]) -> Result<(), Failure> {
     }
 }
 
-/// Refuses plans in which two members write to the same file or device: each would overwrite data that the other reads back or journals.
+/// For members that share one storage or run on this machine, refuses plans in which two write to the same file or device: each would
+/// overwrite data that the other reads back or journals.
 fn refuse_shared_writes(hosts: &[Host], plans: &[Plan], mode: FleetMode) -> Result<(), Failure> {
     let written = |plan: &Plan| -> Vec<PathBuf> {
         let targets = plan.everything().filter(|spec| plan.work_on(spec).iter().any(|work| work.modifies()));

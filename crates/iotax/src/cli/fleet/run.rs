@@ -19,7 +19,8 @@ use crate::runner;
 pub(in crate::cli) struct Args {
     #[command(flatten)]
     input: PlanInput,
-    /// The members: ssh://USER@HOST:PORT and others by commas, local:N, nats://HOST:PORT, or a file with one a line
+    /// The members: ssh://[USER@]HOST[:PORT], local:N and netns:NAME, separated by commas; a file with one of these in each line; or
+    /// nats://HOST[:PORT] alone
     #[arg(long, value_name = "LIST|FILE")]
     hosts: String,
     /// Storage that the members measure: each member its own (each), or all members the same (shared) [default: the plan's, else each]

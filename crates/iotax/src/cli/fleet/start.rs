@@ -34,7 +34,7 @@ const FAREWELL: Duration = Duration::from_secs(30);
 /// Maximum number of attempts to undo a killed member's changes while its undo log is in use.
 const AGAIN: u32 = 100;
 
-/// The processes that this coordinator started, one for each member; for a remote member its ssh client.
+/// The processes that this coordinator started, one for each member; for a remote member its ssh client. None for agents at a NATS server.
 #[derive(Default)]
 pub(super) struct Started {
     processes: Vec<Process>,
@@ -53,7 +53,8 @@ struct Process {
 /// The links to all members, the processes started here, and the name and reason of each member that could not be started.
 type Reached = (Box<dyn Hub>, Started, Vec<(String, String)>);
 
-/// Starts all members and connects the hub to them. Also returns the members that could not be started, with the reasons.
+/// Starts all members, unless they are agents at a NATS server, and connects the hub to them. Also returns the members that could not be
+/// started, with the reasons.
 pub(super) fn all(
     hosts: &[Host],
     undo_log: &mut UndoLog,

@@ -47,8 +47,8 @@ pub(super) struct Args {
     /// vm-qcow2-snapshot, with --device also host-device, host-lvm, host-lvm-file, vm-device, vm-lvm; host-overlay as in a container,
     /// host-nfs, host-smb, host-loop, host-luks, host-integrity, host-dm-cache, host-dm-writecache, host-raid1, host-zvol, host-zfs,
     /// host-nvme-tcp, fuse-raw, nbd-raw, nbd-kernel, iscsi-raw, nfs-raw, rbd-raw, in a Xen domain xen-pv-loop, xen-pv-raw, xen-pv-qcow2,
-    /// xen-pvh-loop; virtio-vmdk, vm-vhdx and so on for other formats; or the layers of one, such as "raw file >
-    /// loop direct_io=true" [default: the first seven, and those of --device]
+    /// xen-pvh-loop; virtio-vmdk, vm-vhdx and so on for other formats; or the layers of one, such as "raw file > loop direct_io=true"
+    /// [default: the first seven on DIR, and those of --device]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(rungs::names()))]
     rungs: Vec<String>,
     /// Measure new images set up like the disk of this libvirt domain, and alternatives to it: a file with its XML, or its
@@ -67,7 +67,7 @@ pub(super) struct Args {
     /// Run this many guests at once on each rung with guests, each with its own disk; a list makes a rung for each number
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
     guests: Vec<u32>,
-    /// Every image format that iotax makes, through QEMU's block layer
+    /// Build every image format that iotax makes, through QEMU's block layer, and a plain file as the baseline
     #[arg(long, conflicts_with_all = ["rungs", "device", "like", "emulated", "guests"])]
     formats: bool,
     /// Build every rung that this machine can build; a note names the others, with the reason
@@ -86,7 +86,8 @@ pub(super) struct Args {
 /// Default workload of `--curve`, with enough I/Os in flight to reach a rung's capacity.
 const CURVED: &str = "randread-4k-qd32";
 
-/// Length of the shortest measurement. Most noise lasts longer, so many short measurements are better than a few long ones.
+/// Minimum length of a measurement that is derived from the total time. Most noise lasts longer, so many short measurements are better than
+/// a few long ones.
 const SHORTEST: Nanos = Nanos::from_millis(250);
 
 /// Returns the rungs that the options select; by default the usual ones that the given directory and device allow.
@@ -116,8 +117,9 @@ fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
     args.rungs.iter().map(find).collect()
 }
 
-/// Leaves out rungs that this machine cannot build, except rungs that the user named. Keeps them if no rung would be left, or none on the
-/// device that the user named: the run then reports the reason. Rungs with guests that cannot boot are left out in any case.
+/// Leaves out rungs that this machine cannot build, except rungs that the user named. Rungs with guests are left out first, for the reason
+/// of [`no_guests`]. Keeps the other rungs if none of them would be left, or none on the device that the user named: the run then reports
+/// the reason. Fails if guests that the user asked for cannot boot.
 fn possible(args: &Args, mut rungs: Vec<Rung>, workloads: &[Workload]) -> Result<Vec<Rung>, Failure> {
     let asked = !args.rungs.is_empty();
     if rungs.iter().any(Rung::has_guest)

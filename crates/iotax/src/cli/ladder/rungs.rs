@@ -215,7 +215,7 @@ pub(in crate::cli) fn is_rung(name: &str) -> bool {
     Rung::known(name).is_some()
 }
 
-/// Returns the target of the named rung with its image in `dir`. Fails for a rung on a device.
+/// Returns the target of the named rung with its image in `dir`. Fails for an unknown name and for a rung on a device.
 pub(in crate::cli) fn rung_in(name: &str, dir: &Path) -> Result<TargetSpec, Failure> {
     let rung = Rung::parse(name)?;
     if rung.base == Device {

@@ -1,6 +1,6 @@
 //! Writes a network test in the JSON of iperf3 3.12, with an extra section `iotax`.
 //!
-//! Unknown figures are 0 in iperf3's part, as in iperf3; in the section `iotax` they are absent.
+//! Unknown figures are 0 or absent in iperf3's part, as in iperf3; in the section `iotax` they are absent.
 
 use iotax_analysis::time::utc;
 use iotax_netperf::{End, Start, StreamEnd, StreamFigures, StreamInterval, TestInterval, TestReport};

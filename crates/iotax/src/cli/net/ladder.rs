@@ -36,7 +36,7 @@ pub(in crate::cli) struct Args {
     /// udp-rtt-loaded-download [default: tcp-upload, tcp-download, udp-upload, udp-rtt]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(known_workloads().map(|known| known.name)))]
     workloads: Vec<String>,
-    /// Add a rung for each guest with competing traffic: two ends on the host, joined by a veth pair, send as fast as they can
+    /// Repeat rungs with guests under competing traffic: two ends on the host, joined by a veth pair, send as fast as they can
     #[arg(long)]
     together: bool,
     #[command(flatten)]
@@ -179,7 +179,7 @@ impl Args {
     }
 }
 
-/// Minimum length of a measurement: TCP needs a moment to find its rate.
+/// Minimum length of a measurement that is derived from the total time: TCP needs a moment to find its rate.
 const SHORTEST: Nanos = Nanos::from_secs(1);
 
 /// Name of the neighbour: two ends on the host that make competing traffic.

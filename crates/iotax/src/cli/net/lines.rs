@@ -95,7 +95,8 @@ pub(super) fn extend(so_far: &mut Sample, next: &Sample) {
     }
 }
 
-/// Formats the retransmits, losses and jitter of one direction; `packets` is the number received.
+/// Formats the retransmits, losses, reordering, duplicates and jitter of one direction; `packets` is the number
+/// received.
 fn counts(way: &WaySample, packets: u64) -> String {
     let mut text = String::new();
     if let Some(retransmits) = way.retransmits {

@@ -29,7 +29,7 @@ pub(in crate::cli) struct Args {
     /// Port to listen on; 0 picks a free one
     #[arg(long, short, default_value_t = PORT, value_parser = number::whole::<u16>(0..=65535))]
     port: u16,
-    /// Maximum number of concurrent tests, for neighbours; iperf3 allows one
+    /// Maximum number of concurrent tests, more than one for plans with neighbours; iperf3 allows one
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::whole::<u16>(1..=1024))]
     tests: u16,
     /// Exit after one test

@@ -43,7 +43,7 @@ pub(super) struct Args {
     /// Time between readings, in seconds or with a unit
     #[arg(long, short, value_name = "TIME", value_parser = seconds, default_value = "1")]
     interval: Nanos,
-    /// Print one interval as tables and end, as without a terminal
+    /// Print one interval and end: as tables, or with --json as JSON
     #[arg(long)]
     once: bool,
     /// Write each interval as a line of JSON to a new file, or to stdout with -

@@ -24,7 +24,7 @@ pub(super) const GUEST_KEYS: [(&str, &[&str]); 5] = [
 /// A setting with a value to try, and the target that has this value.
 pub(super) type Tryable = (Candidate, TargetSpec);
 
-/// Returns the candidates of `--try`: the given values of each key, or all values of an enumerated key.
+/// Returns the candidates of `--try`: the given values of each key, or all values but the present one of an enumerated key.
 pub(super) fn asked(base: &TargetSpec, list: &[String]) -> Result<Vec<Tryable>, Failure> {
     let mut all = Vec::new();
     for item in list {
@@ -51,7 +51,7 @@ pub(super) fn asked(base: &TargetSpec, list: &[String]) -> Result<Vec<Tryable>, 
     Ok(all)
 }
 
-/// Returns all values of an enumerated key except the present one. Fails for other keys, and for an unknown key.
+/// Returns all values of an enumerated key except the present one. Fails if there are none, as for a number, and for an unknown key.
 fn all_values(base: &TargetSpec, key: &str) -> Result<Vec<String>, Failure> {
     let guest = GUEST_KEYS.iter().find(|(known, _)| *known == key);
     let now = match (guest, key.parse()) {

@@ -127,7 +127,7 @@ impl LastingFile {
     }
 }
 
-/// Shows the files that make a recommendation persistent. With `apply`, writes them and applies the settings now.
+/// Shows the files that make a recommendation persistent. With `apply`, asks (unless `yes`), writes them and applies the settings now.
 pub(super) fn offer(target: &TargetSpec, tuning: &Tuning, apply: bool, yes: bool) -> Result<Exit, Failure> {
     let (root, origin) = (Path::new("/"), origin(tuning));
     let files = files(root, target);

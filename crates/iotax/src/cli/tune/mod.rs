@@ -33,9 +33,9 @@ pub(super) struct Args {
     /// A file, directory or device as for iotax bench; RUNG:DIR for a rung of iotax ladder with its image in a directory, such as
     /// vm-raw:/srv/images; PLAN.toml with one target
     target: String,
-    /// Settings to try, each with all offered values or only the given ones: scheduler, read_ahead_kb, nr_requests, wbt_lat_usec,
-    /// nomerges, rq_affinity, max_sectors_kb, dirty_ratio and others of /proc/sys/vm; of guests cache, aio, bus, iothread, queues;
-    /// such as scheduler,nr_requests=64:256 [default: what suits target and work]
+    /// Settings to try, each with all offered values or only the given ones: scheduler, read_ahead_kb, nr_requests, wbt_lat_usec, nomerges,
+    /// rq_affinity, max_sectors_kb, dirty_ratio and others of /proc/sys/vm; of guests cache, aio, bus, iothread, queues; such as
+    /// scheduler,nr_requests=64:256 [default: those that suit the target and the work]
     #[arg(long = "try", value_name = "LIST", value_delimiter = ',')]
     wanted: Vec<String>,
     /// Choose by this metric [default: iops; latency_mean where the rate is given]
@@ -44,14 +44,16 @@ pub(super) struct Args {
     /// Measure for at most this long, the screening and the confirmation together [default: 3m]
     #[arg(long, value_name = "TIME")]
     time: Option<Nanos>,
-    /// Workloads of iotax ladder [default: randread-4k-qd32, seqread-1m and, where it may write, randwrite-4k-qd32]
+    /// Workloads of iotax ladder [default: the work that --rw and such flags describe, else randread-4k-qd32, seqread-1m and, where it may
+    /// write, randwrite-4k-qd32]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(STANDARD.map(|(name, ..)| name)))]
     workloads: Vec<String>,
     #[command(flatten)]
     margin: MarginArgs,
     #[command(flatten)]
     workload: WorkloadFlags,
-    /// Make the recommended kernel settings permanent: show the udev and sysctl files, ask, write the files and apply the settings now
+    /// Make the recommended kernel settings permanent: show the udev and sysctl files, ask (unless --yes), write the files and apply the
+    /// settings now
     #[arg(long)]
     apply: bool,
     /// Print as JSON; the page goes to stderr
@@ -70,7 +72,7 @@ pub(super) struct Args {
     guest: GuestArgs,
 }
 
-/// Default total time; the screening takes `SCREENING` percent of it.
+/// Default total time. With several candidates, the screening takes `SCREENING` percent of it.
 const TIME: Nanos = Nanos::from_secs(180);
 const SCREENING: u64 = 60;
 /// Number of rounds into which the time is divided, unless windows would get shorter than `SHORTEST`.
@@ -243,7 +245,7 @@ impl Tuner<'_> {
         }
     }
 
-    /// Returns the target with all recommended settings.
+    /// Returns the target with all chosen settings.
     fn with_all(&self, tuning: &Tuning) -> Result<TargetSpec, Failure> {
         Ok(TargetSpec { name: CHOSEN.into(), ..self.with(tuning.candidates())? })
     }
@@ -256,7 +258,8 @@ impl Tuner<'_> {
         candidates.try_fold(self.base.clone(), one)
     }
 
-    /// Measures a plan and loads its run. Returns the run, `None` if the user declined or the run could not be started, and the exit code.
+    /// Measures a plan and loads its run. Returns the run and the exit code. The run is `None` if the user declined or it could not be
+    /// started.
     fn measured(&self, plan: Plan, ask: bool) -> Result<(Option<Run>, Exit), Failure> {
         let output = OutputArgs { store: self.args.store.clone(), ..OutputArgs::default() };
         let session = Session::new(plan, &output).with(&self.args.session, self.permission.clone());

@@ -39,7 +39,8 @@ impl Screening {
 }
 
 impl Tuner<'_> {
-    /// Plans a screening that changes one setting at a time if enough rounds fit into `time`, otherwise mixes of several.
+    /// Plans a screening that changes one setting at a time if enough rounds fit into `time`, otherwise mixes of several. Fails if neither
+    /// fits.
     pub(super) fn screening(&self, tryable: Vec<Tryable>, time: Nanos) -> Result<Screening, Failure> {
         let (candidates, targets): (Vec<Candidate>, Vec<TargetSpec>) = tryable.into_iter().unzip();
         match self.plan(targets, time) {

@@ -32,8 +32,8 @@ pub(super) use storage::{HostSite, LocalStorage, RemoteSite};
 pub(super) struct Target {
     pub(super) spec: TargetSpec,
     pub(super) site: Site,
-    /// True if the storage holds all data that workloads expect. False before filling, after a workload that began with unwritten space,
-    /// and after one that left unknown what stamped blocks hold.
+    /// True if the storage holds all data that workloads expect. False before filling, after a workload that began with unwritten space or
+    /// freed space, and after one that left unknown what stamped blocks hold.
     pub(super) is_filled: bool,
     /// The stamps of the filled data, for verification; `None` before filling, and without stamps: in a plan without verification, on
     /// storage that existed before, and on storage that another target uses too.

@@ -75,7 +75,7 @@ impl NetworkSite {
     }
 
     /// Returns the process in whose network namespace packets pass: the server's if the client is a guest, otherwise the client's. `None`
-    /// if the client is the run's shared agent.
+    /// if the client is the run's shared agent, or if that process is not known.
     pub(in crate::runner) fn watched_process(&self) -> Option<u32> {
         match &self.client {
             NetworkClient::Guest(_) => self.path.server_process(),

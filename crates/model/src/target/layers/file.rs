@@ -121,10 +121,10 @@ impl Subformat {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FileSpec {
-    /// An existing directory for the file [default: the target's own `filesystem`]
+    /// An existing directory for the file [default: the target's own filesystem]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dir: Option<PathBuf>,
-    /// Image format; all but raw need virtio, fuse or a guest.
+    /// Image format; all but raw need a layer above that reads images, such as virtio, fuse or a guest.
     pub format: Format,
     /// Space to allocate in advance.
     pub preallocation: Preallocation,
@@ -149,10 +149,10 @@ pub struct FileSpec {
     /// qcow2: size of the cache for L2 tables [default: QEMU's]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub l2_cache_size: Option<Bytes>,
-    /// A snapshot of the filled image; needs qcow2, and virtio, fuse or a guest [default: none]
+    /// A snapshot of the filled image; needs format = "qcow2" [default: none]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Snapshot>,
-    /// Number of overlays of an external snapshot, at least 1; writes go to the topmost [default: 1]
+    /// Number of overlays of an external snapshot, 1 to 64; writes go to the topmost [default: 1]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backing_depth: Option<u32>,
     /// Number of internal snapshots that the image contains, all with the same content [default: 1]

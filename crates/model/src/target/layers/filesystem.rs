@@ -19,7 +19,7 @@ words! {
     }
 }
 
-/// A filesystem created on the target's device or volume, mounted for the run and removed afterwards.
+/// A filesystem created on the block device below, mounted for the run and removed afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilesystemSpec {
@@ -91,7 +91,7 @@ impl FromLine for FilesystemSpec {
 }
 
 impl FilesystemSpec {
-    /// Creates a filesystem created and mounted with default options.
+    /// Creates the settings of a filesystem with default options.
     #[must_use]
     pub const fn new(kind: FsType) -> Self {
         Self { kind, mount_options: None, nodatacow: false }

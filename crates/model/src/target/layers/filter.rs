@@ -40,7 +40,7 @@ pub struct FilterSpec {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(range(min = 1))]
     pub iops: Option<u32>,
-    /// throttle: highest number of I/Os per second in a burst; more than iops [default: no bursts]
+    /// throttle: highest number of I/Os per second in a burst; requires iops, and exceeds it [default: no bursts]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(range(min = 1))]
     pub iops_max: Option<u32>,

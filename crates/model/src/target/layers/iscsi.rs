@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
 
-/// A raw file that tgt serves by iSCSI on loopback, bypassing the page cache, and that QEMU's own initiator (libiscsi) accesses.
+/// A raw file that tgt serves by iSCSI on loopback, bypassing the page cache. QEMU's own initiator (libiscsi) accesses it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IscsiSpec {}

@@ -103,7 +103,7 @@ pub enum LayerInterface {
     GuestNetwork,
     /// The storage of the layer below, with an I/O limit on the processes that use the storage. Only for the top of a stack.
     Limited,
-    /// An existing file or device, which is measured as it is: no layer can be built on it.
+    /// A file, device or network that is measured as it is: no layer can be built on it.
     Found,
 }
 
@@ -189,7 +189,7 @@ pub trait LayerType {
         false
     }
 
-    /// Returns whether the layer reads or writes more data below than is requested of it, for copies, checksums or a journal.
+    /// Returns whether the layer reads or writes more data below than is requested of it, for example for copies, checksums or a journal.
     fn amplifies(&self) -> bool {
         false
     }
@@ -209,7 +209,7 @@ pub trait LayerType {
         Ok(())
     }
 
-    /// Returns the location of this layer on this machine if it is the bottom layer; `None` for other layers.
+    /// Returns the location of this layer on this machine if it is the bottom layer and has one; `None` for others, such as a network.
     fn location(&self) -> Option<BottomLocation<'_>> {
         None
     }
@@ -370,9 +370,10 @@ layers! {
     /// A file or block device, on this machine, on another (`ssh://[user@]host[:port]/path`) or in a container:
     /// `docker://[user@]container/path`, `podman://`, `lxc://`, `incus://`, `lxd://`, `kubectl://namespace/pod[:container]/path`. An
     /// existing file or device is measured as it is; a missing file is created, filled, measured and removed. `libvirt://domain[:disk]`
-    /// attaches a new disk, set up like the guest's disk `disk`, to a running guest, fills it, measures it in the guest and removes it.
+    /// attaches a new disk to a running guest, fills it, measures it in the guest and removes it. The new disk is set up like the guest's
+    /// disk `disk`, by default its first.
     path: Path(PathSpec),
-    /// An existing disk image, opened by QEMU. The image is not changed: writes go to an overlay.
+    /// An existing disk image, opened by QEMU. The image is never changed: writes need an overlay.
     image: Image(ImageSpec),
     /// An export of an existing NBD server, as `nbd://host[:port][/export]` or `nbd+unix:///[export]?socket=PATH`. iotax writes to the export
     /// only if the command line names it again.
@@ -389,15 +390,15 @@ layers! {
     delay: Delay(DelaySpec),
     /// Checksums for each sector, kept by dm-integrity.
     integrity: Integrity(IntegritySpec),
-    /// A device-mapper cache (dm-cache or dm-writecache) in front of the volume, array or loop device.
+    /// A device-mapper cache (dm-cache or dm-writecache) in front of the block device below.
     cache: Cache(CacheSpec),
-    /// Encryption by dm-crypt (LUKS2) of the device, volume or array.
+    /// Encryption of the block device below by dm-crypt (LUKS2).
     luks: Luks(LuksSpec),
-    /// A new ZFS pool on the volume or loop device, with a volume (zvol) or a filesystem (dataset).
+    /// A new ZFS pool on the block device below, with a volume (zvol) or a filesystem (dataset).
     zfs: Zfs(ZfsSpec),
     /// A filesystem in memory.
     tmpfs: Tmpfs(TmpfsSpec),
-    /// A new filesystem on the device or volume.
+    /// A new filesystem on the block device below.
     filesystem: Filesystem(FilesystemSpec),
     /// iotax's FUSE filesystem on the filesystem below or in a given directory, which keeps writes in memory until they are flushed.
     volatile: Volatile(VolatileSpec),
@@ -407,9 +408,9 @@ layers! {
     share: Share(ShareSpec),
     /// A new file on the filesystem below or in a given directory.
     file: File(FileSpec),
-    /// A QEMU block filter over the file: throttle, compress, copy-on-read, blkdebug or quorum.
+    /// A QEMU block filter over the layer below: throttle, compress, copy-on-read, blkdebug or quorum.
     filter: Filter(FilterSpec),
-    /// The file, served by NBD and read by QEMU's client or the kernel's.
+    /// The layer below, served by NBD and read by QEMU's client or the kernel's.
     nbd: Nbd(NbdSpec),
     /// The raw file, served by iSCSI and read by QEMU's initiator.
     iscsi: Iscsi(IscsiSpec),
@@ -417,15 +418,15 @@ layers! {
     nfs: Nfs(NfsSpec),
     /// An image in a Ceph cluster that iotax starts for the run, read by QEMU's client. The raw file is the cluster's disk.
     rbd: Rbd(RbdSpec),
-    /// The file as a guest's QEMU would access it, shown as a raw file by the FUSE export of QEMU's storage daemon.
+    /// The layer below as a guest's QEMU would access it, shown as a raw file by the FUSE export of QEMU's storage daemon.
     fuse: Fuse(FuseSpec),
-    /// The file as a guest's QEMU would access it, shown as a virtio block device by QEMU's storage daemon, without a guest.
+    /// The layer below as a guest's QEMU would access it, shown as a virtio block device by QEMU's storage daemon, without a guest.
     virtio: Virtio(VirtioSpec),
     /// A loop device over the file.
     loop_device as "loop": Loop(LoopSpec),
     /// The raw file or device, served by the kernel's NVMe target and connected by TCP on loopback.
     nvme_tcp: NvmeTcp(NvmeTcpSpec),
-    /// The guest that has the target as its disk; if absent, the target is measured on the host.
+    /// The QEMU guest that has the target as its disk, or that is the client of a network.
     guest: Guest(GuestSpec),
     /// The Xen domain that has the target as its disk.
     xen: Xen(XenSpec),

@@ -43,7 +43,7 @@ const MOST_BYTES: u64 = 1 << 59;
 /// An error rate at which every read fails, in millionths.
 const ALL: u32 = 1_000_000;
 
-/// Share of requests that fail, in millionths; above 0. Text form: `0.01` or `1%`.
+/// Share of reads that fail, in millionths; above 0. Text form: `0.01` or `1%`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorRate(u32);
 

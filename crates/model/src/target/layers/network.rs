@@ -76,7 +76,7 @@ pub struct NetworkSpec {
     /// Queue pairs of the guest's network card [default: as many as the guest has CPUs, for virtio-net on a bridge; else 1]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub queues: Option<u32>,
-    /// True if the host's kernel moves the guest's packets instead of QEMU [default: true if available]
+    /// virtio-net on a bridge: true if the host's kernel moves the guest's packets instead of QEMU [default: true if available]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub vhost: Option<bool>,
     /// Largest packet in bytes, on a veth pair or a bridge [default: the kernel's default]
@@ -86,14 +86,14 @@ pub struct NetworkSpec {
     /// `host[:port]`, or several separated by commas, which are measured at the same time
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub peer: Option<String>,
-    /// Local address that the client binds to [default: the kernel's choice]
+    /// With via = "server": local address that the client binds to [default: the kernel's choice]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bind: Option<String>,
-    /// First local port that the client uses [default: the kernel's choice]
+    /// With via = "server": first local port that the client uses [default: the kernel's choice]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cport: Option<u16>,
-    /// File whose first line is the token that the server requires, or `$IOTAX_TOKEN` to take the token from the environment [default: no
-    /// token]
+    /// With via = "server": file whose first line is the token that the server requires, or `$IOTAX_TOKEN` to take the token from the
+    /// environment [default: no token]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub auth: Option<String>,
 }
@@ -114,7 +114,7 @@ pub enum NetworkEnds<'a> {
     Local(LocalPath<'a>),
     /// The client is on this machine, and the server on another machine, where iotax starts it over ssh.
     Remote(Remote),
-    /// Servers that are already running elsewhere, measured at the same time.
+    /// Servers that are already running, measured at the same time.
     Servers(Vec<Peer>),
 }
 
@@ -170,7 +170,7 @@ impl NetworkSpec {
     /// Checks the settings and derives the client and server. `guest` is the guest of the target, if it has one.
     ///
     /// # Errors
-    /// The settings contradict each other; the message gives the reason.
+    /// The settings are not valid or contradict each other; the message gives the reason.
     pub(in crate::target) fn stack<'a>(
         &'a self,
         guest: Option<&'a GuestSpec>,

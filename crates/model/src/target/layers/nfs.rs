@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
 
-/// A raw file that nfs-ganesha serves by NFS 3 over loopback in a private network namespace, through the page cache, and that QEMU's own client
-/// (libnfs) accesses.
+/// A raw file that nfs-ganesha serves by NFS 3, through the page cache. QEMU's own client (libnfs) accesses it over loopback in a private
+/// network namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NfsSpec {}

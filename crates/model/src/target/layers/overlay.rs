@@ -14,7 +14,7 @@ use super::{
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OverlaySpec {
-    /// An existing directory for the overlay's upper and lower directories [default: the target's own `filesystem`]
+    /// An existing directory for the overlay's upper and lower directories [default: the target's own filesystem]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dir: Option<PathBuf>,
     /// Use overlayfs's mount option `volatile`, which skips all syncs (Linux 5.10 or later): a crash may lose any data.

@@ -179,7 +179,8 @@ pub(super) fn word(text: &str) -> String {
     }
 }
 
-/// Formats a layer's keys that differ from its defaults as ` key=value ...`, without the keys in `told`, which the segment's words already contain.
+/// Formats a layer's keys that differ from `defaults`, or all keys without them, as ` key=value ...`. Leaves out the keys in `told`, which
+/// the segment's words already contain.
 pub(super) fn keys<L: Serialize>(spec: &L, defaults: Option<&L>, told: &[&str]) -> String {
     let table = |spec| Table::try_from(spec).unwrap_or_default();
     let defaults = defaults.map(table).unwrap_or_default();

@@ -31,12 +31,12 @@ impl ShareProtocol {
     }
 }
 
-/// A directory that a server exports over TCP in a private network namespace and that the kernel's client mounts, as for images on NFS or SMB
+/// A directory that a server exports over TCP in a private network namespace. The kernel's client mounts it, as for images on NFS or SMB
 /// storage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ShareSpec {
-    /// An existing directory, in which iotax creates the directory to export [default: the target's own `filesystem`]
+    /// An existing directory, in which iotax creates the directory to export [default: the target's own filesystem]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dir: Option<PathBuf>,
     /// The protocol, which also determines the server.

@@ -13,7 +13,7 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VolatileSpec {
-    /// An existing directory that holds the flushed data [default: the target's own `filesystem`]
+    /// An existing directory that holds the flushed data [default: the target's own filesystem]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dir: Option<PathBuf>,
     /// Seed of the random choice of unflushed writes that a power cut keeps, loses or tears.

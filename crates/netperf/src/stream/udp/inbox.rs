@@ -101,7 +101,7 @@ impl Inbox {
     }
 }
 
-/// Datagrams that the kernel has joined into one buffer.
+/// A datagram, or several that the kernel has joined into one buffer.
 #[derive(Debug)]
 pub(super) struct Batch<'a> {
     /// The bytes of the datagrams, one after the other.

@@ -28,9 +28,10 @@ use iotax_model::threads;
 
 /// Length in bytes of the header with a 64-bit number.
 const HEADER: usize = 16;
-/// Nanoseconds between datagrams below which they are sent in batches, because the rate is too high for single datagrams.
+/// Nanoseconds between datagrams below which the kernel splits a buffer into datagrams (UDP_SEGMENT), if it can. Otherwise sendmmsg sends
+/// them.
 const CLOSE_NS: u64 = 5_000;
-/// Time after which a sender tries again if the kernel has no route or no buffer space.
+/// Pause of a sender if the kernel has no route to the peer or no buffer space.
 const REST: std::time::Duration = std::time::Duration::from_millis(1);
 
 /// Sends datagrams until `stop` is set or the amount in `settings` is used up.

@@ -74,7 +74,7 @@ pub(super) struct UsersGroup {
     free: u64,
 }
 
-/// Looks up a volume group by name. Rejects a group that is missing, exported, incomplete, read-only or shared.
+/// Looks up a volume group by name. Rejects a group that is missing, exported, incomplete, read-only or shared, and an ambiguous name.
 pub(super) fn users_group(name: &str) -> Result<UsersGroup, Refusal> {
     const FIELDS: &str =
         "vg_name,vg_uuid,vg_extent_size,vg_free_count,vg_exported,vg_partial,vg_permissions,vg_shared";

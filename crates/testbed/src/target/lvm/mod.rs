@@ -1,7 +1,8 @@
 //! Creates logical volumes, in an existing volume group of the user or in a new one on a device.
 //!
-//! Targets of a plan share one volume group per device. In each group, all plain targets (thick, without snapshots) share one volume. Raw
-//! targets on such a device use the bytes below that volume, so that device and LVM are compared on the same part of the disk.
+//! Targets of a plan share one volume group per device. In each group, one volume is shared by all targets without snapshots, thin
+//! provisioning or formatting, if they are measured one at a time. Raw targets on such a device use the bytes below that volume, so that
+//! device and LVM are compared on the same part of the disk.
 
 mod capacity;
 mod place;

@@ -84,7 +84,8 @@ impl Build for ShareSpec {
     }
 }
 
-/// Rejects a kernel that lacks one of the filesystems `needed`, which come with `modules`. `filesystems` is the content of /proc/filesystems.
+/// Rejects a kernel that lacks one of the filesystems `needed`, which come with `modules`. `filesystems` is the content of
+/// /proc/filesystems.
 fn check_kernel(filesystems: &str, needed: &[&str], modules: &str) -> Result<(), Refusal> {
     let has = |name: &str| filesystems.lines().any(|line| line.split_whitespace().last() == Some(name));
     match needed.iter().find(|name| !has(name)) {

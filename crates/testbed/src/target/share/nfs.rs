@@ -34,7 +34,8 @@ const GRACE: u64 = 10;
 /// Maximum time for the server to end its grace period.
 const PATIENCE: Duration = Duration::from_mins(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// Timeout of a request on a lost connection, in tenths of a second. The client repeats the request once, and fails it after a second timeout.
+/// Timeout of a request on a lost connection, in tenths of a second. The client repeats the request once, and fails it after a second
+/// timeout.
 const TIMEOUT: u32 = 50;
 /// Expiry time of entries in the kernel's export caches, in seconds since 1970: the latest that all kernels accept.
 const NEVER: i32 = i32::MAX;

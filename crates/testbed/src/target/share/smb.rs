@@ -70,8 +70,8 @@ pub(super) fn serve(
     Ok(options(share, &password))
 }
 
-/// Returns the content of smb.conf: the settings that isolate the server, and those of the plan. All other settings have Samba's defaults. The
-/// client opens several channels only to an interface that announces RSS, as most network cards do.
+/// Returns the content of smb.conf: the settings that isolate the server, and those of the plan. All other settings have Samba's defaults.
+/// The client opens several channels only to an interface that announces RSS, as most network cards do.
 fn settings(share: &ShareSpec, name: &str) -> String {
     let (address, sync) = (Ipv4Addr::LOCALHOST, if share.sync { "yes" } else { "no" });
     format!(
