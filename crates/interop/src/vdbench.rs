@@ -77,10 +77,14 @@ fn definition(text: &mut String, run: &Run, m: &Measurement) -> fmt::Result {
     writeln!(text)
 }
 
-/// Returns the requested rate of a workload's first job, all its clones together, in I/Os per second; `None` if it has none.
+/// Returns the requested rate of a workload in I/Os per second, that of all its concurrent jobs and clones together; `None` if a job runs
+/// in a closed loop.
 fn asked(workload: &Workload) -> Option<String> {
-    let of_one = workload.rate_iops.or_else(|| workload.rate.map(|Bytes(rate)| rate / workload.bs.0.max(1)));
-    of_one.map(|rate| (rate * u64::from(workload.numjobs)).to_string())
+    let of_job = |job: &Workload| {
+        let of_one = job.rate_iops.or_else(|| job.rate.map(|Bytes(rate)| rate / job.bs.0.max(1)))?;
+        Some(of_one * u64::from(job.numjobs))
+    };
+    workload.jobs().map(of_job).sum::<Option<u64>>().map(|rate| rate.to_string())
 }
 
 /// Returns the host's activity in interval `number`, from 1; `None` if the host was not sampled in the same intervals.
@@ -176,4 +180,23 @@ fn line(text: &mut String, clock: &str, interval: &str, figures: &Figures) -> fm
     let shown = |part: Option<f64>| part.map_or_else(|| "NaN".to_owned(), |percent| format!("{percent:.1}"));
     let (both, kernel) = (figures.cpu.map(|(both, _)| both), figures.cpu.map(|(_, kernel)| kernel));
     writeln!(text, "{depth:6.1}{:>6}{:>6}", shown(both), shown(kernel))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_model::workload::WorkloadKeys;
+
+    #[test]
+    fn the_rate_asked_for_is_that_of_all_jobs_and_unknown_if_one_is_a_closed_loop() {
+        let workload = |keys: WorkloadKeys| keys.complete(&WorkloadKeys::default());
+        let paced =
+            || workload(WorkloadKeys { rate_iops: Some(250), numjobs: Some(2), ..WorkloadKeys::default() });
+        let with = |other| Workload { beside: vec![other], ..paced() };
+        let in_bytes =
+            WorkloadKeys { rate: Some(Bytes(4 << 20)), bs: Some(Bytes(4096)), ..WorkloadKeys::default() };
+        assert_eq!(asked(&paced()).as_deref(), Some("500"));
+        assert_eq!(asked(&with(workload(in_bytes))).as_deref(), Some("1524"));
+        assert_eq!(asked(&with(workload(WorkloadKeys::default()))), None);
+    }
 }

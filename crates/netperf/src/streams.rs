@@ -285,7 +285,8 @@ impl Streams {
                 omitted_packets: stream.base.counts.packets + stream.base.counts.lost,
                 rtt_ns: stream.path.rtt().filter(|_| tcp),
                 max_cwnd: tcp.then_some(stream.path.cwnd),
-                max_window: tcp.then_some(stream.path.window),
+                // Kernels before 5.4 leave it 0.
+                max_window: tcp.then_some(stream.path.window).filter(|window| *window > 0),
                 gaps: self.gaps(stream, now),
                 error: None,
             }

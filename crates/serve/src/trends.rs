@@ -33,9 +33,16 @@ pub(crate) async fn page(State(app): State<Shared>, pairs: Pairs) -> Result<Resp
 fn body(app: &App, store: &Store, asked: &AskedHistory, pairs: &Pairs) -> Result<Content, Problem> {
     let metric = asked.metrics.first().copied().unwrap_or(Metric::LATENCY_MEAN);
     let chosen = past::choose(store, asked)?;
-    let (past, damaged) = past::read(app, store, &chosen.runs)?;
-    let newest = &past[past.len().saturating_sub(MOST)..];
-    let judged = newest.iter().map(|run| app.cache.get(store, run.id)).collect::<Result<Vec<_>, _>>()?;
+    let (mut past, mut damaged) = past::read(app, store, &chosen.runs)?;
+    let mut judged = Vec::new();
+    for run in &past[past.len().saturating_sub(MOST)..] {
+        // One whose samples are damaged does not hide the others, although its figures can be read.
+        match app.cache.get(store, run.id) {
+            Ok(run) => judged.push(run),
+            Err(_) => damaged.push(run.id),
+        }
+    }
+    past.retain(|run| !damaged.contains(&run.id));
     Ok(html! {
         main id="main" tabindex="-1" {
             h1 { "Trends" @if let Some(plan) = &chosen.plan { small { (plan) } } }

@@ -37,7 +37,7 @@ impl Keys {
         }
     }
 
-    /// Returns the number of the write whose content write `number` has; `number` itself if its content is new.
+    /// Returns the number of the first write with the same content as write `number`; `number` itself if its content is new.
     fn original(&self, number: u64) -> u64 {
         let mut number = number;
         // The earlier one may itself be a repeat; the chain ends at 0 at the latest.

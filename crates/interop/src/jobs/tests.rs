@@ -450,7 +450,7 @@ fn a_size_from_outside_lays_out_the_areas() {
     assert_eq!(places, [(0, Some(Bytes(2 << 20)), Some(2)), (6, Some(Bytes(2 << 20)), None)]);
 }
 
-/// A line of a job file: any option with a plausible value.
+/// Generates a line of a job file: mostly an option with a value, sometimes a section header, an include, a comment or arbitrary text.
 fn line() -> impl Strategy<Value = String> {
     let names = prop::sample::select(options::names().collect::<Vec<_>>());
     let value = "[0-9]{1,4}[kmg%]?|[a-z_0-9]{0,8}:?[0-9./]{0,6}|(read|randread|rw|write)(:[0-9]k)?|\\([0-9k+*/^ ()-]{0,9}\\)|\\$pagesize\\*[0-9]|.{0,9}";

@@ -59,7 +59,7 @@ pub struct TargetSpec {
     pub name: String,
     /// The layers of the target, from the bottom up.
     pub stack: Stack,
-    /// True to run the agent under sudo(8) on the machine with the path.
+    /// True to run the agent on the other machine under sudo(8). Only for a target whose path is `ssh://...`.
     pub sudo: bool,
     /// Name of a `[[neighbour]]` that generates load while this target is measured; `None` for no such load.
     pub neighbour: Option<String>,

@@ -63,7 +63,7 @@ pub(super) fn lines(run: &Run, judgement: &Judgement, ranking: &Ranking<'_>) -> 
 
 /// Maximum number of targets outside the ladder for which each gets a line. With more, none gets one: the table shows them better.
 const MOST_PAIRS: usize = 3;
-/// Words between a target outside the ladder and the baseline in a line.
+/// Separator between the names of a target outside the ladder and the baseline. It also marks such a pair's name.
 const AGAINST: &str = " against ";
 
 fn along<'a>(

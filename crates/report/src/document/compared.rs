@@ -108,13 +108,14 @@ fn table(compared: &Compared, workload: usize, metrics: &[Metric]) -> Grid {
     let metrics: Vec<Metric> = metrics.iter().map(|metric| metric.or_of_streams(on)).collect();
     for target in 0..compared.targets.len() {
         let cells = metrics.iter().filter_map(|metric| compared.cell(target, workload, *metric));
+        let begin = grid.rows.len();
         for (i, cell) in cells.enumerate() {
             let name = if i == 0 { compared.targets[target].name() } else { String::new() };
             grid.rows.push(row(name, on, cell, compared.targets[target].label()));
         }
         let of_cell = |cell: &&RateCell| (cell.target, cell.workload) == (target, workload);
         for cell in compared.rates.iter().filter(of_cell) {
-            let is_first = grid.rows.is_empty();
+            let is_first = grid.rows.len() == begin;
             let name = if is_first { compared.targets[target].name() } else { String::new() };
             grid.rows.push(rate_row(name, cell, compared.targets[target].label()));
         }

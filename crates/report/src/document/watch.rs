@@ -94,7 +94,7 @@ fn add_summary(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[Episod
     let prices = prices(run, episodes);
     if !prices.is_empty() {
         page.add(Part::Head(format!(
-            "What each event costs, median of {}",
+            "What each event costs, over {}",
             counted(u64::from(run.plan.repeat), "round")
         )));
         page.add(Part::Table(price_table(&prices)));

@@ -95,7 +95,7 @@ fn over_points(run: &Run, test: &SuiteTest<'_>) -> Chart {
     Chart {
         key: key.into(),
         title: title.into(),
-        note: "medians over the rounds".into(),
+        note: "means over the rounds".into(),
         message: most(test),
         columns: ["target", place, "iops", "bytes_per_s", "latency_us"].map(Into::into).into(),
         colours: colours(run, &rows),

@@ -31,7 +31,8 @@ struct MethodEntry<'a> {
     /// 99th percentile of the time from the submission of a commit's first write to the end of the commit; absent for too few commits, or
     /// if several I/Os were in flight.
     p99_ns: Option<f64>,
-    /// CPU time of the host per commit; absent if unknown.
+    /// CPU time of the host per commit; for a method that is not durable, per `sync_file_range` call, or per write without such calls.
+    /// Absent if unknown.
     cpu_ns: Option<f64>,
     /// The method's rate divided by the reference method's; absent for the reference, and if the measurements of either method are unusable
     /// or have no round in common.

@@ -9,7 +9,8 @@ use serde::Serialize;
 /// The steady state that the run waited for, by SNIA's rule. Figures and comparisons use only the rounds of its window.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct SteadyStateEntry<'a> {
-    /// True if every cell that could be measured is in a steady state.
+    /// True if every cell that was measured in the window is in a steady state; cells last measured before the window are ignored. False
+    /// before five rounds.
     reached: bool,
     /// First round of the window, which has five rounds.
     first_round: u32,

@@ -356,7 +356,8 @@ fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     }
 }
 
-/// Parses the figure of `key=` in a unit; `None` if it is 0, missing or truncated. Fails with a reason if it is invalid.
+/// Parses the value of `key=` with `read`, and checks that it is plausible for `unit`. `None` if it is 0, missing or truncated. Fails with
+/// a reason if it is invalid or implausible.
 fn figure(
     line: &str,
     key: &str,

@@ -100,6 +100,13 @@ fn what_runs_at_once_is_beside_and_shares_the_rate() {
 }
 
 #[test]
+fn what_two_patterns_name_is_taken_once() {
+    let jobs = good("sd=sd1,lun=/a,size=1g\nwd=wd1,sd=(sd1,sd*)\nrd=rd1,wd=(wd1,wd*)\n");
+    assert_eq!(jobs.workloads.len(), 1, "{jobs:?}");
+    assert!(jobs.workloads[0].beside.is_empty(), "{jobs:?}");
+}
+
+#[test]
 fn areas_lengths_and_hits_have_their_keys() {
     let jobs = good(
         "sd=sd1,lun=/a,size=100m,range=(50,60),hitarea=1m,openflags=(o_direct,o_sync)\n\

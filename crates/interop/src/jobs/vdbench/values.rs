@@ -92,14 +92,13 @@ pub(super) fn list(values: &[String]) -> Result<Vec<String>, String> {
 pub(super) fn names<'a>(patterns: &[String], known: &[&'a str]) -> Result<Vec<&'a str>, String> {
     let mut found: Vec<&str> = Vec::new();
     for pattern in patterns {
-        let before = found.len();
-        let matching = known.iter().filter(|name| match pattern.strip_suffix('*') {
+        let is_meant = |name: &&str| match pattern.strip_suffix('*') {
             Some(start) => name.starts_with(start),
-            None => *name == pattern,
-        });
-        let new: Vec<&str> = matching.copied().filter(|name| !found.contains(name)).collect();
-        found.extend(new);
-        if found.len() == before {
+            None => name == pattern,
+        };
+        let matching: Vec<&str> = known.iter().copied().filter(is_meant).collect();
+        found.extend(matching.iter().filter(|name| !found.contains(*name)).collect::<Vec<_>>());
+        if matching.is_empty() {
             return Err(match known {
                 [] => format!("{pattern:?} is not defined, nor is any other above it"),
                 known => format!("{pattern:?} is none that is defined above; accepted: {}", known.join(", ")),

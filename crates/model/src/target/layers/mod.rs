@@ -176,7 +176,8 @@ pub trait LayerType {
     /// Returns the interface that this layer offers to the layer above or to workloads.
     fn offers(&self) -> LayerInterface;
 
-    /// Returns the cache mode in which this layer accesses the layer below; `None` if the layer has no cache setting and passes I/O on.
+    /// Returns the cache mode in which this layer accesses the layer below, fixed or from a setting; `None` if the layer sets no mode of
+    /// its own.
     fn cache(&self) -> Option<CacheMode>;
 
     /// Returns the I/O backend with which QEMU opens the layer below; `None` if QEMU does not open the layer below.
