@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 
 use iotax_model::Run;
-use iotax_model::record::Measurement;
 
 use crate::effects::{Grid, mean};
-use crate::fidelity::is_late;
+use crate::finding::Finding;
+use crate::grade::is_unusable;
 use crate::metric::{Metric, OverRounds};
 
 /// Geometric means by workload, target and metric.
@@ -15,7 +15,7 @@ use crate::metric::{Metric, OverRounds};
 /// A run that stops measuring a cell once its comparisons are decided measures its cells in different rounds. A least-squares fit then
 /// splits the logarithm of each figure into a target effect and a round effect (additive two-factor model: Scheffé, The Analysis of
 /// Variance, 1959, chapter 4), and each mean is adjusted to all rounds. So the ratios of the single layers multiply to the ratio of the
-/// whole stack.
+/// whole stack. Unusable measurements are left out, see [`means`].
 #[derive(Debug, Default)]
 pub(crate) struct CellMeans<'a> {
     by: HashMap<(&'a str, Metric), HashMap<&'a str, f64>>,
@@ -24,12 +24,14 @@ pub(crate) struct CellMeans<'a> {
 impl<'a> CellMeans<'a> {
     /// Computes the means of a run for the given metrics; leaves out metrics that are not summarized by a geometric mean. A cell without a
     /// positive value has no mean.
-    pub(crate) fn of(run: &'a Run, metrics: &[Metric]) -> Self {
+    pub(crate) fn of(run: &'a Run, metrics: &[Metric], findings: &[Finding]) -> Self {
         let metrics = metrics.iter().filter(|m| m.definition().over_rounds == OverRounds::GeometricMean);
         let workloads = || run.plan.workloads.iter().map(|workload| workload.name.as_str());
         let each = metrics.flat_map(|metric| workloads().map(move |workload| (workload, *metric)));
         Self {
-            by: each.map(|(workload, metric)| ((workload, metric), fitted(run, workload, metric))).collect(),
+            by: each
+                .map(|(workload, metric)| ((workload, metric), fitted(run, workload, metric, findings)))
+                .collect(),
         }
     }
 
@@ -40,23 +42,39 @@ impl<'a> CellMeans<'a> {
     }
 }
 
-fn fitted<'a>(run: &'a Run, workload: &str, metric: Metric) -> HashMap<&'a str, f64> {
-    let of_workload: Vec<&Measurement> = run.measured().filter(|m| m.workload == workload).collect();
-    // Late replays are left out, as in comparisons, unless the target has no other replays.
-    let is_punctual = |m: &&&Measurement| !is_late(m);
-    let has_others = |target: &str| of_workload.iter().filter(is_punctual).any(|m| m.target == target);
-    let of_workload = of_workload.iter().filter(|m| is_punctual(m) || !has_others(&m.target));
-    let figures = of_workload.filter_map(|m| Some((m.target.as_str(), m.round, metric.of(m)?)));
+fn fitted<'a>(run: &'a Run, workload: &str, metric: Metric, findings: &[Finding]) -> HashMap<&'a str, f64> {
+    let of_workload = run.measured().filter(|m| m.workload == workload);
+    let figures = of_workload.filter_map(|m| {
+        let value = metric.of(m)?;
+        Some(RoundFigure { target: &m.target, round: m.round, value, is_usable: !is_unusable(m, findings) })
+    });
     means(figures, run.source.is_none())
 }
 
-/// Computes each target's geometric mean from (target, round, positive figure) of one workload. Pass `has_rounds` = false for an import:
-/// its repetitions belong to one target, so two targets share no round.
+/// A positive figure of one measurement of a workload.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RoundFigure<'a> {
+    pub(crate) target: &'a str,
+    pub(crate) round: u32,
+    pub(crate) value: f64,
+    pub(crate) is_usable: bool,
+}
+
+/// Computes each target's geometric mean from the figures of one workload. A target whose figures are all unusable shows their plain mean;
+/// otherwise unusable figures have no effect on any mean. Pass `has_rounds` = false for an import: its repetitions belong to one target,
+/// so two targets share no round.
 pub(crate) fn means<'a>(
-    figures: impl Iterator<Item = (&'a str, u32, f64)>,
+    figures: impl Iterator<Item = RoundFigure<'a>>,
     has_rounds: bool,
 ) -> HashMap<&'a str, f64> {
-    let grid = Grid::new(figures.map(|(target, round, figure)| (target, round, figure.ln(), ())));
+    let (usable, unusable): (Vec<_>, Vec<_>) = figures.partition(|figure| figure.is_usable);
+    let mut means = fit(&unusable, false);
+    means.extend(fit(&usable, has_rounds));
+    means
+}
+
+fn fit<'a>(figures: &[RoundFigure<'a>], has_rounds: bool) -> HashMap<&'a str, f64> {
+    let grid = Grid::new(figures.iter().map(|figure| (figure.target, figure.round, figure.value.ln(), ())));
     let fit = grid.parts(mean, has_rounds && grid.is_connected());
     grid.targets.iter().copied().zip(fit.targets.iter().map(|part| part.exp())).collect()
 }

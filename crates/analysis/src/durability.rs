@@ -8,7 +8,6 @@ use iotax_model::record::Tallies;
 use iotax_model::suite::SuiteShape;
 use iotax_model::workload::{SyncMode, Workload};
 
-use crate::cell_means::CellMeans;
 use crate::cells::by_cell;
 use crate::comparison::Ratio;
 use crate::flushes::{FlushAccount, FlushFate, SwallowEvidence};
@@ -166,7 +165,6 @@ fn commits<'a>(workload: &Workload, tallies: &'a Tallies) -> Option<&'a Histogra
 /// Computes the ratio of each method's rate to the reference's on the same target, by workload and target. All ratios of a run share one 5%
 /// error rate (Holm).
 fn ratios<'a>(run: &'a Run, judgement: &Judgement, reference: &str) -> HashMap<(&'a str, &'a str), Ratio> {
-    let means = CellMeans::of(run, &[Metric::IOPS]);
     let cells = by_cell(run);
     let by_round = |workload: &str, target: &str| -> HashMap<u32, f64> {
         let all = cells.get(&(workload, target)).into_iter().flatten();
@@ -188,7 +186,7 @@ fn ratios<'a>(run: &'a Run, judgement: &Judgement, reference: &str) -> HashMap<(
             rounds.sort_unstable();
             let pairs: Vec<(f64, f64)> = rounds.iter().map(|round| (mine[round], base[round])).collect();
             let Some(sample) = Sample::paired(&pairs, Metric::IOPS) else { continue };
-            let mean = |workload: &str| means.get(workload, &target.name, Metric::IOPS);
+            let mean = |workload: &str| judgement.summary(workload, &target.name)?.of(Metric::IOPS);
             let Some((over, under)) = mean(&workload.name).zip(mean(reference)) else { continue };
             places.push(((workload.name.as_str(), target.name.as_str()), (over / under, under)));
             family.push((Metric::IOPS, sample));

@@ -30,8 +30,8 @@ impl Infidelity {
 }
 
 /// Returns whether lateness is a replay's only deviation. The load generator then got too little CPU time, which is no property of the
-/// target, so comparisons leave out the measurement with its pair. A replay that lacks I/Os stays, because leaving it out would flatter a
-/// slow target.
+/// target, so verdicts rest on the other rounds. A replay that lacks I/Os withholds the verdict, because a verdict without it would flatter
+/// a slow target.
 pub(crate) fn is_late(measurement: &Measurement) -> bool {
     let only_late = Infidelity { is_late: true, ..Infidelity::default() };
     measurement.outcome.replayed.as_ref().is_some_and(|replayed| Infidelity::of(replayed) == only_late)

@@ -76,6 +76,17 @@ pub(super) fn grades(run: &Run, findings: &[Finding], others: &[Warning]) -> Vec
     run.measurements.iter().map(grade).collect()
 }
 
+/// Returns whether a finding makes a measurement unusable. A finding applies to every measurement that matches the target, workload and
+/// round that it names.
+pub(super) fn is_unusable(m: &Measurement, findings: &[Finding]) -> bool {
+    let is = |named: Option<&String>, name: &str| named.is_none_or(|named| named == name);
+    findings.iter().filter(|finding| finding.unusable).map(|finding| &finding.warning).any(|w| {
+        is(w.target.as_ref(), &m.target)
+            && is(w.workload.as_ref(), &m.workload)
+            && w.round.is_none_or(|round| round == m.round)
+    })
+}
+
 /// Collects the reason why each unusable measurement cannot support a verdict. Usable measurements are left out.
 pub(super) fn withheld(findings: &[Finding]) -> HashMap<Place<'_>, String> {
     let mut reasons = HashMap::new();

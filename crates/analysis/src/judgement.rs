@@ -134,7 +134,7 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
     let (edges, broken) =
         if run.plan.is_together() { Default::default() } else { looks::whole_and_broken(run) };
     let findings = checks::of_measurements(run);
-    let means = CellMeans::of(run, figures);
+    let means = CellMeans::of(run, figures, &findings);
     // An import's repetitions are numbered in the order of its files, so two targets have no round in common.
     let (comparisons, steps, standing) = match run.source {
         Some(_) => (vec![], vec![], None),

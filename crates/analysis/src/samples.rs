@@ -153,18 +153,19 @@ impl MeasuredFigures {
         let of = |target| self.by_cell.get(&Cell { target, workload });
         let (ours, theirs) = (of(pair.target)?, of(pair.baseline)?);
         let metric = self.metrics[place];
-        let (mut figures, mut withheld, mut empty, mut late) = (Vec::new(), None, Vec::new(), Vec::new());
+        let (mut figures, mut unusable) = (Vec::new(), Vec::new());
+        let (mut empty, mut late) = (Vec::new(), Vec::new());
         for (round, our) in ours {
             let Some(their) = theirs.get(round) else { continue };
             let mut why_late = None;
             for side in [our, their] {
-                let unusable = side.unusable.as_ref().map(|why| (*round, why.clone()));
+                let why = side.unusable.as_ref().map(|why| (*round, why.clone()));
                 if side.is_empty {
-                    empty.extend(unusable);
+                    empty.extend(why);
                 } else if side.is_late {
-                    why_late = why_late.or(unusable);
+                    why_late = why_late.or(why);
                 } else {
-                    withheld = withheld.or(unusable);
+                    unusable.extend(why);
                 }
             }
             let is_left_out = why_late.is_some();
@@ -180,7 +181,7 @@ impl MeasuredFigures {
             pair,
             metric,
             figures,
-            withheld,
+            unusable,
             empty,
             late,
         })
@@ -200,9 +201,9 @@ pub(super) struct PendingComparison {
     pub(super) metric: Metric,
     /// Round, target's figure and baseline's figure, by ascending round.
     pub(super) figures: Vec<(u32, f64, f64)>,
-    /// The first common round with an unusable measurement, and the reason; `None` if there is none. Late replays and windows without I/O
-    /// are listed separately.
-    pub(super) withheld: Option<(u32, String)>,
+    /// Rounds with an unusable measurement, with the reason; one entry for each of target and baseline. Late replays and windows without
+    /// I/O are listed separately.
+    pub(super) unusable: Vec<(u32, String)>,
     /// Rounds in which the target or the baseline had no I/O, with a description; one entry for each of the two.
     pub(super) empty: Vec<(u32, String)>,
     /// Rounds of late replays, with a description.
@@ -235,7 +236,7 @@ impl PendingComparison {
     /// half of late replays are tolerated.
     pub(super) fn withheld(&self, until: u32) -> Option<String> {
         let (empty, late) = (until_round(&self.empty, until), until_round(&self.late, until));
-        if let Some((_, why)) = self.withheld.as_ref().filter(|(round, _)| *round <= until) {
+        if let Some((_, why)) = until_round(&self.unusable, until).first() {
             return Some(why.clone());
         }
         if let Some((_, why)) = empty.first().filter(|_| self.has_too_many_empty(until)) {
@@ -255,7 +256,7 @@ impl PendingComparison {
     /// other unusable measurement.
     pub(super) fn is_spoilt(&self, until: u32) -> bool {
         let has_too_many_empty = self.has_too_many_empty(until) && until_round(&self.empty, until).len() != 1;
-        has_too_many_empty || self.withheld.as_ref().is_some_and(|(round, _)| *round <= until)
+        has_too_many_empty || !until_round(&self.unusable, until).is_empty()
     }
 
     /// Returns whether both targets were measured in any round after `after` and up to `until`.
@@ -267,13 +268,15 @@ impl PendingComparison {
         &self.figures[..self.figures.partition_point(|(at, ..)| *at <= round)]
     }
 
-    /// Returns the figures of target and baseline in the rounds up to `until`, without late replays. If all rounds are late, returns all;
-    /// the verdict is then withheld.
+    /// Returns the figures of target and baseline in the rounds up to `until`, without late replays and unusable measurements. If nothing
+    /// else is left, returns all; the verdict is then withheld.
     fn pairs(&self, until: u32) -> Vec<(f64, f64)> {
-        let is_late = |round: u32| self.late.binary_search_by_key(&round, |(at, _)| *at).is_ok();
+        let is_in =
+            |rounds: &[(u32, String)], round| rounds.binary_search_by_key(&round, |(at, _)| *at).is_ok();
+        let is_usable = |round: u32| !is_in(&self.late, round) && !is_in(&self.unusable, round);
         let all = self.all_until(until);
-        let has_others = all.iter().any(|(round, ..)| !is_late(*round));
-        let counted = all.iter().filter(|(round, ..)| !has_others || !is_late(*round));
+        let has_usable = all.iter().any(|(round, ..)| is_usable(*round));
+        let counted = all.iter().filter(|(round, ..)| !has_usable || is_usable(*round));
         counted.map(|(_, ours, theirs)| (*ours, *theirs)).collect()
     }
 

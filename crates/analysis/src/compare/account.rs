@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::rates::{self, LocatedRate};
 use crate::Grade;
 use crate::Judgement;
-use crate::cell_means::means;
+use crate::cell_means::{RoundFigure, means};
 use crate::cells::Place;
 use crate::cells::place;
 use crate::cells::place_of;
@@ -207,7 +207,10 @@ impl Account {
             return HashMap::new();
         }
         let of_workload = self.figures.iter().filter(|f| f.workload == workload);
-        let figures = of_workload.filter_map(|f| Some((f.target.as_str(), f.round, f.of(metric)?)));
+        let figures = of_workload.filter_map(|f| {
+            let (value, is_usable) = (f.of(metric)?, f.unusable.is_none());
+            Some(RoundFigure { target: &f.target, round: f.round, value, is_usable })
+        });
         means(figures, self.source.is_none())
     }
 

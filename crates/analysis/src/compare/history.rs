@@ -1,7 +1,7 @@
 //! Follows each workload on each target over several runs.
 
 use super::account::{Account, AccountedTarget};
-use super::{Compared, Question, Side, Which, compare};
+use super::{Compared, Question, Side, Which, compare, usable_or_all};
 use crate::comparison::Ratio;
 use crate::metric::Metric;
 use crate::stats::paired::{Differences, Interval};
@@ -16,9 +16,9 @@ pub struct HistoryPoint {
     pub emulated: bool,
     /// Number of rounds in the mean.
     pub rounds: u32,
-    /// Geometric mean over the rounds, in the metric's unit.
+    /// Mean over the rounds, in the metric's unit: as in the run's own tables, but for a percentile the geometric mean of the rounds' values.
     pub mean: f64,
-    /// 95% interval of the mean over the rounds; absent for a single round.
+    /// 95% interval of the mean over the rounds in which the workload was measured; absent for a single round.
     pub band: Option<Interval>,
     /// Ratio to the first run that measured the workload on the target; absent for that run, and if the two were not compared.
     pub since_first: Option<Ratio>,
@@ -130,14 +130,18 @@ impl Followed {
         let first = *measured.first()?;
         let points = measured.iter().enumerate().filter_map(|(i, place)| {
             let sample = place.sample(metric, accounts)?;
+            let means = accounts[place.run].means(&place.workload, metric);
+            let mean = means.get(place.target.as_str()).map_or_else(|| sample.mean(), |mean| mean.ln());
+            // The mean over all rounds can differ from that of the rounds in the sample; their scatter is the same.
+            let band = sample.interval(ALPHA).map(|i| i.map(|end| (end - sample.mean() + mean).exp()));
             Some(HistoryPoint {
                 run: place.run,
                 emulated: accounts[place.run]
                     .subject(&place.target)
                     .is_some_and(AccountedTarget::is_emulated),
                 rounds: u32::try_from(sample.n()).unwrap_or(u32::MAX),
-                mean: sample.mean().exp(),
-                band: sample.interval(ALPHA).map(|i| i.map(f64::exp)),
+                mean: mean.exp(),
+                band,
                 since_first: (i > 0).then(|| change(first, place)).flatten(),
                 since_previous: i.checked_sub(1).and_then(|before| change(measured[before], place)),
             })
@@ -152,9 +156,10 @@ impl Followed {
 }
 
 impl RunCell {
-    /// Returns the logarithms of a metric's values, one per round; `None` without values.
+    /// Returns the logarithms of a metric's usable values, one per round; if all are unusable, of all values. `None` without values.
     fn sample(&self, metric: Metric, accounts: &[Account]) -> Option<Differences> {
         let figures = accounts[self.run].cell(&self.target, &self.workload);
-        Differences::new(figures.filter_map(|f| f.of(metric)).map(f64::ln).collect())
+        let logs = figures.filter_map(|f| Some((f.of(metric)?.ln(), f.unusable.is_none())));
+        Differences::new(usable_or_all(logs))
     }
 }

@@ -462,24 +462,23 @@ impl CellSample {
         paired: bool,
         baseline: Which,
     ) -> Option<Self> {
-        let known = |figures: &[&MeasurementFigures]| -> Vec<(u32, f64)> {
-            figures.iter().filter_map(|f| Some((f.round, f.of(metric)?))).collect()
-        };
-        let (mut one, mut other) = (known(ours), known(theirs));
         // Rounds with too few I/Os for a percentile are the slow ones: leaving them out would flatter.
-        if metric.is_percentile() && (one.len(), other.len()) != (ours.len(), theirs.len()) {
+        let is_known = |f: &&MeasurementFigures| f.of(metric).is_some();
+        if metric.is_percentile() && !ours.iter().chain(theirs).all(is_known) {
             return None;
         }
-        if paired {
-            let rounds = |of: &[(u32, f64)]| of.iter().map(|(round, _)| *round).collect::<Vec<_>>();
-            let (here, there) = (rounds(&one), rounds(&other));
-            one.retain(|(round, _)| there.contains(round));
-            other.retain(|(round, _)| here.contains(round));
-            one.sort_by_key(|(round, _)| *round);
-            other.sort_by_key(|(round, _)| *round);
-        }
-        let values = |of: &[(u32, f64)]| of.iter().map(|(_, value)| *value).collect::<Vec<_>>();
-        let (a, b) = (values(&one), values(&other));
+        let (a, b): (Vec<f64>, Vec<f64>) = if paired {
+            let pair = |f: &&MeasurementFigures| {
+                let other = theirs.iter().find(|other| other.round == f.round)?;
+                Some(((f.of(metric)?, other.of(metric)?), f.unusable.is_none() && other.unusable.is_none()))
+            };
+            usable_or_all(ours.iter().filter_map(pair)).into_iter().unzip()
+        } else {
+            let values = |of: &[&MeasurementFigures]| {
+                usable_or_all(of.iter().filter_map(|f| Some((f.of(metric)?, f.unusable.is_none()))))
+            };
+            (values(ours), values(theirs))
+        };
         let (over, under) = if baseline == Which::A { (&b, &a) } else { (&a, &b) };
         let sample = if paired {
             let pairs: Vec<(f64, f64)> = over.iter().copied().zip(under.iter().copied()).collect();
@@ -513,6 +512,15 @@ impl CellSample {
         let figures = (self.cell.ratio.mean, self.base);
         self.cell.ratio = Ratio::new(self.cell.metric, figures, &self.sample, decision, withheld);
     }
+}
+
+/// Returns the values that are marked as usable; all values if none is.
+fn usable_or_all<T>(marked: impl Iterator<Item = (T, bool)>) -> Vec<T> {
+    let mut marked: Vec<(T, bool)> = marked.collect();
+    if marked.iter().any(|(_, is_usable)| *is_usable) {
+        marked.retain(|(_, is_usable)| *is_usable);
+    }
+    marked.into_iter().map(|(value, _)| value).collect()
 }
 
 /// Decides the usable comparisons whose metric satisfies `is_member` as one family. Returns each comparison's index and decision.

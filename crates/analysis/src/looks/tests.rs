@@ -40,7 +40,7 @@ fn cases(random: &mut impl Rng, pairs: &[Pair], truths: &[f64]) -> Vec<PendingCo
                 pair: *pair,
                 metric,
                 figures,
-                withheld: None,
+                unusable: Vec::new(),
                 empty: Vec::new(),
                 late: Vec::new(),
             });

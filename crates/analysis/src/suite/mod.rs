@@ -12,6 +12,7 @@ pub use knee::OutstandingKnee;
 pub use transition::Transition;
 
 use crate::cell_means::CellMeans;
+use crate::checks;
 use crate::metric::Metric;
 use crate::stats::median;
 use iotax_model::Run;
@@ -113,7 +114,8 @@ fn tests_of<'a>(run: &'a Run, suite: &Suite) -> Vec<SuiteTest<'a>> {
     for m in run.measured() {
         cells.entry((&m.target, &m.workload)).or_default().push(m);
     }
-    let means = CellMeans::of(run, &[Metric::IOPS, Metric::BYTES_PER_S, Metric::LATENCY_MEAN]);
+    let metrics = [Metric::IOPS, Metric::BYTES_PER_S, Metric::LATENCY_MEAN];
+    let means = CellMeans::of(run, &metrics, &checks::of_measurements(run));
     let test = |(name, workloads): (&'a str, Vec<&'a Workload>)| {
         let one = |target: &'a str| {
             let point = |workload: &&'a Workload| {

@@ -6,9 +6,10 @@ use iotax_model::Run;
 use serde::{Deserialize, Serialize};
 
 use crate::ask::{self, HighestRate};
-use crate::cell_means::means;
+use crate::cell_means::{RoundFigure, means};
 use crate::checks;
 use crate::curve::{self, Curves};
+use crate::grade::is_unusable;
 use crate::metric::Metric;
 use crate::watch;
 
@@ -80,17 +81,9 @@ impl RunFigures {
     #[must_use]
     pub fn of(run: &Run, metrics: &[Metric]) -> Self {
         let findings = checks::of_measurements(run);
-        let is_unusable = |target: &str, workload: &str, round: u32| {
-            let is = |named: Option<&str>, name: &str| named.is_none_or(|named| named == name);
-            findings.iter().filter(|finding| finding.unusable).map(|finding| &finding.warning).any(|w| {
-                is(w.target.as_deref(), target)
-                    && is(w.workload.as_deref(), workload)
-                    && w.round.is_none_or(|of| of == round)
-            })
-        };
         let mut cells: Vec<CellFigures> = Vec::new();
         let mut places: HashMap<(&str, &str), usize> = HashMap::new();
-        for m in run.measured().filter(|m| !is_unusable(&m.target, &m.workload, m.round)) {
+        for m in run.measured().filter(|m| !is_unusable(m, &findings)) {
             let place = *places.entry((&m.target, &m.workload)).or_insert_with(|| {
                 let (target, workload) = (m.target.clone(), m.workload.clone());
                 cells.push(CellFigures { target, workload, rounds: Vec::new() });
@@ -109,7 +102,8 @@ impl RunFigures {
         let of_workload = self.cells.iter().filter(|cell| cell.workload == workload);
         let figures = of_workload.flat_map(|cell| {
             let figure = move |(round, values): &(u32, Vec<Option<f64>>)| {
-                Some((cell.target.as_str(), *round, (*values.get(column)?)?))
+                let value = (*values.get(column)?)?;
+                Some(RoundFigure { target: &cell.target, round: *round, value, is_usable: true })
             };
             cell.rounds.iter().filter_map(figure)
         });

@@ -13,6 +13,7 @@ mod html;
 mod json;
 mod located;
 mod looks;
+mod means;
 mod network;
 mod over_time;
 mod prices;
