@@ -25,7 +25,8 @@ const SHOWN: [(Metric, &str); 8] = [
 /// Adds an overview of all cells, and a table of the tool's remaining figures.
 pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &ImportSource) {
     let told = source.to_string();
-    page.add(Part::Head(format!("{}{}.", told[..1].to_uppercase(), &told[1..])));
+    let target = only_target(run, source).map(|name| format!(": {name}")).unwrap_or_default();
+    page.add(Part::Head(format!("{}{}{target}.", told[..1].to_uppercase(), &told[1..])));
     source.about_time().into_iter().for_each(|told| page.add(Part::Sentence(told)));
     let measured = by_cell(run);
     let rows: Vec<Row<'_>> = judgement
@@ -54,6 +55,14 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &Im
             run.command("report", "--json -")
         )));
     }
+}
+
+/// Returns the name of the only target, which the tables leave out. `None` with several targets, or if the source names none: the target
+/// then has the tool's name.
+fn only_target<'a>(run: &'a Run, source: &ImportSource) -> Option<&'a str> {
+    let [target] = run.plan.targets.as_slice() else { return None };
+    let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
+    (letters(&target.name) != letters(&source.tool)).then_some(target.name.as_str())
 }
 
 /// A cell with its measurements.
