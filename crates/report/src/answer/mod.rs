@@ -11,7 +11,7 @@ use iotax_analysis::Judgement;
 use iotax_model::Run;
 
 use ranking::Ranking;
-pub(crate) use remarks::{grave, trust};
+pub(crate) use remarks::{MORE, grave, trust};
 pub(crate) use table::{Cell, Change, Table};
 
 /// The one-screen answer of a run.

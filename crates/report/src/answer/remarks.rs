@@ -15,6 +15,8 @@ use crate::remarks::{checks, remarks};
 use crate::sentences::{lost, next_step};
 
 const MOST: usize = 3;
+/// Text between the number of remarks that are not shown and the command that shows them.
+pub(crate) const MORE: &str = " more, where, what to do, and all figures: ";
 /// Highest rank at which a warning is grave: the figures are wrong, missing, or not those of the storage. Rank 0 is the most serious.
 const GRAVE: u8 = 2;
 
@@ -76,7 +78,7 @@ pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
         }
         (0, true) => format!("The checks found nothing. All figures: {detail}"),
         (0, false) => format!("Where, what to do, and all figures: {detail}"),
-        (more, _) => format!("{more} more, where, what to do, and all figures: {detail}"),
+        (more, _) => format!("{more}{MORE}{detail}"),
     });
     lines
 }

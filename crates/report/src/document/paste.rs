@@ -5,6 +5,7 @@ use iotax_model::Run;
 use iotax_model::units::human;
 
 use super::{Page, Part};
+use crate::answer::MORE;
 
 /// Builds a page for pasting: the machine, the stack of each target if there are several, and the answer of the run.
 #[must_use]
@@ -22,10 +23,16 @@ pub fn paste(run: &Run, judgement: &Judgement) -> Page {
 }
 
 /// Adds a part of the answer. Joins consecutive groups of lines, so that no blank line separates them, and leaves out the hint to `iotax
-/// report --detail`, which needs the saved run.
+/// report --detail`, which needs the saved run; the number of remarks that only that command shows stays.
 fn add(page: &mut Page, run: &Run, part: Part) {
     let Part::Lines(mut lines) = part else { return page.add(part) };
     let detail = run.command("report", "--detail");
+    let hint = format!("{MORE}{detail}");
+    for line in &mut lines {
+        if let Some(count) = line.strip_suffix(&hint) {
+            *line = format!("{count} more in the whole report");
+        }
+    }
     lines.retain(|line| !line.ends_with(&detail));
     match page.parts.last_mut() {
         Some(Part::Lines(before)) => before.extend(lines),

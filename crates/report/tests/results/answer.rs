@@ -1,8 +1,8 @@
 //! The answer on the first screen.
 
 use iotax_analysis::judge;
-use iotax_model::Run;
 use iotax_model::record::CpuTime;
+use iotax_model::{Run, Warning, WarningKind};
 use iotax_report::terminal::set;
 use iotax_report::{document, markdown};
 
@@ -100,4 +100,32 @@ fn a_block_to_paste_is_thirty_lines_of_eighty_columns() {
     {
         assert!(text.contains(part), "{part}: {text}");
     }
+}
+
+#[test]
+fn remarks_that_a_pasted_block_leaves_out_are_counted() {
+    let mut run = ladder(false);
+    let kinds = [
+        WarningKind::Holes,
+        WarningKind::Clock,
+        WarningKind::Throttled,
+        WarningKind::Gap,
+        WarningKind::Offloads,
+    ];
+    run.warnings = kinds
+        .map(|kind| Warning {
+            kind,
+            target: None,
+            workload: None,
+            round: None,
+            evidence: "seen".into(),
+            remedy: "none".into(),
+        })
+        .into();
+    let shown = shown(&run, 40);
+    let (before, _) = shown.split_once(" more, where").expect("not all are shown");
+    let more = before.rsplit(' ').next().expect("a number");
+    let pasted = set(&document::paste(&run, &judge(&run)), 80, false).to_string();
+    assert!(pasted.contains(&format!("{more} more in the whole report")), "{pasted}");
+    assert!(!pasted.contains("iotax report"), "{pasted}");
 }
