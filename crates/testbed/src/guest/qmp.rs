@@ -80,8 +80,18 @@ pub struct Qmp {
     stop: Interrupt,
     /// Events received since they were last fetched, up to [`MOST_EVENTS`].
     events: Vec<QmpEvent>,
-    /// A command that QEMU did not answer in time, after which all further commands fail; `None` if there is none.
-    unanswered: Option<String>,
+    /// The command whose answer has not come, after which all further commands fail; `None` if there is none.
+    unanswered: Option<Unanswered>,
+    /// The part of the next line that has arrived.
+    partial: Vec<u8>,
+}
+
+/// A command whose answer has not come.
+#[derive(Debug)]
+struct Unanswered {
+    command: String,
+    /// True if nobody waited for the answer because of an interrupt; it may still come.
+    is_interrupted: bool,
 }
 
 /// Maximum number of events to keep until they are fetched; later ones are dropped.
@@ -128,6 +138,7 @@ impl Qmp {
             stop: Interrupt::clone(stop),
             events: Vec::new(),
             unanswered: None,
+            partial: Vec::new(),
         };
         let end = Instant::now() + deadline;
         let greeting = qmp.line("the greeting", end)?;
@@ -140,12 +151,18 @@ impl Qmp {
 
     /// Sends a command and returns QEMU's answer.
     pub fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, QmpError> {
-        if let Some(earlier) = self.unanswered.clone() {
-            return Err(QmpError::Silent { command: command.into(), earlier });
+        if let Some(Unanswered { command: earlier, is_interrupted }) = &self.unanswered {
+            let is_still = *is_interrupted && self.stop.load(Ordering::Relaxed);
+            return Err(if is_still {
+                QmpError::Interrupted
+            } else {
+                QmpError::Silent { command: command.into(), earlier: earlier.clone() }
+            });
         }
         let answer = self.ask(command, arguments);
-        if matches!(answer, Err(QmpError::Deadline { .. } | QmpError::Stopped { .. })) {
-            self.unanswered = Some(command.into());
+        let is_interrupted = matches!(answer, Err(QmpError::Interrupted));
+        if is_interrupted || matches!(answer, Err(QmpError::Deadline { .. } | QmpError::Stopped { .. })) {
+            self.unanswered = Some(Unanswered { command: command.into(), is_interrupted });
         }
         answer
     }
@@ -157,6 +174,11 @@ impl Qmp {
         let stream = self.stream.get_mut();
         stream.set_write_timeout(Some(self.deadline)).map_err(gone)?;
         stream.write_all(line.as_bytes()).map_err(gone)?;
+        self.answer(command, end)
+    }
+
+    /// Reads the answer to the last command; keeps the events before it.
+    fn answer(&mut self, command: &str, end: Instant) -> Result<Value, QmpError> {
         loop {
             let mut message = self.line(command, end)?;
             if let Some(error) = message.get("error") {
@@ -188,14 +210,21 @@ impl Qmp {
     /// Sends `quit` to QEMU, even after an interrupt.
     pub fn quit(&mut self) -> Result<(), QmpError> {
         self.stop = Interrupt::default();
+        // The answer to an interrupted command comes before that to `quit`.
+        if let Some(earlier) = self.unanswered.take_if(|earlier| earlier.is_interrupted) {
+            match self.answer(&earlier.command, Instant::now() + self.deadline) {
+                Ok(_) | Err(QmpError::Refused { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
         self.execute("quit", &json!({})).map(drop)
     }
 
     /// Reads and parses one line from QEMU. Fails if it is not complete at `end`, on an interrupt, or if QEMU is stopped for 15 s.
     fn line(&mut self, command: &str, end: Instant) -> Result<Value, QmpError> {
         let gone = |source| QmpError::Gone { command: command.into(), source };
-        let (mut line, mut stopped) = (Vec::new(), Duration::ZERO);
-        while line.last() != Some(&b'\n') {
+        let mut stopped = Duration::ZERO;
+        while self.partial.last() != Some(&b'\n') {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(QmpError::Deadline { command: command.into(), waited: self.deadline });
@@ -207,9 +236,9 @@ impl Qmp {
                 return Err(QmpError::Stopped { command: command.into() });
             }
             self.stream.get_ref().set_read_timeout(Some(left.min(POLL))).map_err(gone)?;
-            match self.stream.read_until(b'\n', &mut line) {
+            match self.stream.read_until(b'\n', &mut self.partial) {
                 // A line without a newline is the end of the stream.
-                Ok(_) if line.last() != Some(&b'\n') => {
+                Ok(_) if self.partial.last() != Some(&b'\n') => {
                     return Err(gone(io::ErrorKind::UnexpectedEof.into()));
                 }
                 Ok(_) => {}
@@ -221,6 +250,7 @@ impl Qmp {
                 Err(error) => return Err(gone(error)),
             }
         }
+        let line = std::mem::take(&mut self.partial);
         serde_json::from_slice(&line).map_err(|_| not_qmp(command, &String::from_utf8_lossy(&line)))
     }
 }
@@ -327,12 +357,24 @@ mod tests {
 
     #[test]
     fn a_command_is_given_up_on_an_interrupt_and_quit_is_not() {
-        let (stream, _server) = monitor(&[GREETING, r#"{"return": {}}"#, r#"{"return": {}}"#], true);
+        let (stream, server) = monitor(
+            &[GREETING, r#"{"return": {}}"#, r#"{"error": {"desc": "late"}}"#, r#"{"return": {}}"#],
+            true,
+        );
         let stop = Interrupt::default();
         let mut qmp = Qmp::start(stream, LONG, std::process::id(), &stop).expect("ready");
         stop.store(true, Ordering::Relaxed);
-        assert!(matches!(qmp.execute("stop", &json!({})), Err(QmpError::Interrupted)));
-        qmp.quit().expect("answered");
+        for _ in 0..2 {
+            assert!(matches!(qmp.execute("stop", &json!({})), Err(QmpError::Interrupted)));
+        }
+        stop.store(false, Ordering::Relaxed);
+        let next = qmp.execute("cont", &json!({})).expect_err("an answer now would be of stop");
+        assert_eq!(next.to_string(), "QEMU was not asked for cont: it has not answered stop");
+        stop.store(true, Ordering::Relaxed);
+        qmp.quit().expect("answered, after the late answer to stop");
+        drop(qmp);
+        let got = server.join().expect("ended");
+        assert_eq!(got.len(), 3, "{got:?}");
     }
 
     #[test]
