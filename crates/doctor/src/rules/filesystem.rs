@@ -60,9 +60,13 @@ pub(super) const RULES: &[Rule] = &[
         check: |survey| {
             filesystems(survey, |filesystem| {
                 let missing = filesystem.missing_devices.as_ref().filter(|missing| missing.value > 0)?;
+                let words = match missing.value {
+                    1 => "a device is missing".to_owned(),
+                    more => format!("{more} devices are missing"),
+                };
                 seen(
                     &filesystem.point,
-                    "a device is missing",
+                    words,
                     missing,
                     format!("btrfs filesystem show {0}; btrfs replace start ID NEW {0}", filesystem.point),
                 )

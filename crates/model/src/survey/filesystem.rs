@@ -21,7 +21,7 @@ pub struct Filesystem {
     pub space: Known<Space>,
     /// Number of errors that the filesystem recorded (ext4), or that it recorded for the member device with the most errors (btrfs).
     pub errors: Known<u64>,
-    /// 1 if a member device of a btrfs is missing, otherwise 0; absent for other filesystems.
+    /// Number of member devices of a btrfs that are missing; absent for other filesystems.
     pub missing_devices: Known<u64>,
 }
 

@@ -70,8 +70,8 @@ fn space(reader: &Reader<'_>, point: &str) -> Known<Space> {
     })
 }
 
-/// Returns two values of the btrfs filesystem on this device: the largest error count of any member, and 1 if a
-/// member is missing, otherwise 0. `None` if /sys does not report it.
+/// Returns two values of the btrfs filesystem on this device: the largest error count of any member, and the number of missing members.
+/// `None` if /sys does not report it.
 fn btrfs(reader: &Reader<'_>, device: &str) -> (Known<u64>, Known<u64>) {
     let all = reader.names("/sys/fs/btrfs").into_iter().map(|id| format!("/sys/fs/btrfs/{id}"));
     let own = all.into_iter().find(|id| reader.place(&format!("{id}/devices/{device}")).exists());
@@ -84,7 +84,9 @@ fn btrfs(reader: &Reader<'_>, device: &str) -> (Known<u64>, Known<u64>) {
     });
     let missing =
         members.iter().filter_map(|member| reader.number::<u64>(&format!("{info}/{member}/missing")));
-    // The highest value of any member.
-    let worst = |facts: Vec<Fact<u64>>| facts.into_iter().max_by_key(|fact| fact.value);
-    (worst(errors.collect()), worst(missing.collect()))
+    let missing: Vec<Fact<u64>> = missing.collect();
+    let count = missing.iter().map(|fact| fact.value).sum();
+    // The source is one that shows a missing member, if there is any.
+    let shows = missing.into_iter().max_by_key(|fact| fact.value);
+    (errors.max_by_key(|fact| fact.value), shows.map(|fact| Fact { value: count, ..fact }))
 }

@@ -77,3 +77,19 @@ fn the_live_machine_has_a_kernel_and_room() {
     let error = free_space(&dir.path().join("missing")).expect_err("it is not there").to_string();
     assert!(error.contains("missing") && error.contains("name an existing directory"), "{error}");
 }
+
+#[test]
+fn every_missing_device_of_a_btrfs_counts() {
+    let devices = |missing: [u8; 3]| {
+        let lines =
+            (1..).zip(missing).map(|(id, is)| format!("\nsys/fs/btrfs/1111/devinfo/{id}/missing = {is}"));
+        let tree = "proc/self/mountinfo = 4 1 0:40 / /pool rw - btrfs /dev/sdd rw\ndev/sdd = \nsys/fs/btrfs/1111/devices/sdd = ";
+        let root = tree::build(&format!("{tree}{}", lines.collect::<String>()));
+        let survey = iotax_testbed::survey::machine(root.path());
+        survey.filesystems[0].missing_devices.clone().map(|missing| (missing.value, missing.source))
+    };
+    let shown = |id: u8| format!("/sys/fs/btrfs/1111/devinfo/{id}/missing");
+    assert_eq!(devices([0, 1, 1]).map(|(count, _)| count), Some(2));
+    assert_eq!(devices([0, 1, 0]), Some((1, shown(2))));
+    assert_eq!(devices([0, 0, 0]).map(|(count, _)| count), Some(0));
+}
