@@ -33,7 +33,7 @@ pub(crate) async fn page(State(app): State<Shared>) -> Result<Response, Problem>
     let begun = launcher.and_then(Launcher::last);
     let is_free = begun.as_ref().is_none_or(|begun| begun.ended.is_some());
     let files = launcher.and_then(|launcher| launcher.launch.plans.as_deref()).map(files).unwrap_or_default();
-    let can_begin = launcher.is_some() && is_free;
+    let can_begin = launcher.is_some() && is_free && !app.config.read_only;
     let body = html! {
         main id="main" tabindex="-1" {
             h1 { "Plans" }
@@ -143,8 +143,8 @@ pub(crate) async fn begin_run(
     State(app): State<Shared>,
     Form(form): Form<BeginForm>,
 ) -> Result<Response, Problem> {
-    check_form(&app, &form.form_token)?;
     let launcher = allowed(&app)?;
+    check_form(&app, &form.form_token)?;
     let (name, plan) = match (form.run, form.file) {
         (Some(id), None) => {
             let handle = app.clone();
@@ -181,12 +181,18 @@ pub(crate) async fn cancel(
     State(app): State<Shared>,
     Form(form): Form<CancelForm>,
 ) -> Result<Response, Problem> {
+    let launcher = allowed(&app)?;
     check_form(&app, &form.form_token)?;
-    allowed(&app)?.cancel()?;
+    launcher.cancel()?;
     Ok(Redirect::to(&app.link("/plans")).into_response())
 }
 
 fn allowed(app: &App) -> Result<&Launcher, Problem> {
+    if app.config.read_only {
+        return Err(Problem::forbidden(
+            "this server is for reading only; runs are begun where it runs without --read-only",
+        ));
+    }
     app.launcher
         .as_ref()
         .ok_or_else(|| Problem::forbidden("runs can be begun where the server is started with --allow-run"))

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use crate::problem::Problem;
 
-/// Maximum number of requests that use a store at the same time.
+/// Maximum number of open stores, and so of requests that use one at the same time.
 const OPEN: usize = 8;
 /// Maximum time that a request waits for a store.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,8 +33,7 @@ impl Pool {
     ) -> Result<T, Problem> {
         let (place, idle) = (self.place.clone(), Arc::clone(&self.idle));
         self.blocking(move || {
-            let taken = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let store = taken.map_or_else(|| Store::open_to_read(place), Ok)?;
+            let store = pop(&idle).map_or_else(|| Store::open_to_read(place), Ok)?;
             let done = work(&store);
             // A store that failed may have lost its connection: the next request opens one anew.
             if !matches!(&done, Err(problem) if problem.is_of_the_store()) {
@@ -50,8 +49,13 @@ impl Pool {
         &self,
         work: impl FnOnce(&mut Store) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let place = self.place.clone();
-        self.blocking(move || work(&mut Store::open(place)?)).await
+        let (place, idle) = (self.place.clone(), Arc::clone(&self.idle));
+        self.blocking(move || {
+            // Makes room for the one that is opened.
+            drop(pop(&idle));
+            work(&mut Store::open(place)?)
+        })
+        .await
     }
 
     async fn blocking<T: Send + 'static>(
@@ -69,5 +73,44 @@ impl Pool {
             work()
         });
         done.await.unwrap_or_else(|_| Err(Problem::internal("the request could not be carried out")))
+    }
+}
+
+fn pop(idle: &Mutex<Vec<Store>>) -> Option<Store> {
+    idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn stores_that_write_take_the_place_of_idle_ones() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let place = Location::from(&dir.path().join("a.db"));
+        drop(Store::open(place.clone()).expect("created"));
+        let pool = Arc::new(Pool::new(place));
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let idle = || pool.idle.lock().expect("not poisoned").len();
+        let all = Arc::new(Barrier::new(OPEN));
+        let reads = (0..OPEN).map(|_| {
+            let (pool, all) = (Arc::clone(&pool), Arc::clone(&all));
+            runtime.spawn(async move {
+                let read = pool.read(move |_| {
+                    all.wait();
+                    Ok(())
+                });
+                read.await.is_ok()
+            })
+        });
+        for read in reads.collect::<Vec<_>>() {
+            assert!(runtime.block_on(read).expect("ended"));
+        }
+        assert_eq!(idle(), OPEN);
+        let at_work = Arc::clone(&pool.idle);
+        let left = pool.write(move |_| Ok(at_work.lock().expect("not poisoned").len()));
+        assert_eq!(runtime.block_on(left).ok(), Some(OPEN - 1), "eight in all");
     }
 }

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use iotax_serve::Launch;
 use rustix::net::{self, AddressFamily, SocketType};
 
 use crate::server::{Server, hidden};
@@ -135,7 +136,15 @@ fn what_another_site_sends_is_refused() {
 
 #[test]
 fn for_reading_only_nothing_is_changed() {
-    let server = Server::with(|config| config.read_only = true);
+    let server = Server::with(|config| {
+        config.read_only = true;
+        config.launch = Some(Launch { program: "/bin/true".into(), directories: vec![], plans: None });
+    });
+    assert!(!server.get("/plans").body.contains("Begin"));
+    for place in ["/plans/begin", "/plans/cancel"] {
+        let refused = server.post(place, "", "form_token=&run=1");
+        assert!(refused.status == 403 && refused.body.contains("--read-only"), "{place}: {}", refused.body);
+    }
     assert!(!server.get("/runs/1").body.contains("<textarea"));
     let put =
         server.send("PUT", "/api/v1/runs/1/notes", "Content-Type: application/json\r\n", "{\"text\":\"x\"}");
