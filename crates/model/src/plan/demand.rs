@@ -229,7 +229,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
         let has = match of {
             DemandOn::Read => workload.reads(),
             DemandOn::Write => workload.writes(),
-            DemandOn::Sync => workload.flushes(),
+            DemandOn::Sync => workload.jobs().any(crate::Workload::flushes),
         };
         if !has {
             return refuse(format!("workload {:?} has no {}", workload.name, of.word()));

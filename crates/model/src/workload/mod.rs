@@ -268,11 +268,11 @@ impl Workload {
         self.jobs().any(|job| job.does(Test::modifies_area, Rw::modifies))
     }
 
-    /// Returns whether the workload writes, and this job calls fsync, fdatasync or sync_file_range within the measurement, after a number
-    /// of writes or at its end.
+    /// Returns whether this job writes and calls fsync, fdatasync or sync_file_range within the measurement, after a number of its writes
+    /// or at its end.
     #[must_use]
     pub fn flushes(&self) -> bool {
-        self.writes() && (self.flush_call().is_some() || self.end_fsync)
+        self.flush_call().is_some() || self.end_fsync && self.does(Test::writes, Rw::writes)
     }
 
     /// Returns the name of the system call that the job issues after a number of writes (fsync, fdatasync or sync_file_range), and that
@@ -519,6 +519,19 @@ mod tests {
             keys.set(key, writes).expect("a number");
             assert_eq!(keys.complete(&WorkloadKeys::default()).name, name);
         }
+    }
+
+    #[test]
+    fn a_job_flushes_its_own_writes_alone() {
+        let job = |rw, end_fsync| {
+            let keys = WorkloadKeys { rw: Some(rw), end_fsync: Some(end_fsync), ..WorkloadKeys::default() };
+            keys.complete(&WorkloadKeys::default())
+        };
+        assert!(job(Rw::Write, true).flushes() && !job(Rw::Read, true).flushes());
+        let mut reader = job(Rw::Read, true);
+        reader.fsync = Some(1);
+        reader.beside = vec![job(Rw::Write, false)];
+        assert!(reader.writes() && !reader.flushes(), "what is written is the other's");
     }
 
     #[test]
