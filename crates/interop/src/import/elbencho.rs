@@ -180,7 +180,7 @@ fn of_csv(text: &str, found: &mut Found) {
         let line = line.trim();
         if line.contains("MiB/s [last]") && line.contains("operation") {
             heads = line.split(',').collect();
-        } else if !heads.is_empty() && line.matches(',').count() >= MOST_MISSING {
+        } else if !heads.is_empty() && line.matches(',').count() >= FEWEST_COMMAS {
             let fields: Vec<&str> = line.split(',').collect();
             if fields.len() == heads.len() {
                 csv_row(&heads, &fields, i + 1, found);
@@ -193,7 +193,7 @@ fn of_csv(text: &str, found: &mut Found) {
 }
 
 /// Minimum number of commas at which a line below the column heads is taken for a CSV row.
-const MOST_MISSING: usize = 10;
+const FEWEST_COMMAS: usize = 10;
 
 fn csv_row(heads: &[&str], fields: &[&str], line: usize, found: &mut Found) {
     let field = |name: &str| {

@@ -151,7 +151,8 @@ pub fn recognise(text: &str) -> Vec<Found> {
     found
 }
 
-/// Returns the lines that look like output of a tool, for a text without results. The reason of each line names the tool.
+/// Returns the lines that were not understood of the tools that have no result in a text, in the text's order. The reason of each line names
+/// its tool; a line that looks like output of several tools is there for each.
 #[must_use]
 pub fn refused(text: &str) -> Vec<Line> {
     let mut lines = lines_of(read(text).1);
