@@ -10,7 +10,7 @@ use iotax_testbed::guest::{initramfs, modules};
 use iotax_testbed::undo::{Effect, UndoLog};
 use iotax_testbed::xen::{self, DomainConfig, XenDomain, XenDomainError};
 
-use super::guests::find_kernel;
+use super::guests::{find_kernel, private_dir};
 use super::target::{DomainSite, RunningDomain, Target};
 use super::{GuestOptions, RunContext, interrupted, own_program};
 
@@ -39,8 +39,7 @@ impl Domains {
             return Ok(None);
         }
         let kernel = find_kernel(options, None, &modules::IN_DOMAIN)?;
-        let run_dir = std::path::absolute(std::env::temp_dir())?.join(format!("iotax-xen-{tag}"));
-        undo_log.make_tree(&run_dir)?;
+        let run_dir = private_dir("xen", tag, undo_log)?;
         let initramfs = run_dir.join("initramfs");
         initramfs::write_for_domain(&initramfs, own_program(), &kernel)?;
         Ok(Some(Self { kernel, initramfs, run_dir, tag: tag.to_owned() }))

@@ -91,8 +91,7 @@ pub(crate) fn obstacle_to_kvm(
     let mut undo_log = UndoLog::create(undo_dir, &tag)?;
     let spec = GuestSpec::default();
     let kernel = find_kernel(options, None, &modules::needed(&spec, None))?;
-    let run_dir = std::path::absolute(std::env::temp_dir())?.join(format!("iotax-run-{tag}"));
-    undo_log.make_tree(&run_dir)?;
+    let run_dir = private_dir("run", &tag, &mut undo_log)?;
     let initramfs = run_dir.join("initramfs");
     let obstacle = initramfs::write(&initramfs, own_program(), &kernel, &spec, None)
         .map_err(anyhow::Error::from)
@@ -106,6 +105,13 @@ pub(crate) fn obstacle_to_kvm(
         });
     undo_log.undo_all();
     obstacle
+}
+
+/// Creates a directory for the files of guests (`run`) or domains (`xen`), and returns its path.
+pub(super) fn private_dir(kind: &str, tag: &str, undo_log: &mut UndoLog) -> anyhow::Result<PathBuf> {
+    let dir = std::path::absolute(std::env::temp_dir())?.join(format!("iotax-{kind}-{tag}"));
+    undo_log.make_tree(&dir)?;
+    Ok(dir)
 }
 
 /// Checks that a guest with this network can be booted. The error names the missing part.
@@ -144,8 +150,7 @@ impl Guests {
         let kernels: BTreeMap<_, _> =
             known.into_iter().map(|(wanted, kernel)| (boot_key(wanted), (kernel, wanted))).collect();
 
-        let run_dir = std::path::absolute(std::env::temp_dir())?.join(format!("iotax-run-{tag}"));
-        undo_log.make_tree(&run_dir)?;
+        let run_dir = private_dir("run", tag, undo_log)?;
         let mut boots = BTreeMap::new();
         for (number, (key, (kernel, (spec, network)))) in kernels.into_iter().enumerate() {
             let initramfs = run_dir.join(format!("initramfs-{number}"));

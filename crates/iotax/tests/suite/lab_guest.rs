@@ -292,29 +292,20 @@ pub(crate) fn append_lab(
     programs: &[&str],
     extras: &Extras<'_>,
 ) -> std::io::Result<()> {
-    const LINK: u32 = 0o120_777;
-    const DIRECTORY: u32 = 0o040_755;
-    const PROGRAM: u32 = 0o100_755;
-    let mut archive = Vec::new();
-    let mut add = |name: &str, mode: u32, content: &[u8]| -> std::io::Result<()> {
-        let length = u32::try_from(content.len()).expect("a small file");
-        let mut entry = Builder::new(name).mode(mode).write(&mut archive, length);
-        entry.write_all(content)?;
-        entry.finish().map(drop)
-    };
-    add("lab", DIRECTORY, &[])?;
-    add("lab/init", PROGRAM, init.as_bytes())?;
-    add("lab/iotax", LINK, b"/init")?;
-    add(
+    let mut archive = Archive::default();
+    archive.add("lab", Archive::DIRECTORY, &[])?;
+    archive.add("lab/init", Archive::PROGRAM, init.as_bytes())?;
+    archive.add("lab/iotax", Archive::LINK, b"/init")?;
+    archive.add(
         "lab/programs",
-        PROGRAM,
+        Archive::PROGRAM,
         programs.iter().flat_map(|name| [name, "\n"]).collect::<String>().as_bytes(),
     )?;
     let mut added = BTreeSet::new();
     let mut files: Vec<PathBuf> = extras.files.iter().map(PathBuf::from).collect();
     for name in programs {
         let program = iotax_testkit::program(name);
-        add(&format!("lab/{name}"), PROGRAM, &fs::read(&program)?)?;
+        archive.add(&format!("lab/{name}"), Archive::PROGRAM, &fs::read(&program)?)?;
         files.extend(libraries(&program));
     }
     files.extend(extras.files.iter().flat_map(|file| libraries(Path::new(file))));
@@ -324,10 +315,7 @@ pub(crate) fn append_lab(
             continue;
         }
         let path = file.to_str().expect("utf-8").trim_start_matches('/');
-        for (end, _) in path.match_indices('/') {
-            add(&path[..end], DIRECTORY, &[])?;
-        }
-        add(path, PROGRAM, &fs::read(&file)?)?;
+        archive.add_with_directories(path, &fs::read(&file)?)?;
     }
     let names: Vec<&str> = modules::needed(&GuestSpec::default(), None)
         .iter()
@@ -338,28 +326,59 @@ pub(crate) fn append_lab(
         .collect();
     let mut at_boot = String::new();
     for module in modules::load(&kernel.modules, &names).map_err(std::io::Error::other)? {
-        add(&format!("lab/{}.ko", module.name), PROGRAM, &module.object)?;
+        archive.add(&format!("lab/{}.ko", module.name), Archive::PROGRAM, &module.object)?;
         if !AT_HAND.contains(&module.name.as_str()) {
             at_boot.extend([module.name.as_str(), "\n"]);
         }
     }
-    add("lab/modules", PROGRAM, at_boot.as_bytes())?;
-    append(initramfs, archive)
+    archive.add("lab/modules", Archive::PROGRAM, at_boot.as_bytes())?;
+    archive.append_to(initramfs)
 }
 
-/// Appends an archive, which ends here, to an initramfs.
-pub(crate) fn append(initramfs: &Path, mut archive: Vec<u8>) -> std::io::Result<()> {
-    trailer(&mut archive)?;
-    let mut file = File::options().append(true).open(initramfs)?;
-    // An archive begins at a multiple of four.
-    let padding = file.metadata()?.len().next_multiple_of(4) - file.metadata()?.len();
-    file.write_all(&[0; 4][..usize::try_from(padding).expect("below four")])?;
-    file.write_all(&archive)
+/// An archive that the kernel unpacks after that of an initramfs.
+#[derive(Default)]
+pub(crate) struct Archive(Vec<u8>);
+
+impl Archive {
+    /// Modes of entries; the content of a link is its target.
+    pub(crate) const LINK: u32 = 0o120_777;
+    pub(crate) const DIRECTORY: u32 = 0o040_755;
+    pub(crate) const PROGRAM: u32 = 0o100_755;
+
+    pub(crate) fn add(&mut self, name: &str, mode: u32, content: &[u8]) -> std::io::Result<()> {
+        let length = u32::try_from(content.len()).expect("a small file");
+        let mut entry = Builder::new(name).mode(mode).write(&mut self.0, length);
+        entry.write_all(content)?;
+        entry.finish().map(drop)
+    }
+
+    /// Adds a program, and the directories above it.
+    pub(crate) fn add_with_directories(&mut self, path: &str, content: &[u8]) -> std::io::Result<()> {
+        for (end, _) in path.match_indices('/') {
+            self.add(&path[..end], Self::DIRECTORY, &[])?;
+        }
+        self.add(path, Self::PROGRAM, content)
+    }
+
+    /// Ends the archive and appends it to an initramfs.
+    pub(crate) fn append_to(mut self, initramfs: &Path) -> std::io::Result<()> {
+        trailer(&mut self.0)?;
+        let mut file = File::options().append(true).open(initramfs)?;
+        // An archive begins at a multiple of four.
+        let padding = file.metadata()?.len().next_multiple_of(4) - file.metadata()?.len();
+        file.write_all(&[0; 4][..usize::try_from(padding).expect("below four")])?;
+        file.write_all(&self.0)
+    }
 }
 
 /// The libraries of a program and its linker; none if it is static.
 fn libraries(program: &Path) -> Vec<PathBuf> {
-    let output = Command::new("ldd").arg(program).output().expect("ldd runs");
-    let text = crate::lab::text(&output.stdout);
+    listed(Command::new("ldd").arg(program))
+}
+
+/// The files that ldd lists.
+pub(crate) fn listed(ldd: &mut Command) -> Vec<PathBuf> {
+    let text = crate::lab::text(&ldd.output().expect("ldd runs").stdout);
+    assert!(!text.contains("not found"), "{text}");
     text.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
 }

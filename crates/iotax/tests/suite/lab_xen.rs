@@ -4,15 +4,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cpio::newc::Builder;
 use iotax_model::units::Bytes;
 use iotax_testbed::guest::kernel::Kernel;
 
-use crate::lab_guest::append as append_archive;
+use crate::lab_guest::{Archive, listed};
 
 /// Where the packages are unpacked.
 const ROOT: &str = "/var/cache/iotax/xen";
@@ -55,9 +53,6 @@ exec xl info
 
 /// Appends Xen's programs to a laboratory, and the kernel for domains where iotax looks for it.
 pub(crate) fn append(initramfs: &Path, kernel: &Kernel) -> std::io::Result<()> {
-    const LINK: u32 = 0o120_777;
-    const DIRECTORY: u32 = 0o040_755;
-    const PROGRAM: u32 = 0o100_755;
     let mut files = BTreeSet::new();
     let tools =
         ["xl", "xenstored", "xenconsoled", "xen-init-dom0"].map(|name| Path::new(XL).with_file_name(name));
@@ -78,29 +73,20 @@ pub(crate) fn append(initramfs: &Path, kernel: &Kernel) -> std::io::Result<()> {
     let module = module.into_iter().find(|path| path.contains("/xen-blkfront.ko")).expect("listed");
     files.extend(["modules.dep", "modules.builtin", module].map(|name| kernel.modules.join(name)));
 
-    let mut archive = Vec::new();
-    let mut add = |name: &str, mode: u32, content: &[u8]| -> std::io::Result<()> {
-        let length = u32::try_from(content.len()).expect("a small file");
-        let mut entry = Builder::new(name).mode(mode).write(&mut archive, length);
-        entry.write_all(content)?;
-        entry.finish().map(drop)
-    };
-    add("var", DIRECTORY, &[])?;
+    let mut archive = Archive::default();
+    archive.add("var", Archive::DIRECTORY, &[])?;
     for file in files {
         let place = file.strip_prefix(ROOT).map_or(file.clone(), |inside| Path::new("/").join(inside));
         let place = place.to_str().expect("utf-8").trim_start_matches('/').to_owned();
-        for (end, _) in place.match_indices('/') {
-            add(&place[..end], DIRECTORY, &[])?;
-        }
-        add(&place, PROGRAM, &fs::read(&file)?)?;
+        archive.add_with_directories(&place, &fs::read(&file)?)?;
     }
-    add("lab/xl", LINK, b"/usr/lib/xen-4.17/bin/xl")?;
-    add("lab/xenstore-read", LINK, b"/usr/bin/xenstore-read")?;
+    archive.add("lab/xl", Archive::LINK, b"/usr/lib/xen-4.17/bin/xl")?;
+    archive.add("lab/xenstore-read", Archive::LINK, b"/usr/bin/xenstore-read")?;
     for name in ["xenstore-exists", "xenstore-list", "xenstore-rm", "xenstore-write"] {
-        add(&format!("usr/bin/{name}"), LINK, b"/usr/bin/xenstore-read")?;
+        archive.add(&format!("usr/bin/{name}"), Archive::LINK, b"/usr/bin/xenstore-read")?;
     }
-    add("lab/xen", PROGRAM, START.as_bytes())?;
-    append_archive(initramfs, archive)
+    archive.add("lab/xen", Archive::PROGRAM, START.as_bytes())?;
+    archive.append_to(initramfs)
 }
 
 /// Changes QEMU's arguments so that it boots the hypervisor, which gets kernel and initramfs as modules. Its CPU has no AMD-V: that of
@@ -126,8 +112,5 @@ pub(crate) fn boot_under(arguments: &mut [String], kernel: &Path) {
 fn libraries(program: &Path) -> Vec<PathBuf> {
     let own = ["usr/lib/x86_64-linux-gnu", "usr/lib/xen-4.17/lib/x86_64-linux-gnu"];
     let path = own.map(|dir| Path::new(ROOT).join(dir).display().to_string()).join(":");
-    let output = Command::new("ldd").env("LD_LIBRARY_PATH", path).arg(program).output().expect("ldd runs");
-    let text = crate::lab::text(&output.stdout);
-    assert!(!text.contains("not found"), "{text}");
-    text.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
+    listed(Command::new("ldd").env("LD_LIBRARY_PATH", path).arg(program))
 }
