@@ -244,3 +244,15 @@ fn a_run_has_the_time_of_its_first_result() {
     assert_eq!((vdbench.started_at_ms, vdbench.source.dated), (first, Some(Dated::BySourceWithoutZone)));
     assert_eq!((dd.started_at_ms, dd.source.dated), (None, Some(Dated::ByImport)));
 }
+
+#[test]
+fn the_only_target_is_named_unless_the_source_names_none() {
+    let (_temp, mut store) = store();
+    for (name, target) in [("fio-3.33.json", Some("srv-area")), ("iozone-3.506.txt", None)] {
+        let run = kept(&mut store, &imported(&[(name, data(name))])[0]);
+        assert_eq!(run.plan.targets.len(), 1, "{name}");
+        let page = markdown::set(&document::answer(&run, &judge(&run)));
+        let end = target.map_or_else(|| format!("({name})."), |target| format!("({name}): {target}."));
+        assert!(page.contains(&end), "{name}: {page}");
+    }
+}
