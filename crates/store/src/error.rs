@@ -26,6 +26,15 @@ pub enum StoreError {
         /// Location of the file or database.
         place: Location,
     },
+    /// The file is empty. It was not changed.
+    #[error(
+        "{place} is an empty file, such as a command leaves that was killed at its start; no run is stored there: remove it, or name \
+         another store with --db"
+    )]
+    Empty {
+        /// The empty file.
+        place: Location,
+    },
     /// The database does not contain an iotax store yet.
     #[error("{place} holds no iotax store yet; make one: iotax store init {place}")]
     Absent {

@@ -8,7 +8,7 @@ mod live;
 mod neighbours;
 
 use std::collections::BTreeSet;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,10 @@ impl Sqlite {
     /// not a regular file of this user; waits up to 5 s for another user's write to end.
     pub(crate) fn to_read(path: &Path) -> Result<Self, StoreError> {
         if is_new(path, schema::version())? {
-            return Err(StoreError::Foreign { place: path.into() });
+            return Err(match path.metadata() {
+                Ok(_) => StoreError::Empty { place: path.into() },
+                Err(source) => StoreError::Open { place: path.into(), source },
+            });
         }
         let mut store = Self::open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         let (known, steps) = (schema::version(), schema::STEPS);
@@ -73,6 +76,13 @@ impl Sqlite {
     pub(crate) fn to_write_by(path: &Path, steps: &'static [Step]) -> Result<Self, StoreError> {
         let is_new = is_new(path, schema::newest(steps))?;
         neighbours::refuse_planted(path).map_err(|reason| planted(path, reason))?;
+        let file = is_new.then(|| NewFile::create(path)).flatten();
+        let store = Self::to_write_checked(path, is_new, steps)?;
+        file.into_iter().for_each(NewFile::keep);
+        Ok(store)
+    }
+
+    fn to_write_checked(path: &Path, is_new: bool, steps: &'static [Step]) -> Result<Self, StoreError> {
         let mut store = Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
         if !is_new {
             let checked = version(&store.connection)
@@ -337,6 +347,29 @@ fn is_new(path: &Path, known: i64) -> Result<bool, StoreError> {
         return Err(StoreError::Version { place: path.into(), found, known });
     }
     Ok(false)
+}
+
+/// A file that this process has just created for a store; removed when dropped if nothing was written, as on a full disk.
+struct NewFile<'a>(Option<&'a Path>);
+
+impl<'a> NewFile<'a> {
+    /// Creates the file; `None` if it exists or cannot be created, which SQLite then reports.
+    fn create(path: &'a Path) -> Option<Self> {
+        // SQLite creates its files with this mode.
+        let created = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path);
+        created.ok().map(|_| Self(Some(path)))
+    }
+
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for NewFile<'_> {
+    fn drop(&mut self) {
+        let empty = self.0.filter(|path| path.metadata().is_ok_and(|file| file.len() == 0));
+        let _ = empty.map(fs::remove_file);
+    }
 }
 
 fn journal(path: &Path) -> PathBuf {

@@ -101,7 +101,11 @@ impl StoreArgs {
     /// Opens the store for reading. Fails with a usage error if its file is missing or empty.
     pub(super) fn open_existing(&self) -> Result<Store, Failure> {
         let place = self.location()?;
-        let none = || usage(format!("{place}: no run is stored there yet; the first: {}", self.first()));
+        let none = || {
+            let is_there = place.file().is_some_and(Path::exists);
+            let what = if is_there { "an empty file, so no run" } else { "no run" };
+            usage(format!("{place}: {what} is stored there yet; the first: {}", self.first()))
+        };
         self.open_if_there()?.ok_or_else(none)
     }
 }

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use iotax_testkit::require;
+
 use crate::lab::{Lab, text, with_mounts};
 
 /// A store of two runs, in a directory of its own.
@@ -137,4 +139,37 @@ fn a_damaged_run_is_listed_as_that_and_the_others_are_shown() {
     // Two runs, and a measurement of each.
     assert_eq!(damaged, 4);
     assert!(lab.run(&["list", "--check", "--db", &db]).status.success());
+}
+
+/// The store would be in the way of every later command.
+#[test]
+fn a_full_disk_leaves_no_empty_store() {
+    require!(root);
+    require!(program "unshare", "mount");
+    let lab = Lab::new();
+    let (full, db) = (lab.path("full"), lab.path("full/a.db").display().to_string());
+    fs::create_dir(&full).expect("made");
+    // Lists what the command leaves there.
+    let mount = "mount -t tmpfs -o size=8k,mode=700 none \"$0\"; cat /dev/zero 2> /dev/null > \"$0/fill\"; \"$@\"; ls \"$0\"; false";
+    let output = with_mounts(lab.iotax().args(["store", "init", &db]), mount, &full).output();
+    let output = output.expect("unshare starts");
+    let said = text(&output.stderr);
+    assert!(said.contains("full/a.db: database or disk is full; make room, or name another store"), "{said}");
+    assert_eq!(text(&output.stdout).split_whitespace().collect::<Vec<_>>(), ["fill"], "{said}");
+}
+
+#[test]
+fn an_empty_file_is_told_with_the_remedy() {
+    let lab = Lab::new();
+    fs::write(lab.path("empty.db"), "").expect("written");
+    for (arguments, words) in [
+        (
+            &["list", "--db", "empty.db"][..],
+            "empty.db: an empty file, so no run is stored there yet; the first: iotax ladder",
+        ),
+        (&["pull", "--all", "--from", "empty.db"], "empty.db is an empty file"),
+    ] {
+        let output = lab.run(arguments);
+        assert!(!output.status.success() && text(&output.stderr).contains(words), "{}", text(&output.stderr));
+    }
 }
