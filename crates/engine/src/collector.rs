@@ -24,6 +24,8 @@ pub(crate) struct Collector {
     /// Counts of the intervals that are not yet samples; the first one is interval number `given`.
     open: VecDeque<Open>,
     given: u64,
+    /// Nanoseconds of the first interval before the first I/O that count toward no sample.
+    idle_ns: u64,
     totals: Tallies,
     late: u64,
 }
@@ -54,6 +56,7 @@ impl Collector {
             reached: vec![0; workers as usize],
             open: VecDeque::new(),
             given: 0,
+            idle_ns: 0,
             totals,
             late: 0,
         }
@@ -81,6 +84,14 @@ impl Collector {
     /// Ends the window early, at `end` nanoseconds of the engine's clock.
     pub(crate) fn cut(&mut self, end: u64) {
         self.window = self.window.cut(end);
+    }
+
+    /// Leaves the time before `began`, in nanoseconds of the engine's clock, out of the first interval. Does nothing once the first sample was
+    /// given.
+    pub(crate) fn begin(&mut self, began: u64) {
+        if self.given == 0 && self.window.intervals() > 0 {
+            self.idle_ns = (began - self.window.begin).min(self.window.length_of(0) - 1);
+        }
     }
 
     /// Returns the next sample once its interval is over at `now` and every worker has reported it; `None` before that, and after the last
@@ -113,8 +124,8 @@ impl Collector {
         let end = self.window.end_of(interval);
         let waiting = waiting_since.and_then(|since| end.checked_sub(since));
         Some(Sample {
-            at_ns: end - self.window.begin,
-            duration_ns: self.window.length_of(interval),
+            at_ns: end - self.window.begin - self.idle_ns,
+            duration_ns: self.window.length_of(interval) - if interval == 0 { self.idle_ns } else { 0 },
             tallies,
             oldest_ns: oldest_ns.max(waiting),
             failed,
@@ -228,6 +239,24 @@ mod tests {
         collector.cut(300_000_000);
         assert_eq!(collector.next_sample(400_000_000, true, None).as_ref().map(ios), Some((300, 5)));
         assert_eq!(collector.next_sample(400_000_000, true, None), None);
+    }
+
+    #[test]
+    fn the_time_before_the_first_io_of_short_work_is_in_no_sample() {
+        let mut collector = collector(1);
+        reads(&mut collector, 0, 0, 3, 5);
+        collector.cut(300_000_000);
+        collector.begin(100_000_000);
+        let sample = collector.next_sample(400_000_000, true, None).expect("the only one");
+        assert_eq!((sample.at_ns, sample.duration_ns), (200_000_000, 200_000_000));
+        // Later the first sample has told of that time.
+        let mut collector = self::collector(1);
+        reads(&mut collector, 0, 0, 1, 5);
+        assert!(collector.next_sample(1_100_000_000, false, None).is_some());
+        collector.cut(1_500_000_000);
+        collector.begin(100_000_000);
+        let sample = collector.next_sample(1_600_000_000, true, None).expect("the second");
+        assert_eq!((sample.at_ns, sample.duration_ns), (1_500_000_000, 500_000_000));
     }
 
     #[test]

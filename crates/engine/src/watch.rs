@@ -88,6 +88,7 @@ fn watch(
                 let errors = IoErrors::merge(finishes.into_iter().map(|finish| finish.io_errors).collect());
                 return Err(EngineError::NothingMeasured { ramp_time: job.workload.ramp_time, errors });
             }
+            collector.begin(began(window, job, &finishes));
         }
         if cpu.take(now, window) {
             events(Event::Measuring);

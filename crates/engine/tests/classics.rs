@@ -54,11 +54,9 @@ impl Fixture {
         samples.iter().for_each(|sample| sum.merge(&sample.tallies));
         assert_eq!(sum, outcome.tallies);
         let spanned = samples.iter().map(|sample| sample.duration_ns).sum::<u64>();
-        if outcome.duration_ns < job.workload.window().0 {
-            assert!(
-                spanned > outcome.duration_ns,
-                "waking the workers up is no part of work that ends by itself"
-            );
+        if outcome.duration_ns < job.workload.window().0 && samples.len() > 1 {
+            // Waking the workers up is no part of work that ends by itself, but the first sample may be given before it is known to be such.
+            assert!(spanned >= outcome.duration_ns, "{spanned} of {}", outcome.duration_ns);
         } else {
             assert_eq!(spanned, outcome.duration_ns);
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iotax_model::record::Sample;
-use iotax_model::units::{Bytes, human};
+use iotax_model::units::{Bytes, Nanos, human};
 use iotax_model::visible;
 use iotax_report::terminal::Styled;
 use serde_json::Value;
@@ -38,8 +38,8 @@ pub(super) struct Watcher<'a> {
     terminal: bool,
     /// Start time and number of the first measurement by this process, for the ETA.
     first: Option<(Instant, usize)>,
-    /// IOPS in each sampling interval of the current measurement.
-    iops: Vec<f64>,
+    /// Length of each sampling interval of the current measurement, and the IOPS in it.
+    intervals: Vec<(Nanos, f64)>,
     cell: String,
     /// True if rounds are added until every comparison is decided.
     is_open: bool,
@@ -73,7 +73,7 @@ impl<'a> Watcher<'a> {
             bar,
             terminal,
             first: None,
-            iops: Vec::new(),
+            intervals: Vec::new(),
             cell: String::new(),
             is_open: false,
             said: Instant::now(),
@@ -108,13 +108,21 @@ impl<'a> Watcher<'a> {
     /// Prints the finished measurement's mean IOPS. Prints nothing on a terminal, if there is no interval to average, or if rounds are
     /// added until every comparison is decided.
     fn end_cell(&mut self) {
-        let intervals = std::mem::take(&mut self.iops);
-        if self.terminal || self.is_open || intervals.is_empty() {
+        let intervals = std::mem::take(&mut self.intervals);
+        if self.terminal || self.is_open {
             return;
         }
-        let mean = intervals.iter().sum::<f64>() / intervals.len() as f64;
-        note!("  {} IOPS", human::count(mean));
+        if let Some(mean) = mean(&intervals) {
+            note!("  {} IOPS", human::count(mean));
+        }
     }
+}
+
+/// Returns the mean rate over intervals, of which the last is shorter if the work ended by itself. `None` without any.
+fn mean(intervals: &[(Nanos, f64)]) -> Option<f64> {
+    let all: u64 = intervals.iter().map(|(length, _)| length.0).sum();
+    let done: f64 = intervals.iter().map(|(length, rate)| rate * length.0 as f64).sum();
+    (all > 0).then(|| done / all as f64)
 }
 
 /// Formats the remaining time; `each` is the seconds per measurement. If comparisons are undecided, also formats the time to the next
@@ -214,18 +222,19 @@ impl Progress for Watcher<'_> {
         }
     }
 
-    fn interval(&mut self, iops: f64, oldest_ns: Option<u64>) {
+    fn interval(&mut self, length: Nanos, iops: f64, oldest_ns: Option<u64>) {
         self.look_for_others();
         self.tell([("iops", Some(iops.into())), ("oldest_ns", oldest_ns.map(Value::from))]);
         if self.line.is_some() {
             return;
         }
-        self.iops.push(iops);
+        self.intervals.push((length, iops));
         let waits = oldest_ns
             .filter(|age| *age >= LONG_NS)
             .map(|age| format!("  an I/O has been in flight for {}", human::time(age as f64)));
         let waits = waits.unwrap_or_default();
-        self.show(&format!("{}  {} IOPS  {}{waits}", self.cell, human::count(iops), sparkline(&self.iops)));
+        let rates: Vec<f64> = self.intervals.iter().map(|(_, rate)| *rate).collect();
+        self.show(&format!("{}  {} IOPS  {}{waits}", self.cell, human::count(iops), sparkline(&rates)));
         if !self.terminal && self.said.elapsed() >= SILENCE {
             note!("{}  {} IOPS now{waits}", self.cell, human::count(iops));
             self.said = Instant::now();
@@ -273,6 +282,14 @@ mod tests {
         };
         assert_eq!(time_left(1.5, &step(Some((2, 4)))), "ETA at most 2 min 30 s, next look in 3 s");
         assert_eq!(time_left(1.5, &step(None)), "ETA 2 min 30 s");
+    }
+
+    #[test]
+    fn a_short_last_interval_counts_by_its_length() {
+        let second = Nanos::from_secs(1);
+        assert_eq!(mean(&[(second, 100.0), (Nanos(second.0 / 4), 20.0)]), Some(84.0));
+        assert_eq!(mean(&[(second, 100.0), (second, 20.0)]), Some(60.0));
+        assert_eq!(mean(&[]), None);
     }
 
     #[test]

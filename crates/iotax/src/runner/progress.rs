@@ -1,7 +1,7 @@
 //! The interface for showing a run's progress.
 
 use iotax_model::record::Sample;
-use iotax_model::units::Bytes;
+use iotax_model::units::{Bytes, Nanos};
 
 /// The current cell (a target and a workload), or several cells that are measured at the same time.
 #[derive(Debug, Clone)]
@@ -30,9 +30,9 @@ pub(crate) trait Progress {
     fn filled(&mut self, target: &str, done: Bytes, total: Bytes);
     /// Called when the measurement of a cell (a target and a workload) begins, or of several cells at once.
     fn cell(&mut self, step: Step<'_>);
-    /// Called after each sampling interval, with the I/Os per second in it and the age in nanoseconds of the oldest I/O in flight at its
-    /// end; `None` if no such I/O is reported.
-    fn interval(&mut self, iops: f64, oldest_ns: Option<u64>);
+    /// Called after each sampling interval, with its length, the I/Os per second in it and the age in nanoseconds of the oldest I/O in
+    /// flight at its end; `None` if no such I/O is reported.
+    fn interval(&mut self, length: Nanos, iops: f64, oldest_ns: Option<u64>);
     /// Called with each sample of an agent. `name` is the name of the guest or server.
     fn sample(&mut self, name: &str, sample: &Sample);
     /// Called with a message that the user should see at once.

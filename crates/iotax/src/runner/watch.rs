@@ -276,7 +276,8 @@ impl<'a> Watch<'a> {
         self.latest().filter_map(|sample| sample.oldest_ns).max()
     }
 
-    fn latest(&self) -> impl Iterator<Item = &Sample> {
+    /// Iterates over the last sample of each measured agent.
+    pub(super) fn latest(&self) -> impl Iterator<Item = &Sample> {
         self.agents[..self.measured].iter().filter_map(|agent| agent.samples.last())
     }
 

@@ -199,7 +199,9 @@ impl<'a> Watches<'a> {
         // Report once for all parts, at the intervals of the first part.
         if is_beat && place == 0 {
             let iops = self.all().map(Watch::iops).sum();
-            progress.interval(iops, self.all().filter_map(Watch::oldest_ns).max());
+            let lengths = self.all().flat_map(Watch::latest).map(|sample| sample.duration_ns);
+            let length = Nanos(lengths.max().unwrap_or(0));
+            progress.interval(length, iops, self.all().filter_map(Watch::oldest_ns).max());
         }
         news
     }

@@ -288,11 +288,11 @@ impl<L: MemberLink> Progress for ProgressReport<'_, L> {
         self.watcher.cell(step);
     }
 
-    fn interval(&mut self, iops: f64, oldest_ns: Option<u64>) {
+    fn interval(&mut self, length: Nanos, iops: f64, oldest_ns: Option<u64>) {
         if self.since.elapsed() >= SAMPLE {
             self.tell_sample();
         }
-        self.watcher.interval(iops, oldest_ns);
+        self.watcher.interval(length, iops, oldest_ns);
     }
 
     fn sample(&mut self, name: &str, sample: &Sample) {
