@@ -10,6 +10,7 @@ use crate::database::Database;
 use crate::error::Fault;
 use crate::head::{Head, seal};
 use crate::sealed::{HeadRow, Sealed, pack, unpack};
+use crate::{Store, StoreError};
 
 /// Recomputes and stores the figures of a run that is not running. If the run cannot be read, removes its figures.
 pub(crate) fn refresh(database: &mut dyn Database, run: i64, head: &Head) -> Result<(), Fault> {
@@ -37,6 +38,16 @@ pub(crate) fn add(database: &mut dyn Database, run: i64) -> Result<(), Fault> {
         // A lost or damaged run has no figures.
         Ok(_) | Err(Fault::Damaged(..)) => Ok(()),
         Err(other) => Err(other),
+    }
+}
+
+impl Store {
+    /// Loads a run without its measurements and figures. Does not find out if a run stored as running has been interrupted.
+    pub fn load_head(&self, run: i64) -> Result<Run, StoreError> {
+        self.read(run, &mut |database| {
+            let (head, _) = HeadRow::read(database, run, "")?.ok_or(Fault::Unknown)?;
+            Ok(head.run(run))
+        })
     }
 }
 

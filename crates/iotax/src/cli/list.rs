@@ -86,12 +86,18 @@ struct Outcome {
 
 impl Outcome {
     fn of(store: &Store, run: &RunSummary) -> Self {
-        // For a run in progress, all measurements would have to be read for its figures.
-        if run.state == RunState::Running || run.damage.is_some() {
+        if run.damage.is_some() {
             return Self::default();
         }
-        let Ok((head, figures)) = store.load_figures(run.id) else { return Self::default() };
-        Self { figures: iotax_report::outcome(&head, &figures), user: head.environment.user }
+        // For a run in progress, all measurements would have to be read for its figures.
+        let read = if run.state == RunState::Running {
+            store.load_head(run.id).map(|head| (head, None))
+        } else {
+            store.load_figures(run.id).map(|(head, figures)| (head, Some(figures)))
+        };
+        let Ok((head, figures)) = read else { return Self::default() };
+        let figures = figures.and_then(|figures| iotax_report::outcome(&head, &figures));
+        Self { figures, user: head.environment.user }
     }
 
     /// Formats figures, user and machine in one line: `60.5k IOPS; ada@host`. `None` if none of them is known.

@@ -6,7 +6,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 
-use crate::lab::{Lab, text};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::lab::{Lab, start_until, text};
 
 #[test]
 fn a_path_that_does_not_exist_is_created_measured_and_removed() {
@@ -160,6 +162,14 @@ fn the_store_keeps_runs_and_shows_them_again() {
     let outcome = list[0]["outcome"].as_str().expect("it did something");
     assert!(outcome.ends_with(" IOPS") && listed.contains(outcome), "{outcome} in {listed}");
     assert!(listed.contains(list[0]["user"].as_str().expect("somebody")), "{list}");
+    let user = &list[0]["user"];
+    let mut running = lab.iotax();
+    running.args(["bench", target.to_str().expect("utf-8"), "--size", "4m", "--runtime", "1m"]);
+    let mut running = start_until(&mut running, "cell 1/1");
+    let line = &lab.json(&["list", "--json"])[2];
+    kill_process(Pid::from_child(&running), Signal::INT).expect("it runs");
+    running.wait().expect("ended");
+    assert_eq!((&line["state"], &line["user"]), (&"running".into(), user), "{line}");
     let id = first["run"]["id"].to_string();
     assert_eq!(lab.json(&["show", &id, "--json"]), first);
     for command in ["show", "resume"] {

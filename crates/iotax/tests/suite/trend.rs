@@ -38,9 +38,9 @@ name = "reads"
 rw = "randread"
 "#;
 
-fn two_runs(lab: &Lab) {
+fn make_runs(lab: &Lab, count: u32) {
     let plan = lab.plan(PLAN).display().to_string();
-    for _ in 0..2 {
+    for _ in 0..count {
         let done = lab.run(&["run", &plan, "--yes"]);
         assert!(done.status.success(), "{}", text(&done.stderr));
     }
@@ -49,7 +49,13 @@ fn two_runs(lab: &Lab) {
 #[test]
 fn a_short_history_is_said_to_be_short_and_judges_no_gate() {
     let lab = Lab::new();
-    two_runs(&lab);
+    make_runs(&lab, 1);
+    let said = text(&lab.run(&["trend"]).stdout);
+    assert!(
+        said.contains("One run tells no change: 14 are needed (1 run, 2") && !said.contains(" to 2"),
+        "{said}"
+    );
+    make_runs(&lab, 1);
     let output = lab.run(&["trend"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
@@ -82,7 +88,7 @@ fn a_short_history_is_said_to_be_short_and_judges_no_gate() {
 #[test]
 fn a_data_set_is_replaced_by_the_same_one_and_replaces_nothing_else() {
     let lab = Lab::new();
-    two_runs(&lab);
+    make_runs(&lab, 2);
     let dir = lab.path("dataset");
     let export = |runs: &[&str]| {
         let dir = dir.display().to_string();
@@ -122,7 +128,7 @@ fn the_analysis_of_the_page_is_carried_out() {
     require!(file "/usr/share/doc/python3-venv/copyright");
     assert!(Path::new(PYTHON).exists(), "{PYTHON} is missing: scripts/setup --tests makes it");
     let lab = Lab::new();
-    two_runs(&lab);
+    make_runs(&lab, 2);
     let [command] = blocks("sh")[..] else { panic!("one command") };
     let exported = lab.run(&command.split_whitespace().skip(1).collect::<Vec<_>>());
     assert!(exported.status.success(), "{}", text(&exported.stderr));

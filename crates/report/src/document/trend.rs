@@ -61,6 +61,7 @@ fn has_moved(trend: &Trend) -> bool {
 /// Formats the first line: the newest change, or that there is none or that there are too few runs, and the number of runs examined.
 fn headline(runs: &[PastRun], trends: &Trends, changes: &[(&Trend, &TrendChange)]) -> String {
     let span = match (runs.first(), runs.last()) {
+        (Some(only), Some(_)) if runs.len() == 1 => format!("1 run, {}", &utc(only.started_at_ms)[..10]),
         (Some(first), Some(last)) => format!(
             "{}, {} to {}",
             counted(runs.len() as u64, "run"),
@@ -71,7 +72,8 @@ fn headline(runs: &[PastRun], trends: &Trends, changes: &[(&Trend, &TrendChange)
     };
     let series = trends.trends.len();
     if trends.trends.iter().all(Trend::is_short) {
-        return format!("Too few runs to tell a change: {LEAST_RUNS} are needed ({span}).");
+        let few = if runs.len() == 1 { "One run tells no change" } else { "Too few runs to tell a change" };
+        return format!("{few}: {LEAST_RUNS} are needed ({span}).");
     }
     let pending = trends.trends.iter().filter(|trend| !trend.is_control && trend.pending.is_some()).count();
     let pending = if pending > 0 { format!(", {pending} pending") } else { String::new() };
@@ -120,7 +122,8 @@ fn notes(trends: &Trends, series: usize, small: usize) -> Vec<String> {
     let mut notes = Vec::new();
     let still = trends.trends.len() - series;
     if still > 0 {
-        notes.push(format!("{still} series without a change not shown; --detail has them."));
+        let are = if trends.trends.iter().all(Trend::is_short) { "" } else { "without a change " };
+        notes.push(format!("{still} series {are}not shown; --detail has them."));
     }
     let controls: Vec<&str> = trends.trends.iter().filter_map(|trend| trend.control.as_deref()).collect();
     if let Some(control) = controls.first() {
