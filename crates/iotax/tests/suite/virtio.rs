@@ -124,6 +124,32 @@ fn a_mirror_keeps_two_files_alike_and_writes_twice() {
     lab.assert_nothing_left();
 }
 
+/// On a loop device, whose counters have no other program's writes.
+#[test]
+fn a_mirror_doubles_the_bytes_that_its_device_counts() {
+    require!(root);
+    require!(program "qemu-storage-daemon", "losetup", "mkfs.ext4");
+    let lab = Lab::new();
+    let device = "WORK > raw file > loop direct_io=true > ext4 > raw file";
+    let (plain, mirror) =
+        (format!("{device} > virtio cache=none"), format!("{device} > quorum > virtio cache=none"));
+    let workload = "[[workload]]\nrw = 'randwrite'\nio_size = '4m'\nruntime = '1m'\n";
+    let plan = plan(&lab, &[("plain", &plain), ("mirror", &mirror)], workload);
+    let json = lab.json(&["run", &plan, "--yes", "--json", "-"]);
+    for (target, times) in [("plain", 1.0), ("mirror", 2.0)] {
+        let cells = json["cells"].as_array().expect("cells");
+        let cell = cells.iter().find(|cell| cell["target"] == target).expect("measured");
+        let levels = cell["levels"].as_array().expect("counted");
+        let is_loop = |level: &&Value| level["name"].as_str().is_some_and(|name| name.starts_with("loop"));
+        let write = &levels.iter().find(is_loop).expect("its loop device")["write"];
+        let ratio = write["bytes_ratio"].as_f64().expect("writes");
+        // ext4's journal writes too, and a window's edges cut I/Os off.
+        assert!((ratio - times).abs() < 0.05, "{target}: {levels:#?}");
+        assert!(write["bytes"].as_f64() > Some(times * 7.9 * f64::from(1 << 20)), "two rounds: {write}");
+    }
+    lab.assert_nothing_left();
+}
+
 /// The smallest queue takes one I/O with its flush at a time.
 #[test]
 fn a_queue_has_the_size_that_a_plan_gives() {

@@ -1,6 +1,6 @@
 //! Checks whether the layers of a stack fit on one another, and suggests the missing layer if they do not.
 
-use super::layers::{self, LayerInterface, PlannedLayer};
+use super::layers::{self, FilterSpec, FilterType, LayerInterface, PlannedLayer};
 
 pub(super) fn unknown(text: &str) -> String {
     let apart = if text.contains('>') { "; a > between two layers has a blank on either side" } else { "" };
@@ -53,6 +53,14 @@ pub(super) fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<
     if offered == LayerInterface::Found {
         return Err(format!(
             "{below} is measured where it is, so {key} cannot stand on it; give file, device or lvm in its place"
+        ));
+    }
+    if let PlannedLayer::Filter(filter @ FilterSpec { kind: FilterType::Quorum, .. }) = layer {
+        return Err(format!(
+            "{} needs a raw file right below it, for a second one next to it, and {below} is {}; in a line: DIR > raw file > {}",
+            filter.kind,
+            offered.words(),
+            filter.kind
         ));
     }
     let between =

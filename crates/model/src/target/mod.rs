@@ -268,6 +268,10 @@ mod tests {
                 "snapshot needs format = \"qcow2\"",
             ),
             ("file = { dir = '/srv' }\nguest = { aio = 'native', cache = 'writeback' }", "native"),
+            (
+                "file = { dir = '/srv', format = 'qcow2', preallocation = 'metadata' }\nfilter = { type = 'quorum' }\nvirtio = {}",
+                "quorum needs a raw file right below it, for a second one next to it, and file is a disk image; in a line: DIR > raw file > quorum",
+            ),
             ("file = { dir = '/srv' }\nguest = { vcpus = 0 }", "vcpus"),
             ("file = { dir = '/srv' }\nguest = { memory = '1m' }", "memory"),
         ] {
