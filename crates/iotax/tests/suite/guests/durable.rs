@@ -11,6 +11,8 @@ const COMMITS: u64 = 256;
 /// The time that each request of the null block device takes.
 const REQUEST_NS: f64 = 2e6;
 
+const PG_TEST_FSYNC: &str = "/usr/lib/postgresql/15/bin/pg_test_fsync";
+
 const PLAN: &str = r#"
 suite = "flush"
 repeat = 1
@@ -18,6 +20,7 @@ defaults = { rw = "write", size = "4m", io_size = "1m", runtime = "60s", ramp_ti
 workload = [
     { name = "write" },
     { name = "fdatasync", fdatasync = 1 },
+    { name = "fsync", fsync = 1 },
     { name = "open_datasync", sync = "dsync" },
 ]
 [[target]]
@@ -44,6 +47,7 @@ fn boot() -> Option<LabGuest> {
     let devices = [&controller[..], &disk("fua", "on"), &disk("plain", "off")].concat();
     let mut lab = LabGuest::boot_with(&Extras {
         programs: &["wipefs"],
+        files: &[PG_TEST_FSYNC],
         modules: &["virtio_scsi"],
         devices: &devices,
         exact_time: true,
@@ -57,7 +61,7 @@ fn boot() -> Option<LabGuest> {
 }
 
 #[test]
-fn flushes_are_counted_unless_fua_stands_for_them_and_each_takes_its_time() {
+fn flushes_and_writes_with_fua_are_counted_and_each_takes_its_time() {
     let Some(mut lab) = boot() else { return };
     let node = |lab: &mut LabGuest, query: &str| format!("/dev/{}", lab.sh(query));
     let of_serial = |name: &str| {
@@ -96,8 +100,17 @@ fn flushes_are_counted_unless_fua_stands_for_them_and_each_takes_its_time() {
     }
     let p50 = |name: &str| method(&json, "slow", name)["p50_ns"].as_f64().expect("known");
     // A commit takes a write and a flush; with FUA, which this device has, the write alone.
-    for (name, requests) in [("write", 1.0), ("fdatasync", 2.0), ("open_datasync", 1.0)] {
+    for (name, requests) in [("write", 1.0), ("fdatasync", 2.0), ("fsync", 2.0), ("open_datasync", 1.0)] {
         let ratio = p50(name) / (requests * REQUEST_NS);
         assert!((0.97..1.03).contains(&ratio), "{name}: {} ns", p50(name));
+    }
+    // It takes the device for its file, and removes the device's node when it ends.
+    let said = lab.sh(&format!("{PG_TEST_FSYNC} -s 1 -f /dev/slow"));
+    for name in ["open_datasync", "fdatasync", "fsync"] {
+        let is_one = |line: &&str| line.split_whitespace().next() == Some(name);
+        let line = said.lines().find(is_one).unwrap_or_else(|| panic!("{name}: {said}"));
+        let theirs: f64 = line.split_whitespace().nth(1).and_then(|rate| rate.parse().ok()).expect("a rate");
+        let ours = method(&json, "slow", name)["per_second"].as_f64().expect("known");
+        assert!((0.97..1.03).contains(&(ours / theirs)), "{name}: {ours} and {theirs} a second\n{said}");
     }
 }
