@@ -16,6 +16,7 @@ mod holders;
 pub mod host_info;
 pub mod interfaces;
 pub mod interrupt;
+pub mod issuers;
 mod kernel_file;
 pub mod libvirt;
 pub mod lock;

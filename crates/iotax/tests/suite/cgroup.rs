@@ -10,7 +10,7 @@ use crate::lab::{Lab, text};
 const RATE: f64 = 500.0;
 
 /// The hierarchy that limits I/O here.
-fn hierarchy() -> Option<&'static Path> {
+pub(crate) fn hierarchy() -> Option<&'static Path> {
     let (first, second) = (Path::new("/sys/fs/cgroup/blkio"), Path::new("/sys/fs/cgroup"));
     let has_io = || {
         fs::read_to_string(second.join("cgroup.controllers"))

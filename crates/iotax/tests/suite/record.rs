@@ -1,10 +1,10 @@
 //! Traces from the command line: recorded, shown, written in other formats, replayed.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use iotax_testkit::require;
+use iotax_testkit::{require, skip};
 use rustix::process::{Pid, Signal};
 
 use crate::lab::{Lab, assert_valid, start_until, text};
@@ -141,6 +141,11 @@ fn what_cannot_be_replayed_is_refused_in_words() {
         ),
         (vec!["bench", utf8(&lab.work()), "--replay-time-scale", "200"], "needs read_iolog"),
         (vec!["record", "/proc", "-o", "o"], "not on one block device"),
+        (vec!["record", "work", "-o", "o", "--pid", "4194305"], "--pid 4194305: there is no such process"),
+        (
+            vec!["record", "work", "-o", "o", "--cgroup", "work"],
+            "it is no cgroup; accepted: a directory with cgroup.procs",
+        ),
     ] {
         let refused = lab.run(&arguments);
         let said = text(&refused.stderr);
@@ -196,6 +201,77 @@ fn a_recording_holds_what_a_known_load_did_to_the_disk() {
     // What the load made, and what was asked for.
     for file in [&lab.work().join("load.0.0"), &output] {
         std::fs::remove_file(file).expect("it is there");
+    }
+    lab.assert_nothing_left();
+}
+
+/// Number of reads past the page cache of the load that is to be recorded.
+const OWN: u64 = 100;
+
+/// Reads `OWN` blocks of a new file directly, in a thread of this process.
+fn read_directly(path: &Path) {
+    let size = 1 << 20;
+    let mut area = vec![7_u8; size + BLOCK as usize];
+    let begin = area.as_ptr().align_offset(BLOCK as usize);
+    fs::write(path, &area[..size]).and_then(|()| fs::File::open(path)?.sync_all()).expect("written");
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECT;
+    let file = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).expect("direct I/O");
+    let reader = std::thread::spawn(move || {
+        for n in 0..OWN {
+            let buffer = &mut area[begin..begin + BLOCK as usize];
+            let read = rustix::io::pread(&file, buffer, n * 7919 % 256 * BLOCK).expect("read");
+            assert_eq!(read, BLOCK as usize);
+        }
+    });
+    reader.join().expect("read");
+}
+
+/// A cgroup of the test's own; removed when dropped.
+struct OwnCgroup(PathBuf);
+
+impl Drop for OwnCgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_recording_of_a_process_or_a_cgroup_leaves_out_what_others_do_meanwhile() {
+    require!(program "fio");
+    require!(root);
+    let lab = Lab::new();
+    if !can_record(&lab) {
+        return;
+    }
+    let fio = "exec fio --name=other --rw=randread --bs=8k --size=8m --direct=1 --ioengine=psync --norandommap --number_ios=500 --io_size=100m";
+    let Some(hierarchy) = crate::cgroup::hierarchy() else { skip!("no hierarchy of cgroups for I/O here") };
+    let own = std::process::id().to_string();
+    let cgroup = OwnCgroup(hierarchy.join(format!("iotax-test-{own}")));
+    fs::create_dir(&cgroup.0).expect("a cgroup");
+    let procs = cgroup.0.join("cgroup.procs");
+    for (flag, value, is_own) in [("--pid", &*own, true), ("--cgroup", utf8(&cgroup.0), false)] {
+        let output = lab.scratch().join(format!("{is_own}.parquet"));
+        let mut record = lab.iotax();
+        record.args(["record", "work", "-o", utf8(&output), "--time", "60s", flag, value]);
+        let mut record = start_until(&mut record, "recording the requests of ");
+        read_directly(&lab.work().join("own"));
+        let other = Command::new("sh")
+            .args(["-c", &format!("echo $$ > {} && {fio}", procs.display())])
+            .current_dir(lab.work())
+            .output()
+            .expect("a shell");
+        assert!(other.status.success(), "{}", text(&other.stderr));
+        rustix::process::kill_process(Pid::from_child(&record), Signal::INT).expect("signal sent");
+        assert!(record.wait().expect("it ends").success());
+        let document = lab.json(&["trace", utf8(&output), "--json"]);
+        let reads = document["profile"]["reads"].as_u64().expect("counted");
+        // fio reads its file's blocks once before, to fill it, and what the filesystem needs.
+        let expected = if is_own { OWN..=OWN } else { 500..=600 };
+        assert!(expected.contains(&reads), "{flag}: {document}");
+        fs::remove_file(&output).expect("there");
+    }
+    for file in ["own", "other.0.0"] {
+        fs::remove_file(lab.work().join(file)).expect("there");
     }
     lab.assert_nothing_left();
 }

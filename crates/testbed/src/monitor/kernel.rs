@@ -13,7 +13,7 @@ use iotax_model::record::CpuTime;
 use super::threads::{self, ThreadCounters};
 
 /// Process flag of kernel threads: PF_KTHREAD in the kernel's include/linux/sched.h.
-const KERNEL_THREAD: u64 = 0x0020_0000;
+pub(crate) const KERNEL_THREAD: u64 = 0x0020_0000;
 
 /// A reader of the CPU time of kernel threads. The first reading visits every process (about 5 us each), later readings only kernel threads
 /// and new processes. Use it only at the start and end of a window.
@@ -106,7 +106,7 @@ fn has_word(text: &str, word: &str) -> bool {
 }
 
 /// Returns the name and flags (field 9) of a process, from the text of its stat (proc_pid_stat(5)).
-fn name_and_flags(stat: &str) -> Option<(&str, u64)> {
+pub(crate) fn name_and_flags(stat: &str) -> Option<(&str, u64)> {
     let (before, after) = stat.rsplit_once(')')?;
     let (_, name) = before.split_once('(')?;
     Some((name, after.split_ascii_whitespace().nth(6)?.parse().ok()?))
