@@ -323,7 +323,8 @@ fn title_of_net(net: &Traffic) -> String {
     parts.join(", ")
 }
 
-/// Describes a test on files: `a new file written byte by byte, through the page cache`, `1,000 files deleted, in random order, 4 jobs`.
+/// Describes a test on files: `a new file written byte by byte, through the page cache`, `1,000 files deleted by each job, in random
+/// order, 4 jobs`.
 fn title_of_test(workload: &Workload, test: Test) -> String {
     use std::fmt::Write as _;
     let bs = with_unit(&workload.bs.to_string());

@@ -22,7 +22,7 @@ pub(super) fn marks(run: &Run, judgement: &Judgement, workload: &str, target: &s
     .collect()
 }
 
-/// Returns whether the target's guest ran with an emulated CPU, without KVM.
+/// Returns whether the CPU of the target's guest, or of its Xen domain's host, was emulated (TCG).
 pub(super) fn is_emulated(run: &Run, target: &str) -> bool {
     run.targets.iter().any(|t| t.name == target && t.emulated)
 }

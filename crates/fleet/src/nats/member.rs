@@ -15,7 +15,7 @@ use crate::link::LinkError;
 use crate::message::{FromMember, PROTOCOL, ToMember};
 use crate::pipe::monotonic_ns;
 
-/// Maximum time that an acknowledgement waits for a data frame to carry it.
+/// Interval at which the agent checks for frames to repeat while some of its frames are unacknowledged.
 const TICK: Duration = Duration::from_millis(20);
 
 /// The name, group and version of an agent.

@@ -1,7 +1,8 @@
 //! Reads bonnie++'s output: CSV of 1.03 and of 1.96 to 1.98, and its tables.
 //!
-//! Rates are in KiB/s, which bonnie++ prints as K; `+++++` means too fast to measure. A latency is the longest in its test. CSV written by
-//! iotax is read too.
+//! Rates of the tests that read or write one large file are in KiB/s (`K/sec`); tables of 2.00 have suffixes (`376k`, `117m`). Rates of
+//! seeks and of the tests on many files are in operations per second. `+++++` means too fast to measure. A latency is the longest in its
+//! test.
 
 use std::collections::HashMap;
 

@@ -67,7 +67,7 @@ pub enum Slo {
         /// The highest latency that meets the condition.
         most: Nanos,
     },
-    /// No I/O may fail at the rate.
+    /// No I/O fails at the rate that a search tries. Demands reject this condition.
     NoErrors,
 }
 

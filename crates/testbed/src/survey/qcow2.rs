@@ -99,8 +99,9 @@ fn backing_format(start: &[u8], mut at: usize) -> Option<String> {
     }
 }
 
-/// Reads the headers of an image and its backing files. Returns the image's properties with its chain, and the reason if the chain could
-/// not be read to its end.
+/// Reads the headers of an image and its backing files. Returns the image's properties with its chain, and a reason if a backing file
+/// cannot be read or the chain is too long. A missing backing file or a loop is recorded in `broken` instead; a backing image that is not
+/// a local file is reported to `reader`. Fails with the reason if the image's own header is invalid.
 pub(super) fn chain(
     reader: &Reader<'_>,
     path: &str,

@@ -115,7 +115,7 @@ impl Reader {
         }
     }
 
-    /// Starts the output of another run of fio; resets what belongs to the previous one.
+    /// Prepares for the output of another run of fio: resets the state that belongs to the previous run.
     fn begin_document(&mut self) {
         self.read.begin_document();
         self.asked.clear();
