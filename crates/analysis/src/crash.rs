@@ -23,13 +23,15 @@ pub struct CrashVerdict<'a> {
     pub cuts_with_loss: u64,
     /// Number of cuts that broke a promise, or left the stack unusable or its image or database damaged although nothing was promised.
     pub cuts_with_harm: u64,
-    /// Blocks that lack a flushed write, over all cuts.
+    /// Number of cuts after which the stack was read back. All counts of blocks are over these cuts.
+    pub read_back: u64,
+    /// Blocks that lack a flushed write.
     pub flushed: LostBlocks,
-    /// Number of blocks that lack an acknowledged but unflushed write, over all cuts.
+    /// Number of blocks that lack an acknowledged but unflushed write.
     pub unflushed: u64,
-    /// Number of torn blocks, which mix two writes, flushed or not; over all cuts.
+    /// Number of torn blocks, which mix two writes, flushed or not.
     pub torn: u64,
-    /// Number of blocks that lack a write although a later one is present, over all cuts.
+    /// Number of blocks that lack a write although a later one is present.
     pub reordered: u64,
     /// Age of the oldest lost write at its cut, in seconds, the largest over all cuts; absent if no write was lost.
     pub lost_seconds: Option<f64>,
@@ -49,10 +51,11 @@ impl<'a> CrashVerdict<'a> {
     pub fn of(target: &'a CrashedTarget) -> Self {
         let cuts = &target.cuts;
         let count = |is: &dyn Fn(&PowerCut) -> bool| cuts.iter().filter(|cut| is(cut)).count() as u64;
-        let sum = |of: &dyn Fn(&PowerCut) -> u64| cuts.iter().map(of).sum::<u64>();
-        // The number of writes is unknown if the stack cannot be opened.
-        let timed = cuts.iter().filter(|cut| cut.writes > 0 || cut.unusable.is_none());
-        let timed = timed.filter_map(|cut| Some((cut.writes as f64, cut.seconds?)));
+        let blocks = |of: fn(&PowerCut) -> Option<LostBlocks>, what: fn(&LostBlocks) -> u64| {
+            cuts.iter().filter_map(of).map(|lost| what(&lost)).sum::<u64>()
+        };
+        let flushed = |what: fn(&LostBlocks) -> u64| blocks(|cut| cut.flushed, what);
+        let timed = cuts.iter().filter_map(|cut| Some((cut.writes? as f64, cut.seconds?)));
         let (writes, seconds) =
             timed.fold((0.0, 0.0), |(writes, all), (more, seconds)| (writes + more, all + seconds));
         let unusable = cuts.iter().find_map(|cut| cut.unusable.as_deref());
@@ -64,15 +67,16 @@ impl<'a> CrashVerdict<'a> {
             writes_per_second: (seconds > 0.0).then(|| writes / seconds),
             cuts_with_loss: count(&|cut| breaks_promise(cut, target.database)),
             cuts_with_harm: count(&|cut| breaks_promise(cut, target.database) || is_harmed(cut)),
+            read_back: count(&|cut| cut.acknowledged.is_some()),
             flushed: LostBlocks {
-                checked: sum(&|cut| cut.flushed.checked),
-                stale: sum(&|cut| cut.flushed.stale),
-                torn: sum(&|cut| cut.flushed.torn),
-                damaged: sum(&|cut| cut.flushed.damaged),
+                checked: flushed(|lost| lost.checked),
+                stale: flushed(|lost| lost.stale),
+                torn: flushed(|lost| lost.torn),
+                damaged: flushed(|lost| lost.damaged),
             },
-            unflushed: sum(&|cut| cut.acknowledged.total().saturating_sub(cut.flushed.total())),
-            torn: sum(&|cut| cut.acknowledged.torn),
-            reordered: sum(&|cut| cut.reordered),
+            unflushed: cuts.iter().filter_map(unflushed).sum(),
+            torn: blocks(|cut| cut.acknowledged, |lost| lost.torn),
+            reordered: cuts.iter().filter_map(|cut| cut.reordered).sum(),
             lost_seconds: cuts.iter().filter_map(|cut| cut.lost_seconds).reduce(f64::max),
             damaged_images: count(&|cut| matches!(cut.image, ImageCondition::Damaged(_))),
             leaking_images: count(&|cut| matches!(cut.image, ImageCondition::Leaks(_))),
@@ -88,13 +92,18 @@ impl<'a> CrashVerdict<'a> {
     }
 }
 
+/// Returns the number of blocks that lack an acknowledged but unflushed write; `None` if nothing was read back.
+fn unflushed(cut: &PowerCut) -> Option<u64> {
+    Some(cut.acknowledged?.total().saturating_sub(cut.flushed?.total()))
+}
+
 /// Returns whether the cut lost a flushed write or a commit or, unless the database mode promises no whole database, left the stack
 /// unusable or its database damaged.
 fn breaks_promise(cut: &PowerCut, database: Option<DatabaseMode>) -> bool {
     let must_be_whole = database.is_none_or(DatabaseMode::promises_a_whole_database);
     let is_broken =
         cut.unusable.is_some() || database.is_some() && matches!(cut.image, ImageCondition::Damaged(_));
-    cut.flushed.total() > 0 || must_be_whole && is_broken
+    cut.flushed.is_some_and(|lost| lost.total() > 0) || must_be_whole && is_broken
 }
 
 /// Returns whether the cut left the stack unusable, or its image or database damaged.
@@ -117,11 +126,11 @@ mod tests {
     fn cut(flushed: u64, acknowledged: u64, seconds: f64) -> PowerCut {
         PowerCut {
             seconds: Some(seconds),
-            writes: 1000,
-            flushed_writes: 992,
+            writes: Some(1000),
+            flushed_writes: Some(992),
             image: ImageCondition::Sound,
-            flushed: LostBlocks { checked: 900, stale: flushed, ..LostBlocks::default() },
-            acknowledged: LostBlocks { checked: 950, stale: acknowledged, torn: 1, damaged: 0 },
+            flushed: Some(LostBlocks { checked: 900, stale: flushed, ..LostBlocks::default() }),
+            acknowledged: Some(LostBlocks { checked: 950, stale: acknowledged, torn: 1, damaged: 0 }),
             lost_seconds: Some(seconds / 10.0),
             ..PowerCut::default()
         }
@@ -143,7 +152,10 @@ mod tests {
         assert_eq!((verdict.cuts_with_loss, verdict.flushed.stale, verdict.unflushed), (1, 5, 13));
         let gone = PowerCut { unusable: Some("no such image".into()), ..cut(0, 0, 1.0) };
         let unread = PowerCut { unusable: gone.unusable.clone(), seconds: Some(9.0), ..PowerCut::default() };
-        assert_eq!(CrashVerdict::of(&target(vec![unread])).writes_per_second, None);
+        let unread = target(vec![unread, cut(0, 4, 1.0)]);
+        let verdict = CrashVerdict::of(&unread);
+        assert_eq!((verdict.cuts, verdict.read_back, verdict.unflushed), (2, 1, 5), "only one was read");
+        assert_eq!(verdict.writes_per_second, Some(1000.0), "unknown writes are none of the rate");
         let broken = target(vec![gone, cut(0, 0, 1.0)]);
         let verdict = CrashVerdict::of(&broken);
         assert!(verdict.breaks_promise());

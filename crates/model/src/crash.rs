@@ -175,27 +175,32 @@ pub struct PowerCut {
     /// absent without a flush.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seconds: Option<f64>,
-    /// Recorded writes that were acknowledged.
-    pub writes: u64,
-    /// Acknowledged writes that are covered by an acknowledged flush. With a database: all commits if its settings guarantee that they
-    /// survive, else 0.
-    pub flushed_writes: u64,
+    /// Recorded writes that were acknowledged; absent if nothing was read back.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub writes: Option<u64>,
+    /// Acknowledged writes that are covered by an acknowledged flush. With a database: all commits if its settings guarantee
+    /// that they survive, else 0. Absent if nothing was read back.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub flushed_writes: Option<u64>,
     /// Counts of the volatile layer, which simulated the cut; absent if the plug was pulled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub volatile: Option<VolatileCut>,
     /// The condition of the image or database after the cut.
     pub image: ImageCondition,
     /// Reason why the stack could not be used after the cut; absent if it could be used. With a database, all acknowledged commits then
-    /// count as lost; without one, no block was read back.
+    /// count as lost; without one, nothing was read back, and the amount that was lost is unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unusable: Option<String>,
-    /// Blocks compared with their last flushed write.
-    pub flushed: LostBlocks,
-    /// Blocks compared with their last acknowledged write, flushed or not.
-    pub acknowledged: LostBlocks,
-    /// Stale blocks in `acknowledged` whose missing write was acknowledged before a surviving write began. A count above 0 shows that the stack
-    /// reorders writes.
-    pub reordered: u64,
+    /// Blocks compared with their last flushed write; absent if nothing was read back.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub flushed: Option<LostBlocks>,
+    /// Blocks compared with their last acknowledged write, flushed or not; absent if nothing was read back.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub acknowledged: Option<LostBlocks>,
+    /// Stale blocks in `acknowledged` whose missing write was acknowledged before a surviving write began; absent if nothing was read back. A
+    /// count above 0 shows that the stack reorders writes.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reordered: Option<u64>,
     /// Age of the oldest missing write at the time of the cut, in seconds, estimated from evenly spaced writes; absent if none is missing
     /// or the age is unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -216,11 +221,11 @@ impl PowerCut {
         };
         Self {
             seconds,
-            writes: recovery.writes,
-            flushed_writes: recovery.durable_writes,
-            flushed: LostBlocks::of(&recovery.durable),
-            acknowledged: LostBlocks::of(&recovery.findings),
-            reordered: recovery.reordered,
+            writes: Some(recovery.writes),
+            flushed_writes: Some(recovery.durable_writes),
+            flushed: Some(LostBlocks::of(&recovery.durable)),
+            acknowledged: Some(LostBlocks::of(&recovery.findings)),
+            reordered: Some(recovery.reordered),
             lost_seconds: recovery.lost_from.zip(seconds).map(|(before, seconds)| age(before, seconds)),
             incomplete: recovery.incomplete(),
             ..Self::default()

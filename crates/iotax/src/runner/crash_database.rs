@@ -51,8 +51,8 @@ impl PowerCuts<'_> {
                         0 => ImageCondition::Sound,
                         errors => ImageCondition::Damaged(errors),
                     },
-                    flushed,
-                    acknowledged: rows.lost,
+                    flushed: Some(flushed),
+                    acknowledged: Some(rows.lost),
                     // The client commits evenly.
                     lost_seconds: lost.map(|lost| client.seconds * lost as f64 / client.rows.max(1) as f64),
                     ..PowerCut::default()
@@ -62,8 +62,8 @@ impl PowerCuts<'_> {
                 let all = LostBlocks { checked: client.rows, stale: client.rows, ..LostBlocks::default() };
                 PowerCut {
                     unusable: Some(reason),
-                    flushed: if mode.promises_commits() { all } else { LostBlocks::default() },
-                    acknowledged: all,
+                    flushed: Some(if mode.promises_commits() { all } else { LostBlocks::default() }),
+                    acknowledged: Some(all),
                     lost_seconds: Some(client.seconds),
                     ..PowerCut::default()
                 }
@@ -72,8 +72,9 @@ impl PowerCuts<'_> {
         PowerCuts::remove(survivor, undo_log)?;
         Ok(PowerCut {
             seconds: Some(client.seconds),
-            writes: client.rows,
-            flushed_writes: if mode.promises_commits() { client.rows } else { 0 },
+            writes: Some(client.rows),
+            flushed_writes: Some(if mode.promises_commits() { client.rows } else { 0 }),
+            reordered: Some(0),
             volatile: Some(client.volatile),
             ..cut
         })

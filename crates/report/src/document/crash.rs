@@ -61,7 +61,7 @@ pub fn crash(document: &CrashDocument) -> Page {
 const WRITES: &str = "Flushed lost: cuts after which a flushed write was missing. Others lost: blocks that miss a write that no flush \
                       covered, which a cut may take. Reordered: blocks that miss a write although one is there that began after its \
                       acknowledgement, so the order of writes between two flushes is not kept. Torn: blocks of two writes. These three \
-                      over all cuts, the last two flushed or not.";
+                      over all cuts after which the stack could be read, the last two flushed or not.";
 const SQLITE: &str = "SQLite, one row a commit; the names have its journal mode and synchronous. Promise broken: cuts after which a commit \
                       was missing although synchronous is full, or the database was damaged although it is full, or normal with wal. Commits lost: those \
                       that SQLite acknowledged, promised or not, over all cuts.";
@@ -110,10 +110,13 @@ fn row(verdict: &CrashVerdict<'_>) -> Vec<Field> {
     };
     let known = |text: Option<String>| text.unwrap_or_else(|| "-".into());
     let lost = verdict.unflushed + if verdict.database.is_some() { verdict.flushed.total() } else { 0 };
-    // If a stack cannot be opened, nothing is read back from it.
-    let is_unread =
-        verdict.database.is_none() && verdict.unusable.is_some_and(|(cuts, _)| cuts == verdict.cuts);
-    let blocks = |count| figure(known((!is_unread).then(|| grouped(count))));
+    // Nothing is read back from a stack that cannot be opened.
+    let of_cuts = match verdict.read_back {
+        read if read == verdict.cuts => String::new(),
+        read => format!(" in {read} of {}", verdict.cuts),
+    };
+    let blocks =
+        |count| figure(known((verdict.read_back > 0).then(|| format!("{}{of_cuts}", grouped(count)))));
     let mut row = vec![
         words(verdict.name),
         figure(known(verdict.writes_per_second.map(human::count))),

@@ -90,10 +90,13 @@ mod tests {
     fn each_stack_is_a_point_and_a_row() {
         let cut = |writes, stale| PowerCut {
             seconds: Some(2.0),
-            writes,
-            flushed: LostBlocks { checked: 9, stale, ..LostBlocks::default() },
+            writes: Some(writes),
+            flushed: Some(LostBlocks { checked: 9, stale, ..LostBlocks::default() }),
+            acknowledged: Some(LostBlocks { checked: 9, stale: stale + 3, ..LostBlocks::default() }),
+            reordered: Some(0),
             ..PowerCut::default()
         };
+        let unread = PowerCut { unusable: Some("no such image".into()), ..PowerCut::default() };
         let target = |name: &str, cuts: Vec<PowerCut>| CrashedTarget {
             name: name.into(),
             stack: format!("/srv > volatile > {name}"),
@@ -109,6 +112,8 @@ mod tests {
                 target("none", vec![cut(2000, 0), cut(4000, 0)]),
                 target("<i>unsafe", vec![cut(9000, 5), cut(9000, 0)]),
                 CrashedTarget {
+                target("unread", vec![unread.clone(), cut(9000, 0)]),
+                target("never read", vec![unread]),
                     database: DatabaseMode::Postgresql(PostgresqlMode::Unsynced).into(),
                     ..target("unsynced", vec![PowerCut { unusable: Some("gone".into()), ..cut(9000, 0) }])
                 },
@@ -119,5 +124,11 @@ mod tests {
         let damaged = "<td>unsynced</td><td>4500</td><td>100</td><td>damaged</td>";
         assert!(page.contains(damaged), "it promised nothing, and is not safe: {page}");
         assert!(page.contains("1 of 2 cuts") && page.contains("seed 3") && !page.contains("<i>"));
+        let row = |name: &str| {
+            let from = page.rfind(&format!(">{name}</t")).expect("a row");
+            page[from..].split("</tr>").next().unwrap_or_default().to_owned()
+        };
+        assert!(row("unread").contains(">3 in 1 of 2<"), "{}", row("unread"));
+        assert!(!row("never read").contains(">0"), "what was not read is not known: {}", row("never read"));
     }
 }
