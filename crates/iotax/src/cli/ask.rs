@@ -4,10 +4,10 @@ use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{AskSpec, Design, Plan, Slo};
 use iotax_model::units::Nanos;
-use iotax_model::workload::WorkloadKeys;
+use iotax_model::workload::{RateProcess, WorkloadKeys};
 
 use super::args::MarginArgs;
-use super::flags::WorkloadFlags;
+use super::flags::{OwnDefaults, WorkloadFlags};
 use super::number;
 use super::print_plan::print_plan;
 use super::rate_gate::RateGate;
@@ -55,6 +55,17 @@ const DEPTH: u32 = 64;
 const LIMITS: u64 = 50;
 const WINDOWS: (Nanos, Nanos) = (Nanos::from_secs(1), Nanos::from_secs(5));
 const RAMP: Nanos = Nanos::from_millis(200);
+
+/// Returns the defaults that differ from those of `iotax bench`, for help.
+pub(super) fn own_defaults() -> OwnDefaults {
+    let (shortest, longest) = WINDOWS;
+    vec![
+        ("iodepth", DEPTH.to_string()),
+        ("runtime", format!("{LIMITS} times the longest limit of --slo, from {shortest} to {longest}")),
+        ("ramp_time", RAMP.to_string()),
+        ("rate_process", RateProcess::Poisson.to_string()),
+    ]
+}
 
 fn window(slo: &[Slo]) -> Nanos {
     let limits = slo.iter().filter_map(|slo| match slo {

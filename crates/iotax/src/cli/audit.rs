@@ -9,6 +9,7 @@ use iotax_model::suite::{Suite, SuiteOptions};
 use iotax_model::units::{Bytes, Nanos, human};
 use iotax_model::workload::Workload;
 
+use super::flags::OwnDefaults;
 use super::number;
 use super::print_plan::print_plan;
 use super::session::RunArgs;
@@ -34,13 +35,13 @@ pub(super) struct Args {
     /// mean rate over the length of the promised burst 99% of the burst's rate
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     promise: Vec<Promise>,
-    /// Size of the area [default: 1g]
+    /// Size of the area
     #[arg(long)]
     size: Option<Bytes>,
-    /// Number of rounds [default: 3]
+    /// Number of rounds
     #[arg(long, value_name = "N", value_parser = number::whole::<u32>(1..=1000))]
     repeat: Option<u32>,
-    /// Length of each measurement, except those of promised bursts; a burst that lasts longer counts as the sustained rate [default: 10s]
+    /// Length of each measurement, except those of promised bursts; a burst that lasts longer counts as the sustained rate
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     runtime: Option<Nanos>,
     /// Print the plan as a file, to edit and run with iotax run
@@ -95,6 +96,16 @@ impl FromStr for Promise {
             _ => Err(refuse("promises what is not known")),
         }
     }
+}
+
+/// Returns the defaults of the suite, for help.
+pub(super) fn own_defaults() -> OwnDefaults {
+    let Ok(suite) = Suite::named(SUITE) else { return Vec::new() };
+    let all = (suite.workloads)(&SuiteOptions::default());
+    let Some(first) = all.first() else { return Vec::new() };
+    let size = first.size.map(|size| ("size", size.to_string()));
+    let others = [("repeat", suite.repeat.to_string()), ("runtime", first.runtime.to_string())];
+    size.into_iter().chain(others).collect()
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {

@@ -11,7 +11,7 @@ use iotax_model::workload::{Verify, Workload, WorkloadKeys};
 use iotax_testbed::target::existing_image;
 
 use super::args::{SessionArgs, SteadyArgs};
-use super::flags::WorkloadFlags;
+use super::flags::{OwnDefaults, WorkloadFlags};
 use super::output::OutputArgs;
 use super::print_plan::print_plan;
 use super::say::{note, say};
@@ -38,7 +38,7 @@ pub(super) struct Args {
     /// Run only this section of the job file (repeat for several)
     #[arg(long, value_name = "NAME", requires = "job")]
     section: Vec<String>,
-    /// Number of rounds; compare needs several to tell a difference from noise [default: 5 of 2s; 1 with --runtime or a job file]
+    /// Number of rounds; compare needs several to tell a difference from noise
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
     #[command(flatten)]
@@ -59,6 +59,16 @@ pub(super) struct Args {
 const ROUNDS: u32 = 5;
 const ROUND: Nanos = Nanos::from_secs(2);
 const RAMP: Nanos = Nanos::from_millis(500);
+
+/// Returns the defaults that differ from those of other commands, for help.
+pub(super) fn own_defaults() -> OwnDefaults {
+    let Workload { ramp_time, .. } = WorkloadKeys::default().complete(&WorkloadKeys::default());
+    vec![
+        ("runtime", format!("{ROUND} in each of {ROUNDS} rounds")),
+        ("ramp_time", format!("{RAMP}; {ramp_time} with --runtime")),
+        ("repeat", format!("{ROUNDS} of {ROUND}; 1 with --runtime or a job file")),
+    ]
+}
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let permission = args.session.overwrite.permission()?;

@@ -54,8 +54,7 @@ pub(super) struct Args {
     /// Number of power cuts of each target
     #[arg(long, value_name = "N", default_value = "5", value_parser = number::whole::<u32>(1..=1000))]
     cuts: u32,
-    /// Flush after this many writes [default: 16]
-    #[arg(long, value_name = "N", conflicts_with = "application", value_parser = number::whole::<u32>(1..=1_000_000))]
+    #[arg(long, value_name = "N", conflicts_with = "application", value_parser = number::whole::<u32>(1..=1_000_000), help = format!("Flush after this many writes [default: {WRITES_PER_FLUSH}]"))]
     fdatasync: Option<u32>,
     /// Let a database commit instead, one row at a time, in each of its modes: sqlite, or postgresql with a new cluster for each cut.
     /// Targets are then directories, volatile or not

@@ -4,10 +4,10 @@ use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{CurveSpec, Design, Plan};
 use iotax_model::units::Nanos;
-use iotax_model::workload::{Rw, Workload, WorkloadKeys};
+use iotax_model::workload::{RateProcess, Rw, Workload, WorkloadKeys};
 
 use super::args::MarginArgs;
-use super::flags::WorkloadFlags;
+use super::flags::{OwnDefaults, WorkloadFlags};
 use super::number;
 use super::print_plan::print_plan;
 use super::session::RunArgs;
@@ -22,8 +22,7 @@ pub(super) struct Args {
     /// Measure for this long after the targets are built [default: 3m]
     #[arg(long, value_name = "TIME")]
     time: Option<Nanos>,
-    /// Number of rates for each target, from 5% to 110% of its capacity [default: 12, fewer with several targets, 6
-    /// with --grid]
+    /// Number of rates for each target, from 5% to 110% of its capacity [default: 12, fewer with several targets, 6 with --grid]
     #[arg(long, value_name = "N", value_parser = number::whole::<u32>(4..=40))]
     points: Option<u32>,
     /// Measure five shares of reads, from 100% to 0%, to find the rates of reads and writes at which the latency is
@@ -49,6 +48,18 @@ const RAMP: Nanos = Nanos::from_millis(50);
 /// Percentages of reads that `--grid` measures, by default each at `POINTS` rates.
 const SHARES: [u8; 5] = [100, 75, 50, 25, 0];
 const POINTS: u32 = 6;
+const GRID: Rw = Rw::RandRw;
+
+/// Returns the defaults that differ from those of `iotax bench`, for help.
+pub(super) fn own_defaults() -> OwnDefaults {
+    vec![
+        ("rw", format!("{}; {GRID} with --grid", Rw::RandRead)),
+        ("iodepth", DEPTH.to_string()),
+        ("runtime", WINDOW.to_string()),
+        ("ramp_time", RAMP.to_string()),
+        ("rate_process", RateProcess::Poisson.to_string()),
+    ]
+}
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let given = &args.workload.0;
@@ -95,7 +106,7 @@ fn works(args: &Args, keys: &WorkloadKeys) -> Result<Vec<Workload>, Failure> {
             "--grid and --rwmixread {share}: a grid measures five shares; leave it out"
         )));
     }
-    let rw = keys.rw.unwrap_or(Rw::RandRw);
+    let rw = keys.rw.unwrap_or(GRID);
     if !(rw.reads() && rw.writes()) {
         return Err(usage(format!("--grid and --rw {rw}: accepted: randrw or readwrite")));
     }

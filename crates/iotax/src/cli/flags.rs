@@ -10,6 +10,9 @@ use super::time;
 #[derive(Debug, Clone, Default)]
 pub(super) struct WorkloadFlags(pub(super) WorkloadKeys);
 
+/// A command's defaults of options that other commands have too, with other defaults: the option's id, and the default in words.
+pub(super) type OwnDefaults = Vec<(&'static str, String)>;
+
 fn flag(key: &'static WorkloadKey) -> Arg {
     let help = key.default.map_or_else(
         || key.help.trim().to_owned(),

@@ -11,6 +11,7 @@ use iotax_model::words::WordError;
 use iotax_model::workload::{IoEngine, Workload};
 
 use super::args::DesignArgs;
+use super::flags::OwnDefaults;
 use super::known_words::text_of;
 use super::number;
 use super::print_plan::print_plan;
@@ -37,22 +38,22 @@ pub(super) struct Args {
     /// sync_file_range and write, which make nothing durable [default: all that every target takes]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(METHODS))]
     methods: Vec<String>,
-    /// Length of a write [default: 4k]
+    /// Length of a write
     #[arg(long)]
     bs: Option<Bytes>,
     /// Jobs that commit at the same time, each in its part of the file
     #[arg(long, value_name = "N", default_value = "1", value_parser = number::whole::<u32>(1..=1024))]
     numjobs: u32,
-    /// Size of the area, which is laid out first and then overwritten from start to end [default: 64m]
+    /// Size of the area, which is laid out first and then overwritten from start to end
     #[arg(long)]
     size: Option<Bytes>,
-    /// Number of rounds [default: 5]
+    /// Number of rounds
     #[arg(long, value_name = "N", value_parser = number::whole::<u32>(1..=1000))]
     repeat: Option<u32>,
-    /// Length of each measurement [default: 1s]
+    /// Length of each measurement
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     runtime: Option<Nanos>,
-    /// Warm-up before each measurement, not counted [default: 500ms]
+    /// Warm-up before each measurement, not counted
     #[arg(long, alias = "ramp_time", value_name = "TIME", value_parser = seconds)]
     ramp_time: Option<Nanos>,
     #[command(flatten)]
@@ -62,6 +63,21 @@ pub(super) struct Args {
     print_plan: bool,
     #[command(flatten)]
     run: RunArgs,
+}
+
+/// Returns the defaults of the suite, for help.
+pub(super) fn own_defaults() -> OwnDefaults {
+    let Ok(suite) = Suite::named(SUITE) else { return Vec::new() };
+    let all = (suite.workloads)(&SuiteOptions::default());
+    let Some(first) = all.first() else { return Vec::new() };
+    let size = first.size.map(|size| ("size", size.to_string()));
+    let others = [
+        ("bs", first.bs.to_string()),
+        ("repeat", suite.repeat.to_string()),
+        ("runtime", first.runtime.to_string()),
+        ("ramp_time", first.ramp_time.to_string()),
+    ];
+    size.into_iter().chain(others).collect()
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {

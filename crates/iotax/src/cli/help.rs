@@ -4,7 +4,8 @@ use clap::builder::Resettable;
 use clap::{Arg, Command, CommandFactory};
 use iotax_model::exit::Exit;
 
-use super::{Cli, examples};
+use super::flags::OwnDefaults;
+use super::{Cli, ask, audit, bench, curve, examples, flush, tune, watch};
 
 /// Options shown by `-h`, for commands with more options than fit on a screen. A subcommand's name includes its command's: `net run`.
 const EVERYDAY: [(&str, &str); 22] = [
@@ -54,20 +55,17 @@ const HEADINGS: [(&str, &[&str]); 6] = [
     ("Guests", &["guests", "accel", "kernel", "modules", "like", "like_disk"]),
 ];
 
-/// Defaults of options that differ from those of other commands with the same option.
-const DEFAULTS: [(&str, &[(&str, &str)]); 2] = [
-    ("bench", &[("runtime", "2s in each of 5 rounds"), ("ramp_time", "500ms; 1s with --runtime")]),
-    (
-        "watch",
-        &[
-            ("rw", "randrw"),
-            ("iodepth", "512"),
-            ("runtime", "1m"),
-            ("rate_iops", "1000"),
-            ("verify", "xxh3 for what writes"),
-            ("blackout", "100ms"),
-        ],
-    ),
+type ListDefaults = fn() -> OwnDefaults;
+
+/// Commands with defaults of their own. Each command's file lists them from the constants that it uses.
+const DEFAULTS: [(&str, ListDefaults); 7] = [
+    ("ask", ask::own_defaults),
+    ("audit", audit::own_defaults),
+    ("bench", bench::own_defaults),
+    ("curve", curve::own_defaults),
+    ("flush", flush::own_defaults),
+    ("tune", tune::own_defaults),
+    ("watch", watch::own_defaults),
 ];
 
 /// The output of `iotax -h`: all commands, grouped by purpose.
@@ -166,8 +164,8 @@ pub(super) fn short(width: usize) -> Command {
 
 /// Replaces defaults in a command's help with its entries in `DEFAULTS`.
 fn with_own_defaults(path: &str, command: Command) -> Command {
-    let own = DEFAULTS.iter().find(|(name, _)| *name == path).map_or(&[][..], |(_, own)| *own);
-    own.iter().fold(command, |command, (id, default)| {
+    let own = DEFAULTS.iter().find(|(name, _)| *name == path).map(|(_, own)| own()).unwrap_or_default();
+    own.into_iter().fold(command, |command, (id, default)| {
         command.mut_arg(id, |arg| {
             let text = arg.get_help().map(ToString::to_string).unwrap_or_default();
             let text = text.rsplit_once(" [default: ").map_or(text.as_str(), |(text, _)| text);
@@ -272,6 +270,38 @@ mod tests {
                 assert!(help.contains(&format!("--{flag}")), "{path} --{flag}");
             }
             assert!(help.contains(&format!("    iotax {path}")), "{path}: no example\n{help}");
+        }
+    }
+
+    #[test]
+    fn a_command_tells_the_defaults_that_it_uses() {
+        let mut cli = command(SCREEN.1);
+        cli.build();
+        let all = all("", &cli);
+        for (path, id, default) in [
+            ("bench", "runtime", "2s in each of 5 rounds"),
+            ("curve", "iodepth", "64"),
+            ("curve", "runtime", "250ms"),
+            ("curve", "ramp_time", "50ms"),
+            ("ask", "iodepth", "64"),
+            ("ask", "runtime", "50 times the longest limit of --slo, from 1s to 5s"),
+            ("watch", "iodepth", "512, or the depth of its virtio devices"),
+            ("watch", "runtime", "1m"),
+            ("tune", "runtime", "short enough for 24 rounds in --time, at least 250ms"),
+            ("flush", "size", "64m"),
+            ("flush", "repeat", "5"),
+            ("audit", "runtime", "10s"),
+        ] {
+            let (_, command) = all.iter().find(|(name, _)| name == path).expect("a command");
+            let arg = command.get_arguments().find(|arg| arg.get_id() == id).expect("an option");
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.ends_with(&format!(" [default: {default}]")), "{path} {id}: {help}");
+        }
+        for (path, own) in DEFAULTS {
+            let (_, command) = all.iter().find(|(name, _)| name == path).expect("a command");
+            for (id, _) in own() {
+                assert!(command.get_arguments().any(|arg| arg.get_id() == id), "{path}: {id}");
+            }
         }
     }
 

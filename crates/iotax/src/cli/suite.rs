@@ -43,7 +43,7 @@ pub(super) struct Args {
     /// Size of the test area, for records of the largest file [default: the suite's own]
     #[arg(long)]
     size: Option<Bytes>,
-    /// Number of files in tests of files; the largest number if a test has several
+    /// Number of files in tests of files; the largest number if a test has several [default: the suite's own]
     #[arg(long, value_name = "N", value_parser = number::whole::<u64>(1..=1_000_000))]
     nrfiles: Option<u64>,
     /// For records: test small records on files above 32m too
@@ -52,10 +52,10 @@ pub(super) struct Args {
     /// Number of rounds [default: the suite's own]
     #[arg(long, value_name = "N", value_parser = number::whole::<u32>(1..=1000))]
     repeat: Option<u32>,
-    /// Length of each measurement; tests that end by themselves take at most this long
+    /// Length of each measurement; tests that end by themselves take at most this long [default: the suite's own]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     runtime: Option<Nanos>,
-    /// Warm-up before each measurement that does not end by itself, not counted
+    /// Warm-up before each measurement that does not end by itself, not counted [default: the suite's own]
     #[arg(long, alias = "ramp_time", value_name = "TIME", value_parser = seconds)]
     ramp_time: Option<Nanos>,
     #[command(flatten)]

@@ -9,7 +9,7 @@ use iotax_model::target::{NetPath, NetworkSpec, VirtioSpec};
 use iotax_model::units::Nanos;
 use iotax_model::workload::{Memory, Rw, Verify, Workload, WorkloadKeys};
 
-use super::flags::WorkloadFlags;
+use super::flags::{OwnDefaults, WorkloadFlags};
 use super::net::target_name;
 use super::number;
 use super::print_plan::print_plan;
@@ -67,10 +67,26 @@ const DEPTH: u32 = 512;
 const RUNTIME: Nanos = Nanos::from_secs(60);
 const PINGS: u64 = 100;
 const GAP: Nanos = Nanos::from_millis(100);
+const RW: Rw = Rw::RandRw;
+const MEMORY: Memory = Memory::Malloc;
+const VERIFY: Verify = Verify::Xxh3;
+
+/// Returns the defaults that differ from those of `iotax bench`, for help.
+pub(super) fn own_defaults() -> OwnDefaults {
+    vec![
+        ("rw", RW.to_string()),
+        ("iodepth", format!("{DEPTH}, or the depth of its virtio devices")),
+        ("runtime", RUNTIME.to_string()),
+        ("rate_iops", RATE.to_string()),
+        ("blackout", GAP.to_string()),
+        ("mem", MEMORY.to_string()),
+        ("verify", format!("{VERIFY} for what writes")),
+    ]
+}
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let given = &args.workload.0;
-    let rw = given.rw.unwrap_or(Rw::RandRw);
+    let rw = given.rw.unwrap_or(RW);
     let permission = args.run.session.overwrite.permission()?;
     let mut targets = args.targets.read(&permission)?;
     let devices = targets.iter().filter_map(|target| target.stack.find::<VirtioSpec>());
@@ -81,9 +97,9 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         runtime: given.runtime.or(Some(RUNTIME)),
         rate_iops: given.rate_iops.or(given.rate.is_none().then_some(RATE)),
         blackout: given.blackout.or(Some(GAP)),
-        mem: given.mem.or(Some(Memory::Malloc)),
+        mem: given.mem.or(Some(MEMORY)),
         // Data that is only read may come from another program, without stamps to verify.
-        verify: given.verify.or(rw.writes().then_some(Verify::Xxh3)),
+        verify: given.verify.or(rw.writes().then_some(VERIFY)),
         ..given.clone()
     };
     for host in &args.ping {

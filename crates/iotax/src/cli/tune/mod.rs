@@ -18,7 +18,7 @@ use iotax_report::json::tune;
 use iotax_testbed::device::Permission;
 
 use super::args::{GuestArgs, MarginArgs, SessionArgs};
-use super::flags::WorkloadFlags;
+use super::flags::{OwnDefaults, WorkloadFlags};
 use super::known_words::{known_words, text_of};
 use super::output::{OutputArgs, StoreArgs, load};
 use super::print_plan::print_plan;
@@ -83,6 +83,14 @@ const SIZE: Bytes = Bytes(1 << 30);
 /// Name of the target with the present settings. `CHOSEN` is the name of the target with the chosen ones.
 const PRESENT: &str = "present";
 const CHOSEN: &str = "chosen";
+/// Returns the defaults that differ from those of other commands, for help.
+pub(super) fn own_defaults() -> OwnDefaults {
+    vec![
+        ("runtime", format!("short enough for {ROUNDS} rounds in --time, at least {SHORTEST}")),
+        ("ramp_time", "a fifth of the measurement".into()),
+    ]
+}
+
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let permission = args.session.overwrite.permission()?;
