@@ -12,9 +12,10 @@ use iotax_report::document;
 use iotax_report::json::{comparison, read};
 
 use super::args::MarginArgs;
+use super::json_args::JsonArgs;
 use super::known_words::known_words;
 use super::output::{StoreArgs, load};
-use super::say::{self, say};
+use super::say::say;
 use super::terminal::PageArgs;
 use super::{Failure, OrExit, input, usage};
 
@@ -38,9 +39,8 @@ pub(super) struct Args {
     /// different > N%, by latency_mean or by another metric as in latency_p99 slower > N%; separate several by commas
     #[arg(long, value_name = "GATE", value_delimiter = ',', value_parser = str::parse::<Gate>)]
     fail_if: Vec<Gate>,
-    /// Print as JSON; the tables go to stderr
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgs,
     #[command(flatten)]
     page: PageArgs,
     #[command(flatten)]
@@ -56,6 +56,7 @@ fn which(text: &str) -> Result<Which, String> {
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let json = args.json.open(comparison::MARK)?;
     let (a, b) = (Named::read(&args.a)?, Named::read(&args.b)?);
     let (one, other) = (a.account(&args.store)?, b.account(&args.store)?);
     let (a, b) = (a.side(&one), b.side(&other));
@@ -68,10 +69,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         gates: args.fail_if.clone(),
     };
     let compared = compare(&a, &b, &question).or_exit(Exit::Usage)?;
-    args.page.show(&document::compared(&a, &b, &compared, &shown), args.json);
-    if args.json {
-        say::print_json(&comparison::document(&a, &b, &compared));
-    }
+    args.page.show(&document::compared(&a, &b, &compared, &shown), json.is_on_stdout());
+    json.write(|| comparison::document(&a, &b, &compared))?;
     Ok(judged(&compared))
 }
 

@@ -14,6 +14,7 @@ use iotax_model::plan::Plan;
 use iotax_model::schedule::{self, Cell};
 use iotax_model::target::{Format, PlannedLayer, Stack, TargetSpec, VolatileSpec};
 use iotax_model::units::Nanos;
+use iotax_report::document::CRASH_MARK;
 use iotax_report::{document, html};
 use iotax_testbed::device::Permission;
 use iotax_testbed::postgresql::Programs;
@@ -21,7 +22,8 @@ use iotax_testbed::undo::UndoLog;
 
 use super::cut_load::{self, SIZE};
 use super::destination::Destination;
-use super::say::{self, note, say};
+use super::json_args::JsonArgs;
+use super::say::{note, say};
 use super::session::say_not_undone;
 use super::signals::watch_signals;
 use super::terminal::PageArgs;
@@ -63,9 +65,8 @@ pub(super) struct Args {
     /// Seed of the moments of cuts, the offsets and the writes that survive a cut [default: random]
     #[arg(long, value_name = "N", value_parser = number::seed)]
     seed: Option<u64>,
-    /// Print as JSON; the page goes to stderr
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgs,
     /// Write the table and a chart of speed against safety as one HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -84,6 +85,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             Programs::find().or_exit(Exit::Environment)?;
         }
     }
+    let json = args.json.open(CRASH_MARK)?;
     let html = args.html.as_deref().map(|path| Destination::open(path, html::MARK)).transpose()?;
     let writes_per_flush = args.fdatasync.unwrap_or(WRITES_PER_FLUSH);
     let mut plan = Plan::new("crash".into(), targets, vec![cut_load::load(SIZE, writes_per_flush, LONGEST)]);
@@ -107,10 +109,9 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         writes_per_flush: args.application.is_none().then_some(writes_per_flush),
         targets: cuts.or_exit(Exit::Measurement)?,
     };
-    args.page.show(&document::crash(&document), args.json);
-    if args.json {
-        say::print_json(&serde_json::to_value(&document).or_exit(Exit::Environment)?);
-    }
+    args.page.show(&document::crash(&document), json.is_on_stdout());
+    let value = serde_json::to_value(&document).or_exit(Exit::Environment)?;
+    json.write(|| value)?;
     if let Some(html) = html {
         html.write(html::crash(&document).as_bytes())?;
     }

@@ -1,7 +1,7 @@
 //! `iotax doctor`: reports settings of a machine that endanger data or slow I/O.
 
 use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use clap::Args as ClapArgs;
@@ -15,11 +15,11 @@ use iotax_testbed::remote::RemoteHost;
 use iotax_testbed::undo::UndoLog;
 use iotax_testbed::{libvirt, survey};
 
-use super::destination::Destination;
+use super::json_args::JsonArgs;
 use super::known_words::known_words;
 use super::last_flush;
 use super::output::StoreArgs;
-use super::say::{self, say};
+use super::say::say;
 use super::session::say_not_undone;
 use super::signals::watch_signals;
 use super::terminal::PageArgs;
@@ -36,9 +36,8 @@ pub(super) struct Args {
     /// Exit with code 1 if there is a finding at least this sure: fault, cost or depends
     #[arg(long, value_name = "SURENESS", value_parser = known_words(str::parse::<Sureness>, Sureness::ALL.map(Sureness::word)))]
     fail_if: Option<Sureness>,
-    /// Write findings and facts as JSON; - (or no value) is stdout, with nothing else on it
-    #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonArgs,
     /// List the rules instead of checking a machine
     #[arg(long, conflicts_with_all = ["target", "fail_if", "json"])]
     rules: bool,
@@ -56,18 +55,15 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         args.page.show(&document::rules(), false);
         return Ok(Exit::Fine);
     }
-    let json = args.json.as_deref().map(|path| Destination::open(path, doctor::MARK)).transpose()?;
+    let json = args.json.open(doctor::MARK)?;
     let subject = args.target.as_deref().unwrap_or("this machine");
     let mut survey = look(args)?;
     if !is_elsewhere(args) {
         add_swallowed_flushes(args, &mut survey)?;
     }
     let findings = examine(&survey);
-    let is_on_stdout = json.as_ref().is_some_and(Destination::is_stdout);
-    args.page.show(&document::doctor(subject, &survey, &findings), is_on_stdout);
-    if let Some(json) = json {
-        json.write(say::json(&doctor::document(subject, &survey, &findings)).as_bytes())?;
-    }
+    args.page.show(&document::doctor(subject, &survey, &findings), json.is_on_stdout());
+    json.write(|| doctor::document(subject, &survey, &findings))?;
     Ok(match survey.subject_unread {
         _ if is_tripped(args.fail_if, &findings) => Exit::Gate,
         Some(_) => Exit::Environment,

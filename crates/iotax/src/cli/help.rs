@@ -274,6 +274,23 @@ mod tests {
     }
 
     #[test]
+    fn json_goes_to_stdout_or_to_a_file() {
+        let mut cli = command(SCREEN.1);
+        cli.build();
+        // One document for each test, as iperf3 does.
+        for (path, command) in all("", &cli).iter().filter(|(path, _)| path != "net serve") {
+            let Some(json) = command.get_arguments().find(|arg| arg.get_id() == "json") else { continue };
+            let values = json.get_num_args().expect("built");
+            assert_eq!((values.min_values(), values.max_values()), (0, 1), "{path}");
+            assert_eq!(
+                json.get_value_names().and_then(|names| names.first()),
+                Some(&"FILE|-".into()),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
     fn a_command_tells_the_defaults_that_it_uses() {
         let mut cli = command(SCREEN.1);
         cli.build();

@@ -8,6 +8,7 @@ use iotax_model::{visible, wrap};
 use iotax_store::{Filter, Listed, RunSummary, Store, StoreError};
 use serde_json::json;
 
+use super::json_args::JsonArgs;
 use super::number;
 use super::output::StoreArgs;
 use super::say::{self, note, print_line, say};
@@ -33,9 +34,8 @@ pub(super) struct Args {
     check: bool,
     #[command(flatten)]
     store: StoreArgs,
-    /// Print the list as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgs,
 }
 
 /// State shown for a run that cannot be read, or only in part.
@@ -45,6 +45,7 @@ const DAMAGED: &str = "damaged";
 const SHOWN: u32 = 100;
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let json = args.json.open_without_mark("a list of runs")?;
     let store = args.store.open_existing()?;
     let runs = if args.check { store.runs().or_exit(Exit::Environment)? } else { listed(args, &store)? };
     // Reading the figures of all runs would take as long as a trend over them.
@@ -53,10 +54,12 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         let run = run.as_ref().ok().filter(|_| at >= told);
         run.map_or_else(Outcome::default, |run| Outcome::of(&store, run))
     });
-    if args.json {
-        let lines = runs.iter().zip(outcomes).map(|((id, run), outcome)| document(*id, run, outcome));
-        say::print_json(&lines.collect::<Vec<_>>().into());
-    } else {
+    let outcomes: Vec<Outcome> = outcomes.collect();
+    json.write(|| {
+        let lines = runs.iter().zip(&outcomes).map(|((id, run), outcome)| document(*id, run, outcome));
+        lines.collect::<Vec<_>>().into()
+    })?;
+    if !json.is_on_stdout() {
         if runs.is_empty() {
             say!("{}", nothing(args));
         } else {
@@ -126,7 +129,7 @@ fn nothing(args: &Args) -> String {
 
 /// Returns the runs that match the arguments, newest last.
 fn listed(args: &Args, store: &Store) -> Result<Vec<Listed>, Failure> {
-    let is_cut = args.limit.is_none() && !args.json && say::Stream::Stdout.is_terminal();
+    let is_cut = args.limit.is_none() && !args.json.is_given() && say::Stream::Stdout.is_terminal();
     let filter = Filter {
         text: args.words.join(" "),
         tags: args.tags.clone(),
@@ -147,7 +150,7 @@ fn listed(args: &Args, store: &Store) -> Result<Vec<Listed>, Failure> {
     Ok(runs.into_iter().rev().map(line).collect())
 }
 
-fn document(id: i64, run: &Result<RunSummary, StoreError>, outcome: Outcome) -> serde_json::Value {
+fn document(id: i64, run: &Result<RunSummary, StoreError>, outcome: &Outcome) -> serde_json::Value {
     match run {
         Ok(run) => {
             let mut line = json!({
@@ -160,11 +163,11 @@ fn document(id: i64, run: &Result<RunSummary, StoreError>, outcome: Outcome) -> 
                 "planned": run.planned,
                 "tags": run.tags,
             });
-            if let Some(figures) = outcome.figures {
-                line["outcome"] = figures.into();
+            if let Some(figures) = &outcome.figures {
+                line["outcome"] = figures.as_str().into();
             }
-            if let Some(user) = outcome.user {
-                line["user"] = user.into();
+            if let Some(user) = &outcome.user {
+                line["user"] = user.as_str().into();
             }
             if let Some(fleet) = &run.fleet {
                 line["fleet"] = fleet.fleet.as_str().into();

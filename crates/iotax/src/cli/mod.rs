@@ -32,6 +32,7 @@ mod help;
 mod import;
 mod input;
 mod jobs;
+mod json_args;
 mod known_words;
 mod ladder;
 mod last_flush;

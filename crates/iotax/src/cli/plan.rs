@@ -21,6 +21,7 @@ use super::args::{self, GuestArgs, OverwriteArgs, PlanOverrides};
 use super::confine::Directories;
 use super::estimate;
 use super::jobs::{self, JobFlags};
+use super::json_args::{JsonArgs, JsonOutput};
 use super::say::{self, print_line, say};
 use super::session::make_absolute;
 use super::signals::watch_signals;
@@ -51,9 +52,8 @@ pub(super) enum Command {
     },
     /// Show what a plan would measure, and the time and space that it needs
     Show {
-        /// Print as JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        json: JsonArgs,
         /// Print as a plan file, such as to convert a job file
         #[arg(long, conflicts_with = "json")]
         toml: bool,
@@ -71,11 +71,12 @@ pub(super) fn main(command: &Command) -> Result<Exit, Failure> {
             check(&input.read(&permission)?, &permission, guest)?;
         }
         Command::Show { json, toml, input } => {
+            let json = json.open_without_mark("a plan shown")?;
             let reading = input.read(&Permission::default())?;
             if *toml {
                 say::document(&(reading.plan.to_toml().or_exit(Exit::Usage)?.trim_end().to_owned() + "\n"));
             } else {
-                show(&reading, *json)?;
+                show(&reading, &json)?;
             }
         }
         Command::Schema => say::print_json(&plan::schema()),
@@ -158,14 +159,14 @@ fn check(reading: &PlanFile, permission: &Permission, guest: &GuestArgs) -> Resu
     Ok(())
 }
 
-fn show(reading: &PlanFile, as_json: bool) -> Result<(), Failure> {
+fn show(reading: &PlanFile, json: &JsonOutput) -> Result<(), Failure> {
     let mut plan = reading.plan.clone();
     make_absolute(&mut plan)?;
     // A plan may be meant for another machine, with other directories and devices.
     let permission = Permission::new(devices(&plan), true);
     let needs = preflight::check(&plan, &permission);
-    if as_json {
-        say::print_json(&document(reading, needs.as_ref().map_err(ToString::to_string)));
+    json.write(|| document(reading, needs.as_ref().map_err(ToString::to_string)))?;
+    if json.is_on_stdout() {
         return Ok(());
     }
     let PlanFile { plan, axes, left_out, .. } = reading;

@@ -16,7 +16,8 @@ use iotax_model::units::human::{self, grouped};
 use iotax_report::json;
 use iotax_report::nearest::nearest;
 
-use super::say::{self, note, print_line};
+use super::json_args::JsonArgs;
+use super::say::{note, print_line};
 use super::{Failure, OrExit, links, usage};
 
 /// Flags of `iotax trace`.
@@ -24,15 +25,15 @@ use super::{Failure, OrExit, links, usage};
 pub(super) struct Args {
     /// The trace; its format is recognised by content
     file: PathBuf,
-    /// Print as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgs,
     /// Write the trace to a new file instead: iolog, parquet or csv
     #[arg(long, num_args = 2, value_names = ["FORMAT", "OUT"], conflicts_with = "json")]
     export: Vec<String>,
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let json = args.json.open(json::trace::MARK)?;
     let opened = open(&args.file)?;
     if let [format, out] = &args.export[..] {
         return export(&args.file, opened, format.parse().map_err(usage)?, Path::new(out));
@@ -43,10 +44,11 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         profiler.add(&event.map_err(|reason| broken(&args.file, &reason))?);
     }
     let profile = profiler.profile();
-    if args.json {
+    json.write(|| {
         let name = args.file.display().to_string();
-        say::print_json(&json::trace::document(&name, format, facts.source.as_deref(), facts.lost, &profile));
-    } else {
+        json::trace::document(&name, format, facts.source.as_deref(), facts.lost, &profile)
+    })?;
+    if !json.is_on_stdout() {
         lines(&args.file, format, &facts, &profile).iter().for_each(|line| print_line!("{line}"));
     }
     Ok(Exit::Fine)

@@ -13,10 +13,11 @@ use iotax_model::{Plan, RunState};
 use iotax_report::{document, json, sentences};
 use iotax_store::{Filter, RunSummary, Store};
 
+use super::json_args::JsonArgs;
 use super::known_words::known_words;
 use super::number;
 use super::output::StoreArgs;
-use super::say::{self, note, say};
+use super::say::{note, say};
 use super::terminal::PageArgs;
 use super::{Failure, OrExit, input, usage};
 
@@ -61,9 +62,8 @@ pub(super) struct Args {
     /// Also show every run's figures, and changes that are too small to matter
     #[arg(long)]
     detail: bool,
-    /// Print as JSON; the tables go to stderr
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgs,
     #[command(flatten)]
     page: PageArgs,
     #[command(flatten)]
@@ -74,6 +74,7 @@ pub(super) struct Args {
 const FOLLOWED: [Metric; 2] = [Metric::LATENCY_MEAN, Metric::LATENCY_P99];
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let json = args.json.open(json::trend::MARK)?;
     let store = args.store.open_existing()?;
     let chosen = args.choose(&store)?;
     let metrics = if args.metric.is_empty() { FOLLOWED.to_vec() } else { args.metric.clone() };
@@ -99,10 +100,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     };
     args.check_names(&runs)?;
     let found = trends(&runs, &question);
-    args.page.show(&document::trend(&runs, &found, args.detail), args.json);
-    if args.json {
-        say::print_json(&json::trend::document(&runs, &found));
-    }
+    args.page.show(&document::trend(&runs, &found, args.detail), json.is_on_stdout());
+    json.write(|| json::trend::document(&runs, &found))?;
     Ok(judged(&runs, &found))
 }
 

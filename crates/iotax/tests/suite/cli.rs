@@ -362,3 +362,32 @@ fn a_plain_number_has_the_unit_that_fio_gives_it() {
         assert!((seconds / expected - 1.0).abs() < 0.2, "{runtime}: {seconds}");
     }
 }
+
+#[test]
+fn documents_go_to_files_while_the_page_stays_on_stdout() {
+    let lab = Lab::new();
+    let target = lab.work().join("a.dat").display().to_string();
+    for _ in 0..2 {
+        let bench = ["bench", &target, "--size", "4m", "--runtime", "200ms", "--ramp-time", "0s"];
+        assert!(lab.run(&bench).status.success());
+    }
+    let plan =
+        lab.plan("[[target]]\nname = \"a\"\nfile = { dir = \"WORK\" }\n[[workload]]\n").display().to_string();
+    let name = format!("bench {target}");
+    for (arguments, can_replace) in [
+        (&["list", "--json", "a.json"][..], false),
+        (&["compare", "1", "2", "--json", "b.json"], true),
+        (&["trend", &name, "--json", "c.json"], true),
+        (&["plan", "show", &plan, "--json", "d.json"], false),
+    ] {
+        let output = lab.run(arguments);
+        let said = text(&output.stderr);
+        assert!(output.status.success() && !output.stdout.is_empty(), "{arguments:?}: {said}");
+        let file = lab.path(arguments.last().expect("a file"));
+        let read = |path| serde_json::from_slice::<serde_json::Value>(&fs::read(path).expect("written"));
+        assert!(read(&file).is_ok(), "{arguments:?}");
+        let again = lab.run(arguments);
+        assert_eq!(again.status.success(), can_replace, "{arguments:?}: {}", text(&again.stderr));
+        assert!(read(&file).is_ok(), "{arguments:?}");
+    }
+}

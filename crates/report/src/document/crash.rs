@@ -1,12 +1,15 @@
 //! Shows the results of power-cut tests: write speed, and what each stack lost.
 
 use iotax_analysis::crash::{CrashVerdict, at_most_of_none};
-use iotax_model::crash::{CrashDocument, DatabaseMode};
+use iotax_model::crash::{CRASH_FORMAT, CrashDocument, DatabaseMode};
 use iotax_model::units::human;
 
 use super::{Field, Grid, Page, Part, figure, words};
 use crate::figure::{counted, grouped};
+use crate::mark::Mark;
 
+/// Identifies a file as an `iotax-crash/1` document.
+pub const CRASH_MARK: Mark = Mark::schema(CRASH_FORMAT, &["format"]);
 /// Heading of the table of stacks.
 pub(crate) const CRASH_HEAD: &str = "Speed against safety";
 

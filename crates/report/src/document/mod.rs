@@ -30,7 +30,7 @@ mod watch;
 pub use answer::{answer, so_far};
 pub use compared::{SHOWN, compared, gates};
 pub(crate) use crash::CRASH_HEAD;
-pub use crash::crash;
+pub use crash::{CRASH_MARK, crash};
 pub use doctor::{doctor, rules};
 pub use figures::figures;
 pub use fleet::fleet;

@@ -14,10 +14,14 @@ use serde_json::Value;
 
 use super::ratio::RatioEntry;
 use super::{UTC, json};
+use crate::mark::Mark;
 use crate::sentences;
 
 /// Value of the key `schema`; see [`super::SCHEMA`] for when its number rises.
 pub const SCHEMA: &str = "iotax-compare/1";
+
+/// Identifies a file as an `iotax-compare/1` document.
+pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
 /// Comparison of two runs, or of two targets of one run. Ratios divide the other side by the baseline. Unknown values have no key.
 #[derive(Serialize, JsonSchema)]

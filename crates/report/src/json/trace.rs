@@ -7,10 +7,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::json;
+use crate::mark::Mark;
 use crate::nearest::{Nearest, nearest};
 
 /// Value of the key `schema`; see [`super::SCHEMA`] for when its number rises.
 pub const SCHEMA: &str = "iotax-trace/1";
+
+/// Identifies a file as an `iotax-trace/1` document.
+pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
 /// The characteristics of a trace. Unknown values have no key.
 #[derive(Serialize, JsonSchema)]

@@ -8,9 +8,13 @@ use serde_json::Value;
 
 use super::json;
 use super::ratio::ComparisonEntry;
+use crate::mark::Mark;
 
 /// Value of the key `schema`; see [`super::SCHEMA`] for when its number rises.
 pub const SCHEMA: &str = "iotax-tune/1";
+
+/// Identifies a file as an `iotax-tune/1` document.
+pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
 /// Settings that `iotax tune` tried, and those that it recommends. The documents of the runs have all figures. Unknown values have no key.
 #[derive(Serialize, JsonSchema)]

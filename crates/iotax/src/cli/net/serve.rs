@@ -37,7 +37,7 @@ pub(in crate::cli) struct Args {
     one_off: bool,
     #[command(flatten)]
     auth: AuthArgs,
-    /// Print a JSON document for each test, as iperf3 does
+    /// Print a JSON document for each test when it ends, on stdout as iperf3 does
     #[arg(long, short = 'J')]
     json: bool,
 }

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use iotax_analysis::crash::CrashVerdict;
 use iotax_model::crash::{CRASH_FORMAT, CrashDocument, CrashedTarget, PowerCut};
 use iotax_model::exit::Exit;
-use iotax_report::document;
+use iotax_report::document::{self, CRASH_MARK};
 
-use super::super::say::{self, say};
+use super::super::json_args::JsonArgs;
+use super::super::say::say;
 use super::super::signals::watch_signals;
 use super::super::terminal::PageArgs;
 use super::super::{Failure, OrExit, usage, verify};
@@ -23,14 +24,14 @@ pub(in super::super) struct Args {
     /// The journal: a file, or ssh://user@host:port/path; for a serial line, the file in which its other end was recorded
     #[arg(long, value_name = "PLACE")]
     journal: PathBuf,
-    /// Print as JSON; the page goes to stderr
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgs,
     #[command(flatten)]
     page: PageArgs,
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let json = args.json.open(CRASH_MARK)?;
     let place = target(&args.target)?;
     let name = place.display().to_string();
     if let Err(error) = place.metadata() {
@@ -71,10 +72,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         writes_per_flush: None,
         targets: vec![crashed],
     };
-    args.page.show(&document::crash(&document), args.json);
-    if args.json {
-        say::print_json(&serde_json::to_value(&document).or_exit(Exit::Environment)?);
-    } else {
+    args.page.show(&document::crash(&document), json.is_on_stdout());
+    let value = serde_json::to_value(&document).or_exit(Exit::Environment)?;
+    json.write(|| value)?;
+    if !json.is_on_stdout() {
         verify::tell(&recovery);
     }
     Ok(if CrashVerdict::of(&document.targets[0]).breaks_promise() {

@@ -46,8 +46,8 @@ pub(super) struct Args {
     /// Print one interval and end: as tables, or with --json as JSON
     #[arg(long)]
     once: bool,
-    /// Write each interval as a line of JSON to a new file, or to stdout with -
-    #[arg(long, value_name = "FILE|-")]
+    /// Write each interval as a line of JSON to a new file; - (or no value) is stdout
+    #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
     /// Record all readings in a new file
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]

@@ -19,10 +19,11 @@ use iotax_testbed::device::Permission;
 
 use super::args::{GuestArgs, MarginArgs, SessionArgs};
 use super::flags::{OwnDefaults, WorkloadFlags};
+use super::json_args::JsonArgs;
 use super::known_words::{known_words, text_of};
 use super::output::{OutputArgs, StoreArgs, load};
 use super::print_plan::print_plan;
-use super::say::{self, note};
+use super::say::note;
 use super::session::Session;
 use super::terminal::PageArgs;
 use super::{Failure, OrExit, target_args, usage};
@@ -56,9 +57,8 @@ pub(super) struct Args {
     /// settings now
     #[arg(long)]
     apply: bool,
-    /// Print as JSON; the page goes to stderr
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgs,
     /// Print the screening's plan as a file, to edit and run with iotax run
     #[arg(long)]
     print_plan: bool,
@@ -83,6 +83,7 @@ const SIZE: Bytes = Bytes(1 << 30);
 /// Name of the target with the present settings. `CHOSEN` is the name of the target with the chosen ones.
 const PRESENT: &str = "present";
 const CHOSEN: &str = "chosen";
+
 /// Returns the defaults that differ from those of other commands, for help.
 pub(super) fn own_defaults() -> OwnDefaults {
     vec![
@@ -91,8 +92,8 @@ pub(super) fn own_defaults() -> OwnDefaults {
     ]
 }
 
-
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let json = args.json.open(tune::MARK)?;
     let permission = args.session.overwrite.permission()?;
     let base = base(args, &permission)?;
     let workloads = works(args, &base)?;
@@ -131,10 +132,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     } else {
         tuning.confirmation = Some((run.id, confirm(&run, args.objective)));
     }
-    args.page.show(&tuned(&tuning), args.json);
-    if args.json {
-        say::print_json(&tune::document(&tuning));
-    }
+    args.page.show(&tuned(&tuning), json.is_on_stdout());
+    json.write(|| tune::document(&tuning))?;
     conclude(&tuner, &tuning)
 }
 
