@@ -25,6 +25,9 @@ pub struct CrashDocument {
     /// Number of writes between two flushes of the load; absent if a database decides when to flush, or if the plug was pulled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub writes_per_flush: Option<u32>,
+    /// Number of power cuts that were asked for, over all targets; absent if all were made.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub planned_cuts: Option<u64>,
     /// The targets, in the order of the command line.
     pub targets: Vec<CrashedTarget>,
 }

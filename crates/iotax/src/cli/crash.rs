@@ -94,20 +94,30 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
     let mut undo_log = UndoLog::create(&args::undo_dir()?, &tag).or_exit(Exit::Environment)?;
     undo_log.set_interrupt(&stop);
-    let cuts = PowerCuts::new(&plan, &permission, &tag, seed, &mut undo_log, &stop)
-        .and_then(|cuts| all(cuts, crashed(&plan, args.application), args.cuts, seed, &mut undo_log));
+    let mut targets = crashed(&plan, args.application);
+    let ended = PowerCuts::new(&plan, &permission, &tag, seed, &mut undo_log, &stop)
+        .and_then(|cuts| all(cuts, &mut targets, args.cuts, seed, &mut undo_log));
     let (_, failures) = undo_log.undo_all();
     failures.iter().for_each(say_not_undone);
-    if stop.load(Ordering::Relaxed) {
+    let targets: Vec<CrashedTarget> = targets.into_iter().map(|(_, target)| target).collect();
+    let made = targets.iter().map(|target| target.cuts.len() as u64).sum::<u64>();
+    let planned = u64::from(args.cuts) * targets.len() as u64;
+    let is_interrupted = stop.load(Ordering::Relaxed);
+    if made == 0 && is_interrupted {
         say!("Interrupted.");
         return Ok(Exit::Interrupted);
     }
+    let ended = match ended.or_exit(Exit::Measurement) {
+        Err(failure) if made == 0 => return Err(failure),
+        ended => ended,
+    };
     let document = CrashDocument {
         format: CRASH_FORMAT.into(),
         tool: crate::version().into(),
         seed: Some(seed),
         writes_per_flush: args.application.is_none().then_some(writes_per_flush),
-        targets: cuts.or_exit(Exit::Measurement)?,
+        planned_cuts: (made < planned).then_some(planned),
+        targets,
     };
     args.page.show(&document::crash(&document), json.is_on_stdout());
     let value = serde_json::to_value(&document).or_exit(Exit::Environment)?;
@@ -115,6 +125,11 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if let Some(html) = html {
         html.write(html::crash(&document).as_bytes())?;
     }
+    if is_interrupted {
+        say!("Interrupted; the cuts that were finished are above.");
+        return Ok(Exit::Interrupted);
+    }
+    ended?;
     let breaks = document.targets.iter().any(|target| CrashVerdict::of(target).breaks_promise());
     Ok(match () {
         () if breaks => Exit::Gate,
@@ -141,14 +156,15 @@ fn crashed(plan: &Plan, application: Option<Application>) -> Vec<(usize, Crashed
     plan.targets.iter().enumerate().flat_map(each).collect()
 }
 
-/// Cuts the power of each target once per round, in random order. Returns the results of all targets.
+/// Cuts the power of each target once per round, in random order, and adds each cut to its target. Ends at the first cut that fails or is
+/// interrupted.
 fn all(
     mut cuts: PowerCuts<'_>,
-    mut targets: Vec<(usize, CrashedTarget)>,
+    targets: &mut [(usize, CrashedTarget)],
     rounds: u32,
     seed: u64,
     undo_log: &mut UndoLog,
-) -> anyhow::Result<Vec<CrashedTarget>> {
+) -> anyhow::Result<()> {
     for round in 1..=rounds {
         let mut order: Vec<Cell> = (0..targets.len()).map(|target| Cell { target, workload: 0 }).collect();
         schedule::shuffle(&mut order, seed, round);
@@ -162,7 +178,7 @@ fn all(
             crashed.cuts.push(cut.with_context(|| crashed.name.clone())?);
         }
     }
-    Ok(targets.into_iter().map(|(_, crashed)| crashed).collect())
+    Ok(())
 }
 
 /// Refuses a target that is not a raw file in a volatile directory, because a database needs that directory.

@@ -3,6 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 
 use iotax_testkit::{postgres, require, thorough};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::lab::{Lab, processes, start_until, text};
@@ -412,4 +413,33 @@ fn a_cut_that_is_cut_off_itself_leaves_nothing_once_it_is_cleaned() {
     child.kill().expect("killed");
     child.wait().expect("it ended");
     clean("killed under load");
+}
+
+#[test]
+fn an_interrupt_keeps_the_cuts_that_were_finished() {
+    require!(program "fusermount3");
+    let lab = Lab::in_memory();
+    let stack = format!("{} > raw file", lab.work().display());
+    let mut command = lab.iotax();
+    command.args([
+        "crash",
+        &stack,
+        "--cuts",
+        "60",
+        "--seed",
+        EARLY,
+        "--html",
+        "cuts.html",
+        "--json",
+        "cuts.json",
+    ]);
+    let mut child = start_until(&mut command, "cut 3/60");
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+    assert_eq!(child.wait().expect("ended").code(), Some(130));
+    let read = |name: &str| std::fs::read_to_string(lab.path(name)).expect("written");
+    let document: Value = serde_json::from_str(&read("cuts.json")).expect("JSON");
+    let made = document["targets"][0]["cuts"].as_array().expect("cuts").len();
+    assert!((2..60).contains(&made) && document["planned_cuts"] == 60, "{document:#}");
+    assert!(read("cuts.html").contains(&format!("ENDED EARLY: {made} of 60 power cuts")));
+    lab.assert_nothing_left();
 }

@@ -19,7 +19,14 @@ pub fn crash(document: &CrashDocument) -> Page {
     let verdicts: Vec<CrashVerdict<'_>> = document.targets.iter().map(CrashVerdict::of).collect();
     let database = verdicts.iter().find_map(|one| one.database);
     let mut page = Page::default();
-    verdicts.iter().for_each(|one| page.add(Part::Sentence(sentence(one))));
+    if let Some(planned) = document.planned_cuts {
+        let made: u64 = verdicts.iter().map(|one| one.cuts).sum();
+        page.add(Part::Sentence(format!(
+            "ENDED EARLY: {made} of {} were made.",
+            counted(planned, "power cut")
+        )));
+    }
+    verdicts.iter().filter(|one| one.cuts > 0).for_each(|one| page.add(Part::Sentence(sentence(one))));
     page.add(Part::Head(CRASH_HEAD.into()));
     let columns: &[&str] = if database.is_some() {
         &["target", "commits/s", "promise broken", "commits lost", "work lost", "afterwards"]

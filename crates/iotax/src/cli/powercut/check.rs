@@ -70,6 +70,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         tool: crate::version().into(),
         seed: None,
         writes_per_flush: None,
+        planned_cuts: None,
         targets: vec![crashed],
     };
     args.page.show(&document::crash(&document), json.is_on_stdout());
