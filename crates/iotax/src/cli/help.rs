@@ -304,6 +304,7 @@ mod tests {
             ("ask", "runtime", "50 times the longest limit of --slo, from 1s to 5s"),
             ("watch", "iodepth", "512, or the depth of its virtio devices"),
             ("watch", "runtime", "1m"),
+            ("tune", "iodepth", "that of --workloads; 1 if another flag of the work is given"),
             ("tune", "runtime", "short enough for 24 rounds in --time, at least 250ms"),
             ("flush", "size", "64m"),
             ("flush", "repeat", "5"),

@@ -108,18 +108,10 @@ enum Command {
     /// Measure one file, directory or device, by default in a few short rounds
     Bench(Box<bench::Args>),
     /// Measure latency against offered load: from idle to beyond each target's capacity
-    ///
-    /// Without options: --iodepth 64, --runtime 250ms, --ramp-time 50ms for each window.
     Curve(Box<curve::Args>),
     /// Find the highest I/O rate that meets conditions on latency or errors, with its confidence interval
-    ///
-    /// Without options: --iodepth 64, --ramp-time 200ms, and a --runtime of 50 times the longest latency limit, from 1s to 5s, for each
-    /// window.
     Ask(Box<ask::Args>),
     /// Measure what an event costs while storage is in use: gaps, late, failed and lost I/Os, and the time to recovery
-    ///
-    /// Without options: --rw randrw, --rate-iops 1000, --iodepth 512 (with a virtio device, its depth), --runtime 60, --blackout 100ms, and
-    /// --verify xxh3 if the load writes.
     Watch(Box<watch::Args>),
     /// Find settings of the kernel or of a guest that help: try them in random order, and confirm before recommending any
     ///

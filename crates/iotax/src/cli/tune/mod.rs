@@ -86,7 +86,13 @@ const CHOSEN: &str = "chosen";
 
 /// Returns the defaults that differ from those of other commands, for help.
 pub(super) fn own_defaults() -> OwnDefaults {
+    let Workload { rw, bs, iodepth, .. } = WorkloadKeys::default().complete(&WorkloadKeys::default());
+    let of_workloads =
+        |value: String| format!("that of --workloads; {value} if another flag of the work is given");
     vec![
+        ("rw", of_workloads(rw.to_string())),
+        ("bs", of_workloads(bs.to_string())),
+        ("iodepth", of_workloads(iodepth.to_string())),
         ("runtime", format!("short enough for {ROUNDS} rounds in --time, at least {SHORTEST}")),
         ("ramp_time", "a fifth of the measurement".into()),
     ]
