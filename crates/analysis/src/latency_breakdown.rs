@@ -55,6 +55,10 @@ impl View {
 
     /// Names the components between this layer and the next lower one.
     fn adds(self, spec: &TargetSpec) -> String {
+        if let (Self::Program, Some(protocol)) = (self, spec.shared_directory()) {
+            let (name, server) = (protocol.word(), protocol.server());
+            return format!("guest kernel, {name}, {server}, host kernel and filesystem, and program");
+        }
         match (self, &spec.guest()) {
             (Self::Device, _) => "host device".into(),
             (Self::Qemu, _) => "QEMU + host kernel and filesystem".into(),
@@ -204,9 +208,9 @@ impl LatencyBreakdown {
 /// Computes the time between adjacent layers of `ends`; each time is named after the components in which it is spent.
 fn stretches(spec: &TargetSpec, ends: &[(View, f64)]) -> Vec<(String, f64)> {
     let on_the_way: Vec<View> = match spec.guest() {
-        Some(_) => View::ALL.to_vec(),
+        Some(_) if spec.shared_directory().is_none() => View::ALL.to_vec(),
         None if spec.xen().is_some() => vec![View::Device, View::GuestDisk, View::Program],
-        None => vec![View::Device, View::Program],
+        _ => vec![View::Device, View::Program],
     };
     let (mut beneath, mut names, mut found) = (0.0, Vec::new(), Vec::new());
     for view in on_the_way {

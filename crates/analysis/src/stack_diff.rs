@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use iotax_model::TargetSpec;
-use iotax_model::target::{BottomLocation, NbdExportSpec, NetPath, NetworkSpec, Nic, Part};
+use iotax_model::target::{BottomLocation, NbdExportSpec, NetPath, NetworkSpec, Nic, Part, PlannedLayer};
 
 /// Lists the parts of a network path: the network itself, the link if iotax built one other than loopback, the guest if the path starts in
 /// one, and a noisy neighbour. Every guest link counts as a veth pair, so that guests can be compared with the pair and with one another.
@@ -43,7 +43,13 @@ pub(super) fn parts(target: &TargetSpec) -> Vec<Part> {
     bottom.settings.extend(Part::settings_of(&target.settings, &[]));
     let mut parts = vec![bottom];
     for layer in target.stack.layers() {
-        for part in layer.kind().parts() {
+        let own = match layer {
+            PlannedLayer::Guest(guest) if target.shared_directory().is_some() => {
+                vec![guest.part_without_disk()]
+            }
+            layer => layer.kind().parts(),
+        };
+        for part in own {
             if part.kind.is_empty() {
                 let below = parts.iter_mut().rev().find(|part| !part.aside);
                 below.into_iter().for_each(|below| below.settings.extend(part.settings.clone()));

@@ -1,4 +1,4 @@
-//! PID 1 of a guest: mounts, loads modules, finds the disk and the port, makes a filesystem or sets up the NIC on request,
+//! PID 1 of a guest: mounts, loads modules, finds the disk and the port, makes a filesystem, mounts the host's directory or sets up the NIC on request,
 //! runs the agent, powers off.
 //!
 //! Every failure ends in a message on the console and a power-off, because a guest that hangs gives no reason.
@@ -27,6 +27,7 @@ use crate::agent;
 use crate::causes::with_causes;
 use crate::say::say;
 
+mod directory;
 mod disk;
 mod net;
 mod xen;
@@ -71,7 +72,10 @@ fn run() -> Result<()> {
         return serve(Some(&disk), &xen::open_console()?);
     }
     let disk = if said(guest_abi::DISKLESS_PARAMETER) { None } else { Some(find_disk()?) };
-    let measured = disk.as_deref().map(|disk| disk::measured(disk, &parameters)).transpose()?;
+    let measured = match &disk {
+        Some(disk) => Some(disk::measured(disk, &parameters)?),
+        None => directory::measured(&parameters)?,
+    };
     net::set_up(&parameters)?;
     let port = appearing(|| port_named(Path::new("/sys/class/virtio-ports"), guest_abi::AGENT_PORT))
         .with_context(|| format!("no virtio port is named {:?}", guest_abi::AGENT_PORT))?;

@@ -30,6 +30,12 @@ pub const XEN_DISK: &str = "xvda";
 pub const XEN_CONSOLE: &str = "/dev/hvc0";
 /// Line on a Xen domain's console after which only the agent writes there.
 pub const LISTENS_MARKER: &str = "iotax: the agent listens";
+/// Kernel parameter, followed by `TYPE:OPTIONS`: PID 1 mounts the directory with the tag [`SHARE_TAG`] at [`MOUNT_POINT`].
+pub const SHARE_PARAMETER: &str = "iotax.share=";
+/// Tag by which the guest finds the directory of the host.
+pub const SHARE_TAG: &str = "iotax";
+/// Name of the file to measure on a filesystem that PID 1 mounts.
+pub const MEASURED_FILE: &str = "measured";
 /// Kernel parameter that makes PID 1 start without waiting for a disk.
 pub const DISKLESS_PARAMETER: &str = "iotax.diskless";
 /// Kernel parameter, followed by `ADDRESS/PREFIX` and optionally `,MTU`: PID 1 configures the network card with them.

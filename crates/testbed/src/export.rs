@@ -58,20 +58,44 @@ impl StorageDaemon {
         self.pids().map(move |pid| GuestThreads { pid, roles: BTreeMap::new(), server: server.clone() })
     }
 
-    /// Sends SIGTERM and waits up to 15 s for the daemon to write its data and exit.
-    pub(crate) fn end(mut self) -> io::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        let _ = rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM);
-        while self.child.try_wait()?.is_none() {
-            if Instant::now() > deadline {
-                return Err(io::Error::other(format!("{} does not end", self.program)));
+    /// Waits up to a second for the daemon to exit by itself, as its client is gone. Then kills it and its child processes.
+    pub(crate) fn finish(&mut self) {
+        if self.exits_within(BY_ITSELF).unwrap_or(true) {
+            return;
+        }
+        for pid in self.pids().collect::<Vec<_>>() {
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            // An error means that it has exited already.
+            let _ = pid.map(|pid| rustix::process::kill_process(pid, Signal::KILL));
+        }
+        // A process with I/O on a hung disk cannot be reaped.
+        let _ = self.exits_within(PATIENCE);
+    }
+
+    /// Returns whether the daemon has exited, after waiting up to `patience` for it.
+    fn exits_within(&mut self, patience: Duration) -> io::Result<bool> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let is_over = self.child.try_wait()?.is_some();
+            if is_over || Instant::now() > deadline {
+                return Ok(is_over);
             }
             threads::sleep(LOOK_AGAIN);
         }
-        Ok(())
+    }
+
+    /// Sends SIGTERM and waits up to 15 s for the daemon to write its data and exit.
+    pub(crate) fn end(mut self) -> io::Result<()> {
+        let _ = rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM);
+        if self.exits_within(PATIENCE)? {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("{} does not end", self.program)))
     }
 }
 
+/// Maximum time for a daemon to exit once its client is gone.
+const BY_ITSELF: Duration = Duration::from_secs(1);
 /// Maximum time for a daemon to write its data and exit.
 const PATIENCE: Duration = Duration::from_secs(15);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);

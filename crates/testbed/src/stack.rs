@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use iotax_model::guest_abi::SHARE_TAG;
 use iotax_model::record::Timeout;
 use iotax_model::target::{Layer, LayerKind, ShareProtocol};
 use iotax_model::units::human;
@@ -242,7 +243,8 @@ pub fn identity(layers: &[Layer]) -> impl Iterator<Item = (LayerKind, &str, &str
 fn filesystem(mount: &Mount, properties: &[String], on_device: bool) -> Layer {
     let mut detail = format!("{}, {}", mount.point.display(), mount.options);
     detail.extend(properties.iter().flat_map(|property| [", ", property]));
-    if !on_device {
+    // The layers below a directory that iotax shares with a guest are on the host's record.
+    if !on_device && mount.source != SHARE_TAG {
         detail = format!("{detail}{NO_DEVICE}{:?}", mount.source);
     }
     Layer::new(LayerKind::Filesystem, mount.name(), detail)

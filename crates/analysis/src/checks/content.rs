@@ -3,7 +3,7 @@
 use iotax_model::record::TargetRecord;
 use iotax_model::target::{Discard, Layer, LayerInterface, LayerKind};
 use iotax_model::units::human;
-use iotax_model::{Warning, WarningKind, Workload};
+use iotax_model::{TargetSpec, Warning, WarningKind, Workload};
 
 use super::{Case, about_target};
 use crate::finding::Finding;
@@ -72,7 +72,7 @@ pub(super) fn discarded(case: &Case<'_>) -> Option<Finding> {
     let layers = case.record.into_iter().flat_map(|record| &record.layers);
     let mounted = layers.filter(|layer| has_option(layer, |word| word == "discard")).map(|layer| &layer.name);
     let mut passed: Vec<String> = mounted.map(|name| format!("{name} is mounted with discard")).collect();
-    let guest = case.spec.and_then(|spec| spec.guest());
+    let guest = case.spec.filter(|spec| spec.shared_directory().is_none()).and_then(TargetSpec::guest);
     if guest.is_some_and(|guest| guest.discard == Discard::Ignore) {
         // The guest's disk ignores the discards.
         return None;

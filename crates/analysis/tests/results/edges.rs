@@ -233,3 +233,22 @@ fn an_edge_between_devices_is_not_one_layer() {
     assert!(said[0].contains("vm-raw stands on vdb and host-file on vda"), "{said:?}");
     assert!(said[0].contains("virtio-blk + guest"), "{said:?}");
 }
+
+#[test]
+fn a_setting_of_a_shared_directory_or_its_guest_is_an_edge() {
+    let found = drawn(&[
+        ("9p", "9p = { dir = \"/srv\" }\nguest = {}"),
+        ("9p-loose", "9p = { dir = \"/srv\", cache = \"loose\" }\nguest = {}"),
+        ("9p-2", "9p = { dir = \"/srv\" }\nguest = { vcpus = 2 }"),
+        ("virtiofs", "virtiofs = { dir = \"/srv\" }\nguest = {}"),
+        ("virtiofs-direct", "virtiofs = { dir = \"/srv\", allow_direct_io = true }\nguest = {}"),
+    ]);
+    assert_eq!(
+        found,
+        [
+            "9p-loose - 9p: cache=loose instead of none",
+            "9p-2 - 9p: vcpus=2 instead of 1",
+            "virtiofs-direct - virtiofs: allow_direct_io=true instead of false",
+        ]
+    );
+}

@@ -166,8 +166,9 @@ fn with_filesystems(targets: &mut [TargetSpec], workloads: &[Workload]) -> Resul
     let mut notes = Vec::new();
     for target in targets {
         let name = target.name.clone();
+        let has_directory = target.shared_directory().is_some();
         if let Some(guest) = target.stack.find_mut::<GuestSpec>() {
-            if guest.filesystem.is_none() {
+            if guest.filesystem.is_none() && !has_directory {
                 guest.filesystem = Some(GuestFs::Ext4);
                 notes.push(format!(
                     "{name}: filesystem = ext4 in the guest, for {} makes files",

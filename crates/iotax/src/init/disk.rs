@@ -30,7 +30,7 @@ pub(super) fn measured(disk: &Path, parameters: &str) -> Result<PathBuf> {
     }
     rustix::mount::mount(disk, guest_abi::MOUNT_POINT, kind.word(), MountFlags::empty(), None::<&CStr>)
         .with_context(|| format!("{} could not be mounted as {kind}", disk.display()))?;
-    let file = Path::new(guest_abi::MOUNT_POINT).join("measured");
+    let file = Path::new(guest_abi::MOUNT_POINT).join(guest_abi::MEASURED_FILE);
     if made.is_some() {
         let size = value(guest_abi::SIZE_PARAMETER).and_then(|size| size.parse().ok());
         let size =

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use iotax_model::Plan;
-use iotax_model::target::{Accel, GuestSpec, NetworkSpec, RequiredSpace, TargetSpec};
+use iotax_model::target::{Accel, GuestSpec, PlannedDevice, RequiredSpace, TargetSpec};
 use iotax_model::wire::AgentHello;
 use iotax_testbed::guest::capabilities::{Capabilities, Wanted};
+use iotax_testbed::guest::directory::GuestDirectory;
 use iotax_testbed::guest::image::DevicePart;
 use iotax_testbed::guest::kernel::Kernel;
 use iotax_testbed::guest::{
@@ -58,13 +59,13 @@ struct Boot {
     initramfs: PathBuf,
 }
 
-fn boot_key((spec, network): Wanted<'_>) -> BootKey {
-    (spec.kernel.clone(), modules::needed(spec, network))
+fn boot_key((spec, device): Wanted<'_>) -> BootKey {
+    (spec.kernel.clone(), modules::needed(spec, device))
 }
 
-/// Returns a target's guest, with its network if the target measures a network instead of a disk. `None` without a guest.
+/// Returns a target's guest, with the device through which its I/O is measured. `None` without a guest.
 fn wanted(target: &TargetSpec) -> Option<Wanted<'_>> {
-    Some((target.guest()?, target.network()))
+    Some((target.guest()?, target.planned_device()))
 }
 
 /// Checks that guests can be booted at all. The error names the missing part and the way to get it.
@@ -90,10 +91,10 @@ pub(crate) fn obstacle_to_kvm(
     let tag = super::fresh_tag()?;
     let mut undo_log = UndoLog::create(undo_dir, &tag)?;
     let spec = GuestSpec::default();
-    let kernel = find_kernel(options, None, &modules::needed(&spec, None))?;
+    let kernel = find_kernel(options, None, &modules::needed(&spec, PlannedDevice::Disk))?;
     let run_dir = private_dir("run", &tag, &mut undo_log)?;
     let initramfs = run_dir.join("initramfs");
-    let obstacle = initramfs::write(&initramfs, own_program(), &kernel, &spec, None)
+    let obstacle = initramfs::write(&initramfs, own_program(), &kernel, &spec, PlannedDevice::Disk)
         .map_err(anyhow::Error::from)
         .and_then(|()| {
             let marker = format!("iotax-{tag}-probe");
@@ -114,10 +115,10 @@ pub(super) fn private_dir(kind: &str, tag: &str, undo_log: &mut UndoLog) -> anyh
     Ok(dir)
 }
 
-/// Checks that a guest with this network can be booted. The error names the missing part.
-pub(crate) fn possible_on(options: &GuestOptions, network: &NetworkSpec) -> anyhow::Result<()> {
+/// Checks that a guest with this device can be booted. The error names the missing part.
+pub(crate) fn possible_with(options: &GuestOptions, device: PlannedDevice<'_>) -> anyhow::Result<()> {
     guest::find_qemu()?;
-    let needed = modules::needed(&GuestSpec::default(), Some(network));
+    let needed = modules::needed(&GuestSpec::default(), device);
     let kernel = find_kernel(options, None, &needed)?;
     Ok(modules::check(&kernel.modules, &needed)?)
 }
@@ -152,9 +153,9 @@ impl Guests {
 
         let run_dir = private_dir("run", tag, undo_log)?;
         let mut boots = BTreeMap::new();
-        for (number, (key, (kernel, (spec, network)))) in kernels.into_iter().enumerate() {
+        for (number, (key, (kernel, (spec, device)))) in kernels.into_iter().enumerate() {
             let initramfs = run_dir.join(format!("initramfs-{number}"));
-            initramfs::write(&initramfs, own_program(), &kernel, spec, network)?;
+            initramfs::write(&initramfs, own_program(), &kernel, spec, device)?;
             boots.insert(key, Boot { kernel, initramfs });
         }
         let probed = boots.values().next().context("no target has a guest")?;
@@ -266,10 +267,13 @@ impl Guests {
         let run_dir = self.run_dir.join(format!("iotax-{tag}"));
         context.undo_log.make_tree(&run_dir)?;
         context.undo_log.record(Effect::Guest { marker: marker.clone() })?;
-        let key = boot_key((slot.spec, slot.target.network()));
+        let key = boot_key((slot.spec, slot.target.planned_device()));
         let boot = self.boots.get(&key).context("every guest of the plan was prepared for")?;
         let device = match slot.device {
-            MeasuredDevice::Disk(built) => GuestDevice::Disk(self.storage(slot, built, first)),
+            MeasuredDevice::Storage(built) => match directory(slot.target, built) {
+                Some(directory) => GuestDevice::Directory(directory),
+                None => GuestDevice::Disk(self.storage(slot, built, first)),
+            },
             MeasuredDevice::Nic(nic) => GuestDevice::Nic(nic.clone()),
         };
         let config = GuestConfig {
@@ -324,6 +328,11 @@ impl Guests {
     }
 }
 
+/// Returns the directory with the measured file, if the target's guest mounts it; `None` for a guest with a disk.
+fn directory(target: &TargetSpec, built: &Built) -> Option<GuestDirectory> {
+    GuestDirectory::of(target, built.path.parent()?)
+}
+
 /// Decompresses each kernel once. One that cannot be decompressed is booted as it is.
 fn unpack_kernels(boots: &mut BTreeMap<BootKey, Boot>, run_dir: &Path) -> anyhow::Result<()> {
     let mut unpacked: BTreeMap<PathBuf, Option<PathBuf>> = BTreeMap::new();
@@ -368,7 +377,7 @@ fn known<'a>(
     undo_log.commit(asked)?;
     let alike = specs().filter(|(_, (spec, _))| spec.kernel.is_none());
     let needed: BTreeSet<&'static str> =
-        alike.flat_map(|(_, (spec, network))| modules::needed(spec, network)).collect();
+        alike.flat_map(|(_, (spec, device))| modules::needed(spec, device)).collect();
     let needed: Vec<&'static str> = needed.into_iter().collect();
     let kernel = |(name, wanted)| {
         let kernel =
@@ -389,11 +398,11 @@ fn check(
     alike: &[&'static str],
     capabilities: &Capabilities,
 ) -> anyhow::Result<Kernel> {
-    let (spec, network) = wanted;
+    let (spec, device) = wanted;
     capabilities.check(wanted)?;
     let kernel = find_kernel(options, spec.kernel.as_deref(), alike)?;
-    modules::check(&kernel.modules, &modules::needed(spec, network))?;
-    if let Some(kind) = spec.filesystem.filter(|_| network.is_none()) {
+    modules::check(&kernel.modules, &modules::needed(spec, device))?;
+    if let Some(kind) = spec.filesystem.filter(|_| device == PlannedDevice::Disk) {
         mkfs::program(kind).find()?;
     }
     Ok(kernel)

@@ -60,7 +60,7 @@ pub(crate) use domains::Domains;
 pub(crate) use gate::{Gate, Open};
 pub(crate) use guests::{
     GuestOptions, Guests, check_all as check_guests, obstacle_to_kvm, possible as guests_possible,
-    possible_on as guests_possible_on,
+    possible_with as guests_possible_with,
 };
 use network::NetworkPath;
 use phases::Phases;

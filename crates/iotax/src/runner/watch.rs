@@ -164,7 +164,8 @@ impl Host {
                 paths.push((site.path.via, site.watched_process()));
             }
             let of_guest = target.running_guest().map(RunningGuest::threads).transpose();
-            threads.extend(of_guest.with_context(|| format!("the guest of {}", target.spec.name))?);
+            let of_guest = of_guest.with_context(|| format!("the guest of {}", target.spec.name))?;
+            threads.extend(of_guest.into_iter().flatten());
         }
         if stacks.is_empty() && paths.is_empty() {
             return Ok(None);

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use iotax_model::target::{Aio, Bus, CacheMode, Discard, FileSpec, Format, GuestSpec, MachineType};
+use iotax_model::target::{
+    Aio, Bus, CacheMode, Discard, FileSpec, Format, GuestSpec, MachineType, PlannedDevice,
+};
 use iotax_model::units::Bytes;
 use iotax_model::workload::{Content, Rw, Verify};
 use iotax_testbed::guest::capabilities::Capabilities;
@@ -30,9 +32,9 @@ fn exercise(name: &str, spec: GuestSpec, disk: &str) {
 }
 
 fn exercise_on(rig: &Rig, name: &str, spec: GuestSpec, disk: &str) {
-    Capabilities::ask([(&spec, None)], "iotax-test-able", &rig.lock)
+    Capabilities::ask([(&spec, PlannedDevice::Disk)], "iotax-test-able", &rig.lock)
         .expect("answered")
-        .check((&spec, None))
+        .check((&spec, PlannedDevice::Disk))
         .expect("this QEMU can");
     let qcow2 = FileSpec { format: Format::Qcow2, cluster_size: Some(Bytes(4096)), ..FileSpec::default() };
     let base = rig.dir.path().join("base.qcow2");
@@ -174,10 +176,10 @@ fn sata_on_both_pcs() {
     iotax_testkit::require!(guests);
     iotax_testkit::require!(kernel "ahci");
     let on = |machine| GuestSpec { bus: Bus::Sata, machine: Some(machine), ..cached() };
-    let needed = modules::needed(&on(MachineType::Q35), None);
+    let needed = modules::needed(&on(MachineType::Q35), PlannedDevice::Disk);
     let kernel = kernel_with(&needed);
     for machine in [MachineType::Q35, MachineType::Pc] {
-        let rig = Rig::build_on(&on(machine), None, &kernel);
+        let rig = Rig::build_on(&on(machine), PlannedDevice::Disk, &kernel);
         exercise_on(&rig, &format!("sata-{machine}"), on(machine), "/dev/sda");
     }
 }

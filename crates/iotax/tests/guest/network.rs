@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use iotax_model::net::{NetTest, Peer, Traffic};
-use iotax_model::target::{Accel, GuestSpec, LocalPath, MachineType, NetPath, NetworkSpec, Nic};
+use iotax_model::target::{
+    Accel, GuestSpec, LocalPath, MachineType, NetPath, NetworkSpec, Nic, PlannedDevice,
+};
 use iotax_model::units::Nanos;
 use iotax_model::wire::Job;
 use iotax_model::workload::{Rw, WorkloadKeys};
@@ -56,11 +58,11 @@ impl Drop for Ground {
 fn lives(name: &str, network: &NetworkSpec, spec: &GuestSpec, driver: &str, reach: impl Fn(&Ground)) {
     require!(guests);
     require!(kernel driver);
-    let kernel = kernel_with(&modules::needed(spec, Some(network)));
+    let kernel = kernel_with(&modules::needed(spec, PlannedDevice::Card(network)));
     if let Err(reason) = accel::parameters(spec, Accel::Tcg, Path::new("/")) {
         skip!("{reason}");
     }
-    let rig = Rig::build_on(spec, Some(network), &kernel);
+    let rig = Rig::build_on(spec, PlannedDevice::Card(network), &kernel);
     let Some(ground) = Ground::lay(rig.dir.path(), name, network, spec) else { return };
     let nic = ground.way.nic.clone().expect("a guest has one");
     let queues = nic.queues;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use iotax_model::target::{Accel, CacheMode, FileSpec, Format, GuestSpec, NetworkSpec};
+use iotax_model::target::{Accel, CacheMode, FileSpec, Format, GuestSpec, PlannedDevice};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{ByteRange, Job};
 use iotax_model::workload::{Rw, WorkloadKeys};
@@ -45,14 +45,14 @@ impl Rig {
         require!(guests);
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
         let kernel = Kernel::find(Path::new("/"), release.trim(), None, None).expect("a kernel for guests");
-        Some(Self::build_on(spec, None, &kernel))
+        Some(Self::build_on(spec, PlannedDevice::Disk, &kernel))
     }
 
     /// The same on this kernel.
-    pub(crate) fn build_on(spec: &GuestSpec, network: Option<&NetworkSpec>, kernel: &Kernel) -> Self {
+    pub(crate) fn build_on(spec: &GuestSpec, device: PlannedDevice<'_>, kernel: &Kernel) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let initramfs = dir.path().join("initramfs");
-        initramfs::write(&initramfs, Path::new(env!("CARGO_BIN_EXE_iotax")), kernel, spec, network)
+        initramfs::write(&initramfs, Path::new(env!("CARGO_BIN_EXE_iotax")), kernel, spec, device)
             .expect("built");
         let lock = ProcessLock::take(&dir.path().join("lock")).expect("a lock").expect("free");
         let unpacked = vmlinux::write(&kernel.image, dir.path().join("vmlinux")).expect("unpacked");

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use cpio::newc::{Builder, trailer};
 use iotax_model::record::Outcome;
-use iotax_model::target::{Accel, GuestSpec};
+use iotax_model::target::{Accel, GuestSpec, PlannedDevice};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
 use iotax_model::workload::WorkloadKeys;
@@ -130,7 +130,8 @@ impl LabGuest {
         let dir = TempDir::new().expect("a directory for the guest");
         let initramfs = dir.path().join("initramfs");
         let program = Path::new(env!("CARGO_BIN_EXE_iotax"));
-        initramfs::write(&initramfs, program, &kernel, &GuestSpec::default(), None).expect("an initramfs");
+        initramfs::write(&initramfs, program, &kernel, &GuestSpec::default(), PlannedDevice::Disk)
+            .expect("an initramfs");
         append_lab(&initramfs, &kernel, INIT, &programs, extras).expect("the laboratory's archive");
         let unpacked =
             vmlinux::write(&kernel.image, dir.path().join("vmlinux")).expect("the unpacked kernel");
@@ -150,6 +151,7 @@ impl LabGuest {
             parameters: &parameters,
             disk: None,
             nic: None,
+            directory: None,
             run_dir: dir.path(),
         });
         let socket = dir.path().join(SHELL_SOCKET);
@@ -317,7 +319,7 @@ pub(crate) fn append_lab(
         let path = file.to_str().expect("utf-8").trim_start_matches('/');
         archive.add_with_directories(path, &fs::read(&file)?)?;
     }
-    let names: Vec<&str> = modules::needed(&GuestSpec::default(), None)
+    let names: Vec<&str> = modules::needed(&GuestSpec::default(), PlannedDevice::Disk)
         .iter()
         .chain(&LOADED)
         .chain(extras.modules)

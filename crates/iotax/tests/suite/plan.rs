@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use iotax_model::Plan;
-use iotax_model::target::{Bus, GuestSpec, RbdSpec};
+use iotax_model::target::{Bus, GuestSpec, PlannedDevice, RbdSpec};
 use iotax_testbed::guest::kernel::Kernel;
 use iotax_testbed::guest::modules;
 use iotax_testkit::{require, thorough};
@@ -415,8 +415,9 @@ mod guests {
         require!(kernel "ahci");
         let sata = GuestSpec { bus: Bus::Sata, ..GuestSpec::default() };
         let has_ahci = |image: &PathBuf| {
-            Kernel::find(Path::new("/"), "", Some(image), None)
-                .is_ok_and(|kernel| modules::check(&kernel.modules, &modules::needed(&sata, None)).is_ok())
+            Kernel::find(Path::new("/"), "", Some(image), None).is_ok_and(|kernel| {
+                modules::check(&kernel.modules, &modules::needed(&sata, PlannedDevice::Disk)).is_ok()
+            })
         };
         let images = fs::read_dir("/boot").into_iter().flatten().flatten().map(|entry| entry.path());
         let image = images.into_iter().find(has_ahci).expect("a kernel with AHCI").display().to_string();

@@ -35,6 +35,8 @@ pub(super) fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<
             | PlannedLayer::Volatile(_)
             | PlannedLayer::Overlay(_)
             | PlannedLayer::Share(_)
+            | PlannedLayer::NineP(_)
+            | PlannedLayer::Virtiofs(_)
             | PlannedLayer::Md(_) => {
                 format!("{key} needs dir = \"...\", or a filesystem of the target's own")
             }
@@ -101,5 +103,6 @@ pub(super) fn completing(offered: LayerInterface) -> Vec<(&'static str, &'static
         layer.kind().stands_on().contains(&offered) && layer.kind().offers().is_measurable()
     };
     let all = layers::proposals().into_iter().filter(|(.., layer)| fits(layer));
-    all.map(|(key, line, _)| (key, line)).collect()
+    let has_disk = offered != LayerInterface::GuestDirectory;
+    all.map(|(key, line, _)| (key, if has_disk { line } else { "guest" })).collect()
 }

@@ -10,6 +10,7 @@ mod layer;
 mod layers;
 mod machine;
 mod part;
+mod planned_device;
 mod remote;
 mod settings;
 mod stack;
@@ -31,13 +32,14 @@ pub use layers::{
     FilterType, Format, FsType, FuseSpec, GuestFs, GuestSpec, ImageSpec, IntegrityMode, IntegritySpec,
     IscsiSpec, LayerInterface, LayerSpec, LayerType, LocalPath, LoopSpec, LuksSpec, LvKind, LvmSpec,
     MachineType, MdSpec, NbdAddress, NbdClient, NbdExportSpec, NbdServer, NbdSpec, NetPath, NetworkEnds,
-    NetworkSpec, NetworkStack, NfsSpec, Nic, NvmeTcpSpec, OsdMedia, OverlaySpec, PathSpec, PlannedLayer,
-    Preallocation, RaidBitmap, RaidLevel, RbdSpec, ShareProtocol, ShareSpec, Snapshot, Subformat, TmpfsSpec,
-    VirtioSpec, VolatileSpec, XenBackend, XenSpec, ZfsCompression, ZfsKind, ZfsPrimaryCache, ZfsSpec,
-    ZfsSync,
+    NetworkSpec, NetworkStack, NfsSpec, Nic, NinePCache, NinePSpec, NvmeTcpSpec, OsdMedia, OverlaySpec,
+    PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel, RbdSpec, SecurityModel, ShareProtocol,
+    ShareSpec, Snapshot, Subformat, TmpfsSpec, VirtioSpec, VirtiofsCache, VirtiofsSpec, VolatileSpec,
+    XenBackend, XenSpec, ZfsCompression, ZfsKind, ZfsPrimaryCache, ZfsSpec, ZfsSync,
 };
 pub use machine::{ContainerEngine, Machine};
 pub use part::Part;
+pub use planned_device::{DirectoryProtocol, PlannedDevice};
 pub use remote::Remote;
 pub use settings::{Setting, SettingError, SettingScope, Settings};
 pub use stack::Stack;
@@ -253,7 +255,7 @@ mod tests {
         for (keys, words) in [
             (
                 "guest = {}",
-                "guest needs a block device, a raw file, a disk image or a network for a guest below it",
+                "guest needs a block device, a raw file, a disk image, a network for a guest or a directory for a guest below it",
             ),
             ("", "needs path = \"...\", file = { dir"),
             ("path = '/x'\nfile = { dir = '/srv' }", "file stands at the bottom, which path excludes"),
@@ -392,6 +394,32 @@ mod tests {
             ),
             ("overlay = { dir = '/srv' }\nshare = {}\nfile = {}", "does not export what overlay makes"),
             ("file = { dir = '/srv' }\nnfs = {}", "ends with nfs, a block node of QEMU's"),
+            ("9p = {}\nguest = {}", "9p needs dir = \"...\", or a filesystem of the target's own"),
+            (
+                "virtiofs = {}\nguest = {}",
+                "virtiofs needs dir = \"...\", or a filesystem of the target's own",
+            ),
+            (
+                "virtiofs = { dir = '/srv' }",
+                "ends with virtiofs, a directory for a guest, on which nothing can be measured; add guest = {} (in a line: > guest)",
+            ),
+            (
+                "file = { dir = '/srv' }\nvirtiofs = {}\nguest = {}",
+                "virtiofs needs a directory, and file is a raw file",
+            ),
+            (
+                "9p = { dir = '/srv' }\nxen = { type = 'pv' }",
+                "xen needs a block device, a raw file or a disk image, and 9p is a directory for a guest",
+            ),
+            (
+                "9p = { dir = '/srv' }\nguest = { bus = 'nvme' }",
+                "guest: bus is for a disk, and 9p gives the guest a directory in its place; leave it out",
+            ),
+            (
+                "virtiofs = { dir = '/srv' }\nguest = { filesystem = 'ext4' }",
+                "guest: filesystem is for a disk, and virtiofs gives the guest a directory",
+            ),
+            ("9p = { dir = '/srv', msize = '1k' }\nguest = {}", "9p: msize = 1k: accepted: 4k to 1GiB"),
             ("md = { level = 'raid1', raid_devices = 2 }", "md needs dir"),
             (
                 "device = '/dev/x'\nintegrity = {}",

@@ -3,8 +3,8 @@
 use super::fitting::{completing, fit, on_place, unknown};
 use super::layers::{Below, BottomLocation, LayerInterface, LayerSpec, PlannedLayer, Segments};
 use super::{
-    Aio, CacheMode, CacheSpec, FileSpec, FilterSpec, GuestSpec, NetworkSpec, ShareProtocol, ShareSpec,
-    Snapshot,
+    Aio, CacheMode, CacheSpec, DirectoryProtocol, FileSpec, FilterSpec, GuestSpec, NetworkSpec,
+    ShareProtocol, ShareSpec, Snapshot,
 };
 
 /// The layers of a target, from the bottom up.
@@ -77,7 +77,21 @@ impl Stack {
     /// stack.
     #[must_use]
     pub fn offers(&self) -> LayerInterface {
-        self.top().map_or(LayerInterface::Nothing, |layer| layer.kind().offers())
+        match self.top() {
+            Some(PlannedLayer::Guest(_)) if self.shared_directory().is_some() => LayerInterface::FileInGuest,
+            top => top.map_or(LayerInterface::Nothing, |layer| layer.kind().offers()),
+        }
+    }
+
+    /// Returns the protocol by which a guest mounts a directory of the host; `None` if it mounts none.
+    #[must_use]
+    pub fn shared_directory(&self) -> Option<DirectoryProtocol> {
+        let protocol = |layer: &PlannedLayer| match layer {
+            PlannedLayer::NineP(_) => Some(DirectoryProtocol::NineP),
+            PlannedLayer::Virtiofs(_) => Some(DirectoryProtocol::Virtiofs),
+            _ => None,
+        };
+        self.layers.iter().rev().find_map(protocol)
     }
 
     /// Returns whether a layer of the stack uses the host's page cache, so that even direct I/O on top may be served from memory.
@@ -196,6 +210,9 @@ impl Stack {
         }
         self.check_extents()?;
         let Some(guest) = self.find::<GuestSpec>() else { return Ok(()) };
+        if let Some(protocol) = self.shared_directory() {
+            guest.check_without_disk(protocol.word())?;
+        }
         let snapshot = self.find::<FileSpec>().and_then(|file| file.snapshot);
         if snapshot == Some(Snapshot::External) && guest.filesystem.is_some() {
             return Err(
@@ -233,7 +250,7 @@ impl Stack {
             return Some("it is a network; give a path, file, device or lvm");
         }
         let top = self.top()?;
-        match (top.kind().offers(), top) {
+        match (self.offers(), top) {
             (LayerInterface::GuestDisk, PlannedLayer::Xen(_)) => Some(
                 "the domain sees a raw disk; use a target of the host, or a guest with filesystem = \"ext4\"",
             ),

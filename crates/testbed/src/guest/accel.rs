@@ -108,6 +108,7 @@ pub fn obstacle(probe: Probe<'_>, interrupt: &Interrupt) -> Result<Option<String
         parameters: PROBE_PARAMETER,
         disk: None,
         nic: None,
+        directory: None,
         run_dir: &place.0,
     });
     let process = QemuProcess::spawn(&arguments, &place.0, None, lock)?;

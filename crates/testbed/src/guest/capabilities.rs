@@ -6,11 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
-use iotax_model::target::{Aio, GuestSpec, MachineType, NetPath, NetworkSpec, Nic};
+use iotax_model::target::{Aio, GuestSpec, MachineType, NetPath, NetworkSpec, Nic, PlannedDevice};
 use serde_json::{Value, json};
 
 use super::qmp::{self, Qmp, QmpError};
-use super::{GuestError, disk, find_qemu, nic, qemu_version};
+use super::{GuestError, directory, disk, find_qemu, nic, qemu_version};
 use crate::lock::ProcessLock;
 use crate::refusal::Refusal;
 
@@ -29,14 +29,15 @@ pub struct Capabilities {
     no_slirp: Option<String>,
 }
 
-/// A guest to check. If the network is given, the guest has a network card instead of a disk.
-pub type Wanted<'a> = (&'a GuestSpec, Option<&'a NetworkSpec>);
+/// A guest to check, and the device through which its I/O is measured.
+pub type Wanted<'a> = (&'a GuestSpec, PlannedDevice<'a>);
 
-/// Returns the devices of a guest whose support depends on the QEMU version: disk and controller, or network card.
-fn devices((spec, network): Wanted) -> Vec<Value> {
-    match network {
-        None => disk::devices(spec),
-        Some(network) => vec![nic::device(spec, network.nic, 1)],
+/// Returns the devices of a guest whose support depends on the QEMU version: disk and controller, network card, or that of a directory.
+fn devices((spec, device): Wanted) -> Vec<Value> {
+    match device {
+        PlannedDevice::Disk => disk::devices(spec),
+        PlannedDevice::Card(network) => vec![nic::device(spec, network.nic, 1)],
+        PlannedDevice::Directory(protocol) => vec![directory::device(spec, protocol)],
     }
 }
 
@@ -82,20 +83,24 @@ impl Capabilities {
             names(&qmp.execute("query-machines", &json!({})).map_err(refused)?, &["name", "alias"]);
         let (drivers, version) = (BTreeMap::new(), qemu_version()?);
         let mut capabilities = Self { version, machines, drivers, no_io_uring: None, no_slirp: None };
-        for (spec, network) in wanted {
-            for device in devices((spec, network)) {
+        for (spec, through) in wanted {
+            for device in devices((spec, through)) {
                 let driver = device["driver"].as_str().unwrap_or_default();
                 if !capabilities.drivers.contains_key(driver) {
                     let properties = properties(&mut qmp, driver).map_err(refused)?;
                     capabilities.drivers.insert(driver.to_owned(), properties);
                 }
             }
-            if let Some(network) = network {
-                if network.via == NetPath::User && capabilities.no_slirp.is_none() {
+            match through {
+                PlannedDevice::Card(network)
+                    if network.via == NetPath::User && capabilities.no_slirp.is_none() =>
+                {
                     capabilities.no_slirp = no_slirp(&mut qmp).map_err(refused)?;
                 }
-            } else if spec.aio == Aio::IoUring && capabilities.no_io_uring.is_none() {
-                capabilities.no_io_uring = no_io_uring(&mut qmp).map_err(refused)?;
+                PlannedDevice::Disk if spec.aio == Aio::IoUring && capabilities.no_io_uring.is_none() => {
+                    capabilities.no_io_uring = no_io_uring(&mut qmp).map_err(refused)?;
+                }
+                _ => {}
             }
         }
         Ok(capabilities)
@@ -108,22 +113,25 @@ impl Capabilities {
     }
 
     /// Rejects a guest that this QEMU cannot run. The guest must be one of those passed to [`Self::ask`].
-    pub fn check(&self, (spec, network): Wanted) -> Result<(), Refusal> {
+    pub fn check(&self, (spec, through): Wanted) -> Result<(), Refusal> {
         let (version, machine) = (&self.version, spec.machine_type().word());
         let refuse = |reason: String| Err(Refusal::environment(format!("QEMU {version} {reason}")));
         if !self.machines.contains(machine) {
             return refuse(format!("has no machine {machine:?}; leave machine out or take another QEMU"));
         }
-        if let Some(network) = network {
+        if let PlannedDevice::Card(network) = through {
             self.check_network(spec, network)?;
-        } else if let (Aio::IoUring, Some(reason)) = (spec.aio, &self.no_io_uring) {
+        } else if let (PlannedDevice::Disk, Aio::IoUring, Some(reason)) =
+            (through, spec.aio, &self.no_io_uring)
+        {
             return refuse(format!("cannot use aio = \"io_uring\" here ({reason}); use aio = \"threads\""));
         }
-        let wants = network.map_or_else(
-            || format!("bus = {:?}", spec.bus.word()),
-            |network| format!("nic = {:?}", network.nic.word()),
-        );
-        for device in devices((spec, network)) {
+        let wants = match through {
+            PlannedDevice::Disk => format!("bus = {:?}", spec.bus.word()),
+            PlannedDevice::Card(network) => format!("nic = {:?}", network.nic.word()),
+            PlannedDevice::Directory(protocol) => protocol.word().to_owned(),
+        };
+        for device in devices((spec, through)) {
             let driver = device["driver"].as_str().unwrap_or_default();
             let Some(properties) = self.drivers.get(driver).and_then(Option::as_ref) else {
                 return refuse(format!("has no device {driver:?}, which {wants} needs"));
@@ -230,7 +238,7 @@ mod tests {
             no_slirp: Some("Parameter 'type' does not accept value 'user'".into()),
         };
         let threads = || GuestSpec { aio: Aio::Threads, ..GuestSpec::default() };
-        assert!(capabilities.check((&threads(), None)).is_ok());
+        assert!(capabilities.check((&threads(), PlannedDevice::Disk)).is_ok());
         for (spec, words) in [
             (
                 GuestSpec::default(),
@@ -247,7 +255,7 @@ mod tests {
                 "\"num_queues\" of virtio-scsi-pci",
             ),
         ] {
-            let refusal = capabilities.check((&spec, None)).expect_err(words);
+            let refusal = capabilities.check((&spec, PlannedDevice::Disk)).expect_err(words);
             assert_eq!(refusal.exit, Exit::Environment);
             assert!(refusal.to_string().contains(words), "{refusal}");
         }
@@ -269,7 +277,8 @@ mod tests {
             (GuestSpec::default(), e1000(NetPath::User), "does not accept value 'user'"),
             (GuestSpec::default(), e1000(NetPath::Bridge), "no device \"e1000\", which nic = \"e1000\""),
         ] {
-            let refusal = capabilities.check((&spec, Some(&network))).expect_err(words).to_string();
+            let refusal =
+                capabilities.check((&spec, PlannedDevice::Card(&network))).expect_err(words).to_string();
             assert!(refusal.contains(words), "{refusal}");
         }
     }
@@ -283,7 +292,10 @@ mod tests {
         let temp = tempfile::tempdir().expect("a directory");
         let lock = ProcessLock::take(&temp.path().join("lock")).expect("a lock").expect("free");
         let capabilities = Capabilities::ask(
-            specs.iter().map(|spec| (spec, None)).chain([(&specs[0], Some(&user))]),
+            specs
+                .iter()
+                .map(|spec| (spec, PlannedDevice::Disk))
+                .chain([(&specs[0], PlannedDevice::Card(&user))]),
             "iotax-test-able",
             &lock,
         )
@@ -293,7 +305,11 @@ mod tests {
             "{:?}",
             capabilities.machines
         );
-        assert!(capabilities.check((&GuestSpec { aio: Aio::Threads, ..specs[0].clone() }, None)).is_ok());
+        assert!(
+            capabilities
+                .check((&GuestSpec { aio: Aio::Threads, ..specs[0].clone() }, PlannedDevice::Disk))
+                .is_ok()
+        );
         let nic = capabilities.drivers["virtio-net-pci"].as_ref().expect("every QEMU has it");
         assert!(nic.contains("mq") && nic.contains("vectors"), "{nic:?}");
         let blk = capabilities.drivers["virtio-blk-pci"].as_ref().expect("every QEMU has it");

@@ -5,6 +5,7 @@ use std::path::Path;
 use iotax_model::guest_abi::AGENT_PORT;
 use iotax_model::target::{Accel, GuestSpec, MachineType};
 
+use super::directory::GuestDirectory;
 use super::disk::{self, DiskChain};
 use super::escape::escaped;
 use super::nic::NicBackend;
@@ -41,10 +42,12 @@ pub struct QemuMachine<'a> {
     pub initramfs: &'a Path,
     /// Kernel parameters in addition to those of every guest; may be empty.
     pub parameters: &'a str,
-    /// The disk's images; `None` for a guest without a disk.
+    /// The disk's images; `None` for a guest with another device.
     pub disk: Option<DiskChain<'a>>,
-    /// The network card; `None` for a guest without one.
+    /// The network card; `None` for a guest with another device.
     pub nic: Option<&'a NicBackend>,
+    /// The directory to mount; `None` for a guest with another device.
+    pub directory: Option<&'a GuestDirectory>,
     /// The guest's private directory, which holds sockets and logs.
     pub run_dir: &'a Path,
 }
@@ -62,8 +65,10 @@ pub fn arguments(machine: &QemuMachine) -> Vec<String> {
     let machine_type = spec.machine_type();
     let is_microvm = machine_type == MachineType::Microvm;
     // microvm's ACPI tables list no 8259, so Linux does not initialize it: the timer's interrupts would arrive as vector 0, a divide error.
-    let options = if is_microvm { ",pic=off" } else { "" };
-    add(&["-machine", &format!("{}{options}", machine_type.word()), "-accel", machine.accel.word()]);
+    let mut options = machine_type.word().to_owned();
+    options.push_str(if is_microvm { ",pic=off" } else { "" });
+    options.extend(machine.directory.map(GuestDirectory::machine_options));
+    add(&["-machine", &options, "-accel", machine.accel.word()]);
     if is_microvm {
         // virtio 1.0; QEMU's default is the legacy transport.
         add(&["-global", "virtio-mmio.force-legacy=false"]);
@@ -90,6 +95,9 @@ pub fn arguments(machine: &QemuMachine) -> Vec<String> {
     }
     if let Some(nic) = machine.nic {
         nic.arguments(spec, machine.run_dir).iter().for_each(|argument| add(&[argument]));
+    }
+    if let Some(directory) = machine.directory {
+        directory.arguments(spec, machine.run_dir).iter().for_each(|argument| add(&[argument]));
     }
     arguments
 }
@@ -125,6 +133,7 @@ mod tests {
             parameters: "",
             disk: Some(DiskChain { chain, l2_cache_size: None }),
             nic: None,
+            directory: None,
             run_dir: Path::new("/run/iotax-17,x"),
         };
         let arguments = arguments(&machine)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use cpio::newc::{Builder, trailer};
 use iotax_model::guest_abi::{MODULES_DIR, MODULES_LIST, MOUNT_POINT};
-use iotax_model::target::{GuestSpec, NetworkSpec};
+use iotax_model::target::{GuestSpec, PlannedDevice};
 
 use super::kernel::Kernel;
 use super::mkfs::{self, Placed};
@@ -45,18 +45,17 @@ pub enum InitramfsError {
     Program(#[from] ProgramError),
 }
 
-/// Builds the initramfs around `binary`, usually the running program, and writes it to the new file `to`. With `network`, the guest has no
-/// disk and needs no mkfs.
+/// Builds the initramfs around `binary`, usually the running program, and writes it to the new file `to`.
 pub fn write(
     to: &Path,
     binary: &Path,
     kernel: &Kernel,
     spec: &GuestSpec,
-    network: Option<&NetworkSpec>,
+    device: PlannedDevice<'_>,
 ) -> Result<(), InitramfsError> {
-    let filesystem = spec.filesystem.filter(|_| network.is_none());
+    let filesystem = spec.filesystem.filter(|_| device == PlannedDevice::Disk);
     let programs = filesystem.map_or(Ok(Vec::new()), mkfs::files)?;
-    write_with(to, binary, kernel, &modules::needed(spec, network), &programs)
+    write_with(to, binary, kernel, &modules::needed(spec, device), &programs)
 }
 
 /// Builds the initramfs of a Xen domain as [`write()`] does for a guest.
@@ -292,11 +291,12 @@ mod tests {
         fs::write(&script, "#!/bin/sh").expect("written");
         let kernel = Kernel { image: "/k".into(), modules: dir.path().into() };
         let to = dir.path().join("initramfs");
-        let error =
-            write(&to, &script, &kernel, &GuestSpec::default(), None).expect_err("no ELF").to_string();
+        let error = write(&to, &script, &kernel, &GuestSpec::default(), PlannedDevice::Disk)
+            .expect_err("no ELF")
+            .to_string();
         assert!(error.contains("script") && error.contains("cargo build --release"), "{error}");
         assert!(
-            write(&to, Path::new("/no/binary"), &kernel, &GuestSpec::default(), None)
+            write(&to, Path::new("/no/binary"), &kernel, &GuestSpec::default(), PlannedDevice::Disk)
                 .expect_err("absent")
                 .to_string()
                 .contains("/no/binary")

@@ -1,12 +1,13 @@
 //! QEMU guests: boot, image swaps, shutdown.
 //!
-//! A guest is a QEMU process with one disk or network card and one agent, which is reached through a virtio-serial port. All sockets and
-//! logs are in its run directory. The marker in `-name` identifies the process.
+//! A guest is a QEMU process with one disk, network card or directory of the host and one agent, which is reached through a virtio-serial
+//! port. All sockets and logs are in its run directory. The marker in `-name` identifies the process.
 
 pub mod accel;
 pub mod blockstats;
 pub mod capabilities;
 pub mod command;
+pub mod directory;
 pub mod disk;
 mod escape;
 pub mod image;
@@ -21,6 +22,7 @@ pub mod operation;
 pub(crate) mod passt;
 pub(crate) mod process;
 pub mod qmp;
+pub(crate) mod virtiofsd;
 pub mod vmlinux;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,10 +39,12 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::agent_client::{AgentClient, AgentError};
+use crate::export::StorageDaemon;
 use crate::interrupt::Interrupt;
 use crate::lock::ProcessLock;
 use crate::refusal::Refusal;
 use blockstats::BlockCounters;
+use directory::{DirectoryServer, GuestDirectory};
 use disk::DiskChain;
 use image::{ChainImage, DevicePart, ImageError};
 use kernel::Kernel;
@@ -51,6 +55,7 @@ use process::{QemuProcess, Signs};
 pub use process::{find_qemu, qemu_version};
 pub use qmp::QmpEvent;
 use qmp::{Qmp, QmpError};
+use virtiofsd::Virtiofsd;
 
 /// Maximum time for a guest's agent to acknowledge a shutdown.
 const HEARD: Duration = Duration::from_secs(5);
@@ -72,7 +77,7 @@ pub struct GuestConfig {
     pub kernel: Kernel,
     /// Path of the initramfs that [`initramfs::write`] made for this kernel.
     pub initramfs: PathBuf,
-    /// The disk or network card through which the guest's I/O is measured.
+    /// The disk, network card or directory through which the guest's I/O is measured.
     pub device: GuestDevice,
     /// Kernel parameters in addition to those of every guest; usually empty.
     pub kernel_parameters: String,
@@ -82,31 +87,42 @@ pub struct GuestConfig {
     pub lock: ProcessLock,
 }
 
-/// The disk or network card through which a guest's I/O is measured.
+/// The disk, network card or directory through which a guest's I/O is measured.
 #[derive(Debug, Clone)]
 pub enum GuestDevice {
     /// A disk, for storage measurements.
     Disk(GuestStorage),
     /// A network card from [`crate::network::build`], for network measurements.
     Nic(NicBackend),
+    /// A directory of the host, for storage measurements.
+    Directory(GuestDirectory),
 }
 
 impl GuestDevice {
-    /// Returns the guest's disk; `None` for a guest with a network card.
+    /// Returns the guest's disk; `None` for a guest with another device.
     #[must_use]
     pub const fn disk(&self) -> Option<&GuestStorage> {
         match self {
             Self::Disk(storage) => Some(storage),
-            Self::Nic(_) => None,
+            Self::Nic(_) | Self::Directory(_) => None,
         }
     }
 
-    /// Returns the guest's network card; `None` for a guest with a disk.
+    /// Returns the guest's network card; `None` for a guest with another device.
     #[must_use]
     pub const fn nic(&self) -> Option<&NicBackend> {
         match self {
             Self::Nic(nic) => Some(nic),
-            Self::Disk(_) => None,
+            Self::Disk(_) | Self::Directory(_) => None,
+        }
+    }
+
+    /// Returns the directory that the guest mounts; `None` for a guest with another device.
+    #[must_use]
+    pub const fn directory(&self) -> Option<&GuestDirectory> {
+        match self {
+            Self::Directory(directory) => Some(directory),
+            Self::Disk(_) | Self::Nic(_) => None,
         }
     }
 }
@@ -214,6 +230,7 @@ impl From<AgentError> for GuestError {
 pub struct Guest {
     process: Arc<QemuProcess>,
     _passt: Option<Passt>,
+    virtiofsd: Option<Virtiofsd>,
     qmp: Qmp,
     agent: AgentClient,
     /// QEMU's name of the disk device, for its I/O counters; `None` without a disk.
@@ -235,6 +252,7 @@ impl Guest {
             return Err(GuestError::LongName { path });
         }
         let (storage, nic) = (config.device.disk(), config.device.nic());
+        let directory = config.device.directory();
         let chain = storage.map_or(Ok(Vec::new()), GuestStorage::chain)?;
         let l2_cache_size = storage.and_then(|storage| storage.l2_cache_size);
         let arguments = command::arguments(&command::QemuMachine {
@@ -246,12 +264,19 @@ impl Guest {
             parameters: &parameters(config)?,
             disk: storage.map(|_| DiskChain { chain: &chain, l2_cache_size }),
             nic,
+            directory,
             run_dir: &config.run_dir,
         });
         let begun = Instant::now();
         let namespace = nic.and_then(|nic| nic.namespace.as_deref());
         let passt = nic.filter(|nic| nic.backend == Backend::Passt);
         let passt = passt.map(|nic| Passt::start(nic, &config.run_dir)).transpose()?;
+        let virtiofsd = match directory {
+            Some(GuestDirectory { path, server: DirectoryServer::Virtiofsd(spec) }) => {
+                Some(Virtiofsd::start(spec, path, &config.run_dir, &config.lock)?)
+            }
+            _ => None,
+        };
         let process = Arc::new(QemuProcess::spawn(&arguments, &config.run_dir, namespace, &config.lock)?);
         let agent = process.connect(command::AGENT_SOCKET, interrupt)?;
         let monitor = process.connect(command::QMP_SOCKET, interrupt)?;
@@ -272,6 +297,7 @@ impl Guest {
         Ok(Self {
             process,
             _passt: passt,
+            virtiofsd,
             qmp,
             agent,
             device,
@@ -438,6 +464,11 @@ impl Guest {
         self.process.pid()
     }
 
+    /// Returns the daemons that serve only this guest.
+    pub fn daemons(&self) -> impl Iterator<Item = &StorageDaemon> {
+        self.virtiofsd.iter().map(Virtiofsd::daemon)
+    }
+
     /// Lists the files and block devices that QEMU has open, except those in its run directory.
     #[must_use]
     pub fn open_files(&self) -> Vec<PathBuf> {
@@ -529,6 +560,9 @@ fn parameters(config: &GuestConfig) -> Result<String, GuestError> {
             }
         }
         GuestDevice::Nic(nic) => words.extend([guest_abi::DISKLESS_PARAMETER.into(), nic.parameter()]),
+        GuestDevice::Directory(directory) => {
+            words.extend([guest_abi::DISKLESS_PARAMETER.into(), directory.parameter()]);
+        }
     }
     words.push(config.kernel_parameters.clone());
     words.retain(|word| !word.is_empty());

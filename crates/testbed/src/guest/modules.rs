@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use iotax_model::target::{Bus, GuestFs, GuestSpec, MachineType, NetworkSpec, Nic};
+use iotax_model::target::{Bus, DirectoryProtocol, GuestFs, GuestSpec, MachineType, Nic, PlannedDevice};
 
 /// Modules that newer kernels have merged into others or dropped, so they may be missing.
 const OPTIONAL: [&str; 1] = ["crc32c_generic"];
@@ -13,21 +13,27 @@ const OPTIONAL: [&str; 1] = ["crc32c_generic"];
 /// Names of the modules that a Xen domain needs; its console is built into the kernel.
 pub const IN_DOMAIN: [&str; 1] = ["xen_blkfront"];
 
-/// Returns the names of the modules that a guest needs: for its machine type, and for its disk and filesystem or for its network card.
+/// Returns the names of the modules that a guest needs: for its machine type, and for its disk and filesystem, its network card or its directory.
 #[must_use]
-pub fn needed(spec: &GuestSpec, network: Option<&NetworkSpec>) -> Vec<&'static str> {
+pub fn needed(spec: &GuestSpec, device: PlannedDevice<'_>) -> Vec<&'static str> {
     let transport = match spec.machine_type() {
         MachineType::Q35 | MachineType::Pc => "virtio_pci",
         MachineType::Microvm => "virtio_mmio",
     };
-    if let Some(network) = network {
-        let nic = match network.nic {
-            Nic::VirtioNet => "virtio_net",
-            Nic::E1000 => "e1000",
-            Nic::E1000e => "e1000e",
-        };
-        return vec![transport, nic, "virtio_console"];
-    }
+    let of_device: &[&str] = match device {
+        PlannedDevice::Disk => return for_disk(spec, transport),
+        PlannedDevice::Card(network) => match network.nic {
+            Nic::VirtioNet => &["virtio_net"],
+            Nic::E1000 => &["e1000"],
+            Nic::E1000e => &["e1000e"],
+        },
+        PlannedDevice::Directory(DirectoryProtocol::NineP) => &["9p", "9pnet_virtio"],
+        PlannedDevice::Directory(DirectoryProtocol::Virtiofs) => &["virtiofs"],
+    };
+    [&[transport], of_device, &["virtio_console"]].concat()
+}
+
+fn for_disk(spec: &GuestSpec, transport: &'static str) -> Vec<&'static str> {
     let disk: &[&str] = match spec.bus {
         Bus::VirtioBlk => &["virtio_blk"],
         Bus::VirtioScsi => &["virtio_scsi", "sd_mod"],
@@ -69,8 +75,8 @@ pub enum ModulesError {
         "{} has no module {name:?}, and it is not built in: the guest needs it; take another kernel with --kernel and \
          --modules (Debian: {})",
         dir.display(),
-        // Debian's cloud kernel has virtio, NVMe and IDE, but neither AHCI nor old network cards.
-        if ["ahci", "e1000", "e1000e"].contains(&name.as_str()) {
+        // Debian's cloud kernel has virtio, NVMe and IDE, but neither AHCI, 9p nor old network cards.
+        if ["ahci", "9p", "e1000", "e1000e"].contains(&name.as_str()) {
             "linux-image-amd64"
         } else {
             "linux-image-cloud-amd64"
@@ -208,7 +214,7 @@ fn read(path: &Path) -> Result<Module, ModulesError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iotax_model::target::NetPath;
+    use iotax_model::target::{NetPath, NetworkSpec};
     use std::io::Write;
 
     fn tree(dep: &str, builtin: &str) -> tempfile::TempDir {
@@ -223,12 +229,19 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_of_a_network_needs_its_card_and_no_disk() {
-        let spec = GuestSpec { filesystem: Some(GuestFs::Xfs), ..GuestSpec::default() };
+    fn a_guest_of_a_network_or_directory_needs_that_device_and_no_disk() {
+        fn with(device: PlannedDevice<'_>) -> Vec<&'static str> {
+            let spec = GuestSpec { filesystem: Some(GuestFs::Xfs), ..GuestSpec::default() };
+            needed(&spec, device)[1..].to_vec()
+        }
         let bridge = NetworkSpec::new(NetPath::Bridge);
-        assert_eq!(needed(&spec, Some(&bridge)), ["virtio_pci", "virtio_net", "virtio_console"]);
+        assert_eq!(with(PlannedDevice::Card(&bridge)), ["virtio_net", "virtio_console"]);
         let e1000e = NetworkSpec { nic: Nic::E1000e, ..bridge };
-        assert_eq!(needed(&spec, Some(&e1000e)), ["virtio_pci", "e1000e", "virtio_console"]);
+        assert_eq!(with(PlannedDevice::Card(&e1000e)), ["e1000e", "virtio_console"]);
+        let nine_p = PlannedDevice::Directory(DirectoryProtocol::NineP);
+        assert_eq!(with(nine_p), ["9p", "9pnet_virtio", "virtio_console"]);
+        let virtiofs = PlannedDevice::Directory(DirectoryProtocol::Virtiofs);
+        assert_eq!(with(virtiofs), ["virtiofs", "virtio_console"]);
     }
 
     #[test]

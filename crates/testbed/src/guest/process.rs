@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::GuestError;
 use super::command::{CONSOLE, QEMU_LOG};
+use super::{GuestError, virtiofsd};
 use crate::interrupt::SILENCE;
 use crate::lock::ProcessLock;
 use crate::netns;
@@ -173,6 +173,8 @@ impl QemuProcess {
             words.push(format!("QEMU ended with {status}"));
         }
         words.extend(self.qemu_said());
+        let daemon = tail(&self.run_dir.join(virtiofsd::LOG), TAIL_LINES);
+        words.extend(daemon.lines().last().map(|line| format!("virtiofsd's last line is {line:?}")));
         let console = self.console_tail();
         if !console.is_empty() {
             words.push(format!("the guest's console ends with:\n{console}"));

@@ -77,6 +77,8 @@ pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
         PlannedLayer::Nfs(spec) => Some(spec),
         PlannedLayer::Rbd(spec) => Some(spec),
         PlannedLayer::Fuse(spec) => Some(spec),
+        PlannedLayer::NineP(spec) => Some(spec),
+        PlannedLayer::Virtiofs(spec) => Some(spec),
         PlannedLayer::Virtio(spec) => Some(spec),
         PlannedLayer::Loop(spec) => Some(spec),
         PlannedLayer::NvmeTcp(spec) => Some(spec),

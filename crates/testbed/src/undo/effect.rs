@@ -315,6 +315,7 @@ fn guests_marked(proc: &Path, marker: &str) -> io::Result<Vec<u32>> {
             let asks = program.ends_with("/rbd") || program.ends_with("/python3") && line.contains("/ceph\0");
             let servers = [
                 "/nbdkit",
+                "/virtiofsd",
                 "/tgtd",
                 "/ganesha.nfsd",
                 "/smbd",
@@ -360,6 +361,7 @@ mod tests {
             (24, "/usr/sbin/smbd\0-F\0-s\0/run/iotax-abc-vm.conf\0"),
             (26, "/usr/sbin/nbd-client\0-unix\0disk.nbd\0/dev/nbd0\0-name\0iotax-abc-vm\0"),
             (25, "/usr/sbin/smbd\0--foreground\0--no-process-group\0"),
+            (27, "/usr/libexec/virtiofsd\0--shared-dir=/srv/iotax-abc/iotax-abc-vm-virtiofs\0"),
             (13, ""),
         ] {
             let dir = temp.path().join(pid.to_string());
@@ -368,6 +370,6 @@ mod tests {
         }
         let mut marked = guests_marked(temp.path(), "iotax-abc-vm").expect("there");
         marked.sort_unstable();
-        assert_eq!(marked, [10, 14, 16, 17, 18, 20, 22, 23, 24, 26]);
+        assert_eq!(marked, [10, 14, 16, 17, 18, 20, 22, 23, 24, 26, 27]);
     }
 }

@@ -9,8 +9,10 @@ use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{CurveSpec, Design, Plan};
+use iotax_model::target::PlannedDevice;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{STANDARD, Workload};
+use iotax_testbed::refusal::Refusal;
 use iotax_testbed::target::{preflight, virtio};
 
 use super::args::{DesignArgs, LengthArgs, undo_dir};
@@ -136,7 +138,13 @@ fn possible(args: &Args, mut rungs: Vec<Rung>, workloads: &[Workload]) -> Result
     let is_possible = |rung: &Rung| {
         let target = rung.target(rung.name.clone(), 1, args.dir.as_deref(), args.device.as_deref());
         let plan = Plan::new(rung.name.clone(), vec![target], workloads.to_vec());
-        match preflight::check(&plan, &permission) {
+        let device = plan.targets[0].planned_device();
+        let bootable = match device {
+            PlannedDevice::Directory(_) => runner::guests_possible_with(&args.run.guest.options(), device),
+            _ => Ok(()),
+        };
+        let checked = preflight::check(&plan, &permission).map(drop);
+        match checked.and(bootable.map_err(|error| Refusal::environment(with_causes(&error)))) {
             Err(refusal) if refusal.exit == Exit::Environment => {
                 let reason = refusal.to_string();
                 match missing.iter_mut().find(|(known, _)| *known == reason) {

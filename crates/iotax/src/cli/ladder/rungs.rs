@@ -43,7 +43,7 @@ use Ladder::{Default, Everything};
 
 /// The named rungs in the order of a ladder: name, ladder, base, and the layers on top as a stack line. There are further rungs for other
 /// image formats, such as `virtio-vmdk` and `vm-vmdk`.
-const RUNGS: [(&str, Ladder, Base, &str); 34] = [
+const RUNGS: [(&str, Ladder, Base, &str); 36] = [
     ("host-device", Default, Device, ""),
     ("host-lvm", Default, Device, "thick LVM volume"),
     ("host-lvm-file", Default, Device, "thick LVM volume > ext4 > raw file"),
@@ -98,6 +98,8 @@ const RUNGS: [(&str, Ladder, Base, &str); 34] = [
         Directory,
         "qcow2 file + external snapshot preallocation=metadata > virtio-blk > guest",
     ),
+    ("vm-9p", Everything, Directory, "9p > guest"),
+    ("vm-virtiofs", Everything, Directory, "virtiofs > guest"),
 ];
 
 /// Returns the names of all rungs except those with other image formats.
@@ -200,6 +202,8 @@ impl Rung {
                 Some(PlannedLayer::Overlay(overlay)) => overlay.dir = dir.map(Path::to_path_buf),
                 Some(PlannedLayer::Share(share)) => share.dir = dir.map(Path::to_path_buf),
                 Some(PlannedLayer::Md(array)) => array.dir = dir.map(Path::to_path_buf),
+                Some(PlannedLayer::NineP(shared)) => shared.dir = dir.map(Path::to_path_buf),
+                Some(PlannedLayer::Virtiofs(shared)) => shared.dir = dir.map(Path::to_path_buf),
                 _ => {}
             }
         }

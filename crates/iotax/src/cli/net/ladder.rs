@@ -5,7 +5,7 @@ use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::plan::{Neighbour, Plan};
-use iotax_model::target::{GuestSpec, NetPath, NetworkSpec, Nic, Stack};
+use iotax_model::target::{GuestSpec, NetPath, NetworkSpec, Nic, PlannedDevice, Stack};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::words::WordError;
 use iotax_model::workload::{Workload, WorkloadKeys};
@@ -140,7 +140,8 @@ impl Args {
             let network = NetworkSpec { nic, ..NetworkSpec::new(via) };
             let mut missing = network::check(&network).map_err(anyhow::Error::from);
             if via.needs_guest() && missing.is_ok() {
-                missing = runner::guests_possible_on(&self.guest.options(), &network);
+                let device = PlannedDevice::Card(&network);
+                missing = runner::guests_possible_with(&self.guest.options(), device);
             }
             match missing {
                 Ok(()) => possible.push(rung),

@@ -1,11 +1,13 @@
 //! Storage on this host that is measured as a guest's disk.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use iotax_model::target::{Accel, FileSpec, Format, GuestSpec, Snapshot, TargetSpec};
 use iotax_model::units::Bytes;
 use iotax_model::wire::{AgentHello, ByteRange};
+use iotax_testbed::export::StorageDaemon;
 use iotax_testbed::guest::Guest;
 use iotax_testbed::guest::nic::NicBackend;
 use iotax_testbed::monitor::GuestThreads;
@@ -24,9 +26,10 @@ pub(in crate::runner) struct RunningGuest {
 }
 
 impl RunningGuest {
-    /// Returns QEMU's process id and the roles of its threads, whose CPU time the monitor reads.
-    pub(in crate::runner) fn threads(&mut self) -> anyhow::Result<GuestThreads> {
-        Ok(GuestThreads { pid: self.guest.pid(), roles: self.guest.threads()?, server: None })
+    /// Returns QEMU with the roles of its threads, and the daemons of the guest, whose CPU time the monitor reads.
+    pub(in crate::runner) fn threads(&mut self) -> anyhow::Result<Vec<GuestThreads>> {
+        let qemu = GuestThreads { pid: self.guest.pid(), roles: self.guest.threads()?, server: None };
+        Ok([qemu].into_iter().chain(self.guest.daemons().flat_map(StorageDaemon::threads)).collect())
     }
 }
 
@@ -41,11 +44,12 @@ pub(in crate::runner) struct GuestSlot<'a> {
 
 /// The device that is measured in a guest.
 pub(in crate::runner) enum MeasuredDevice<'a> {
-    Disk(&'a Built),
+    /// Storage of this host: the guest's disk, or a directory that it mounts.
+    Storage(&'a Built),
     Nic(&'a NicBackend),
 }
 
-/// Storage on this host that a guest has as its disk, with the guest and the disk's overlays.
+/// Storage on this host that a guest has as its disk or in a directory that it mounts, with the guest and the disk's overlays.
 pub(in crate::runner) struct GuestSite {
     spec: GuestSpec,
     /// The settings of the image; `None` unless the storage is a file that iotax created.
@@ -90,10 +94,11 @@ impl GuestSite {
         }
     }
 
-    /// Returns the files and devices that QEMU has open; only the path of the disk if QEMU does not run.
+    /// Returns the files and devices that QEMU has open, and the path of the storage, which a daemon may have open in QEMU's place.
     pub(in crate::runner) fn files(&self) -> Vec<PathBuf> {
-        let open = self.running.as_ref().map(|running| running.guest.open_files()).unwrap_or_default();
-        if open.is_empty() { vec![self.storage.built.path.clone()] } else { open }
+        let open = self.running.iter().flat_map(|running| running.guest.open_files());
+        let unique: BTreeSet<PathBuf> = open.chain([self.storage.built.path.clone()]).collect();
+        unique.into_iter().collect()
     }
 
     pub(in crate::runner) const fn image(&self) -> Option<&FileSpec> {
@@ -105,7 +110,7 @@ impl GuestSite {
     }
 
     pub(super) const fn slot<'a>(&'a mut self, target: &'a TargetSpec) -> GuestSlot<'a> {
-        let device = MeasuredDevice::Disk(&self.storage.built);
+        let device = MeasuredDevice::Storage(&self.storage.built);
         GuestSlot { target, spec: &self.spec, device, running: &mut self.running }
     }
 
@@ -113,7 +118,7 @@ impl GuestSite {
         agent(&mut self.running)
     }
 
-    /// Returns the whole disk of the guest, as the area to measure.
+    /// Returns the whole disk or file of the guest, as the area to measure.
     pub(super) fn area(&self) -> ByteRange {
         let Built { size, shared, .. } = self.storage.built;
         ByteRange { path: None, offset: Bytes(0), size, shared, identity: None }

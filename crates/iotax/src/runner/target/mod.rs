@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use iotax_model::Plan;
-use iotax_model::target::{ImageSpec, TargetSpec, VirtioSpec};
+use iotax_model::target::{ImageSpec, LayerInterface, TargetSpec, VirtioSpec};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::warning::Warning;
 use iotax_model::wire::{ByteRange, Job, StampedFill};
@@ -191,7 +191,10 @@ impl Target {
 
     /// Returns the processes on this host that make only this target's I/O: its agent, the daemons that export its image, its guest.
     fn processes(&mut self) -> Vec<u32> {
-        let guest = self.running_guest().map(|running| running.guest.pid());
+        let guest = self.running_guest().map(|running| {
+            let daemons = running.guest.daemons().flat_map(StorageDaemon::pids);
+            [running.guest.pid()].into_iter().chain(daemons).collect::<Vec<u32>>()
+        });
         let agent = match &self.site {
             Site::Host(site) => site.agent.as_ref().and_then(AgentClient::pid),
             Site::Guest(_) | Site::Domain(_) | Site::Remote(_) | Site::Network(_) => None,
@@ -199,7 +202,7 @@ impl Target {
         let storage = self.local_storage();
         let daemons =
             storage.iter().flat_map(|storage| storage.built.daemons().flat_map(StorageDaemon::pids));
-        guest.into_iter().chain(agent).chain(daemons).collect()
+        guest.into_iter().flatten().chain(agent).chain(daemons).collect()
     }
 
     /// Returns whether the target's guest or own agent has ended, or no longer answers.
@@ -274,7 +277,7 @@ impl Target {
         match &self.site {
             Site::Host(site) => site.storage.built.writable && site.storage.built.path.is_file(),
             Site::Remote(site) => site.writable && site.agent.image().is_none(),
-            Site::Guest(_) => self.spec.filesystem_in_guest().is_some(),
+            Site::Guest(_) => self.spec.stack.offers() == LayerInterface::FileInGuest,
             Site::Domain(_) | Site::Network(_) => false,
         }
     }

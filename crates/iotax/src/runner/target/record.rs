@@ -23,7 +23,7 @@ impl Target {
             Site::Host(HostSite { storage, .. }) => (storage_stack(&self.spec, storage)?, None),
             Site::Guest(site) => {
                 let mut stack = storage_stack(&self.spec, &site.storage)?;
-                stack.layers.extend(disk_layers(site));
+                stack.layers.extend(disk_layers(&self.spec, site));
                 (stack, site.running())
             }
             Site::Domain(site) => {
@@ -111,10 +111,13 @@ fn storage_stack(spec: &TargetSpec, storage: &LocalStorage) -> anyhow::Result<La
 }
 
 /// Returns the layers of a guest's disk, from the image to the guest's filesystem.
-fn disk_layers(site: &GuestSite) -> Vec<Layer> {
+fn disk_layers(target: &TargetSpec, site: &GuestSite) -> Vec<Layer> {
     let mut layers = site.image().map(FileSpec::image_layers).unwrap_or_default();
     let spec = site.spec();
-    layers.push(spec.bus_layer());
+    // A directory is recorded with the storage.
+    if target.shared_directory().is_none() {
+        layers.push(spec.bus_layer());
+    }
     layers.extend(guest_layers(spec, site.running()));
     layers
 }

@@ -316,6 +316,32 @@ impl GuestSpec {
         }
         Ok(())
     }
+
+    /// Rejects settings of a disk, for a guest that has a directory by `protocol` instead.
+    pub(in crate::target) fn check_without_disk(&self, protocol: &str) -> Result<(), String> {
+        let (own, usual) = (Part::settings_of(self, &[]), Part::settings_of(&Self::default(), &[]));
+        let is_set = |key: &&&str| own.get(**key) != usual.get(**key);
+        match OF_DISK.iter().chain(&["filesystem"]).find(is_set) {
+            Some(key) => Err(format!(
+                "guest: {key} is for a disk, and {protocol} gives the guest a directory in its place; leave it out"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the guest as a part of a target without a disk.
+    #[must_use]
+    pub fn part_without_disk(&self) -> Part {
+        let mut part = Part::new("guest", "guest", self, &[&OF_DISK[..], &["filesystem"]].concat());
+        part.open.insert("machine", self.machine_type().to_string());
+        part
+    }
+}
+
+/// Returns whether a guest on this layer has a disk; false on a network or a directory.
+fn has_disk(below: Option<&PlannedLayer>) -> bool {
+    let offered = below.map(|below| below.kind().offers());
+    !matches!(offered, Some(LayerInterface::GuestNetwork | LayerInterface::GuestDirectory))
 }
 
 /// Keys of a guest that describe its disk.
@@ -331,7 +357,13 @@ impl LayerType for GuestSpec {
     }
 
     fn stands_on(&self) -> &'static [LayerInterface] {
-        &[LayerInterface::Block, LayerInterface::RawFile, LayerInterface::Image, LayerInterface::GuestNetwork]
+        &[
+            LayerInterface::Block,
+            LayerInterface::RawFile,
+            LayerInterface::Image,
+            LayerInterface::GuestNetwork,
+            LayerInterface::GuestDirectory,
+        ]
     }
 
     fn offers(&self) -> LayerInterface {
@@ -399,18 +431,19 @@ impl LayerType for GuestSpec {
     }
 
     fn size_below(&self, above: Bytes, files: &mut Option<Bytes>) -> Bytes {
-        let files = files.take().unwrap_or_default();
-        match self.filesystem {
-            Some(_) => self.disk_size(Bytes(above.0.saturating_add(files.0))),
-            None => above,
+        // Without a filesystem on the disk, such files are in a directory of the host.
+        if self.filesystem.is_none() {
+            return above;
         }
+        let files = files.take().unwrap_or_default();
+        self.disk_size(Bytes(above.0.saturating_add(files.0)))
     }
 
     fn segments(&self, below: Option<&PlannedLayer>) -> Vec<String> {
         let none = Self::default();
         let guests = if self.count > 1 { format!("{} guests", self.count) } else { "guest".into() };
         let machine = format!("{guests}{}", keys(self, Some(&none), &[&OF_DISK[..], &TOLD].concat()));
-        if matches!(below, Some(PlannedLayer::Network(_))) {
+        if !has_disk(below) {
             return vec![machine];
         }
         let of_disk = keys(self, Some(&none), &[&OF_MACHINE[..], &TOLD].concat());
@@ -425,7 +458,7 @@ impl FromLine for GuestSpec {
     fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
         let mut told = Vec::new();
         let mut disk = toml::Table::new();
-        if !matches!(below.layer, Some(PlannedLayer::Network(_))) {
+        if has_disk(below.layer) {
             let [bus] = segments.next_words()? else { return None };
             told.push(("bus", bus.parse::<Bus>().ok()?.word().into()));
             disk = segments.take().keys;
@@ -437,7 +470,14 @@ impl FromLine for GuestSpec {
                 Err(_) => return Some(Err(format!("{count:?} is no number of guests"))),
             },
             _ => {
-                return Some(Err("a guest's disk is followed by its guest: ... > virtio-blk > guest".into()));
+                let (device, form) = if has_disk(below.layer) {
+                    ("disk", "virtio-blk")
+                } else {
+                    ("directory or network", "9p")
+                };
+                return Some(Err(format!(
+                    "a guest's {device} is followed by its guest: ... > {form} > guest"
+                )));
             }
         };
         told.push(("count", i64::from(count).into()));

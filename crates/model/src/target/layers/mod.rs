@@ -23,6 +23,7 @@ mod nbd;
 mod nbd_export;
 mod network;
 mod nfs;
+mod nine_p;
 mod nvme_tcp;
 mod overlay;
 mod path;
@@ -31,6 +32,7 @@ mod segments;
 mod share;
 mod tmpfs;
 mod virtio;
+mod virtiofs;
 mod volatile;
 mod xen;
 mod zfs;
@@ -65,6 +67,7 @@ pub use nbd::{ErrorRate, NbdClient, NbdServer, NbdSpec};
 pub use nbd_export::{NbdAddress, NbdExportSpec};
 pub use network::{LocalPath, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic};
 pub use nfs::NfsSpec;
+pub use nine_p::{NinePCache, NinePSpec, SecurityModel};
 pub use nvme_tcp::NvmeTcpSpec;
 pub use overlay::OverlaySpec;
 pub use path::PathSpec;
@@ -74,6 +77,7 @@ use segments::{keys, word};
 pub use share::{ShareProtocol, ShareSpec};
 pub use tmpfs::TmpfsSpec;
 pub use virtio::VirtioSpec;
+pub use virtiofs::{VirtiofsCache, VirtiofsSpec};
 pub use volatile::VolatileSpec;
 pub use xen::{DomainType, XenBackend, XenSpec};
 pub use zfs::{ZfsCompression, ZfsKind, ZfsPrimaryCache, ZfsSpec, ZfsSync};
@@ -101,6 +105,8 @@ pub enum LayerInterface {
     FileInGuest,
     /// A network path to which a guest's NIC can be connected.
     GuestNetwork,
+    /// A directory of the host that a guest can mount.
+    GuestDirectory,
     /// The storage of the layer below, with an I/O limit on the processes that use the storage. Only for the top of a stack.
     Limited,
     /// A file, device or network that is measured as it is: no layer can be built on it.
@@ -119,7 +125,12 @@ impl LayerInterface {
             | Self::FileInGuest
             | Self::Limited
             | Self::Found => true,
-            Self::Nothing | Self::Directory | Self::Image | Self::BlockNode | Self::GuestNetwork => false,
+            Self::Nothing
+            | Self::Directory
+            | Self::Image
+            | Self::BlockNode
+            | Self::GuestNetwork
+            | Self::GuestDirectory => false,
         }
     }
 
@@ -137,6 +148,7 @@ impl LayerInterface {
             Self::GuestDisk => "a guest's disk",
             Self::FileInGuest => "a file in a guest",
             Self::GuestNetwork => "a network for a guest",
+            Self::GuestDirectory => "a directory for a guest",
             Self::Limited => "a limit on the load, which stands on top",
             Self::Found => "something that is measured where it is",
         }
@@ -423,6 +435,10 @@ layers! {
     fuse: Fuse(FuseSpec),
     /// The layer below as a guest's QEMU would access it, shown as a virtio block device by QEMU's storage daemon, without a guest.
     virtio: Virtio(VirtioSpec),
+    /// The directory below or a given one, which QEMU serves to its guest over 9p.
+    nine_p as "9p": NineP(NinePSpec),
+    /// The directory below or a given one, which virtiofsd serves to a guest.
+    virtiofs: Virtiofs(VirtiofsSpec),
     /// A loop device over the file.
     loop_device as "loop": Loop(LoopSpec),
     /// The raw file or device, served by the kernel's NVMe target and connected by TCP on loopback.

@@ -20,6 +20,9 @@ fn each_layer_says_if_it_caches_or_copies() {
         ("/srv > raw file > quorum > virtio", false, true),
         ("vg0 > thick LVM volume > zvol", true, true),
         ("/srv > smb share > vhdx file > virtio", true, false),
+        ("/srv > 9p > guest", true, false),
+        ("/srv > virtiofs > guest", true, false),
+        ("/srv > virtiofs allow_direct_io=true > guest", false, false),
     ] {
         let stack = Stack::parse(line).expect(line);
         assert_eq!((stack.is_cached(), stack.amplifies()), (is_cached, amplifies), "{line}");
@@ -123,6 +126,18 @@ fn a_line_names_every_layer_from_the_bottom_up_and_is_read_again() {
             "lvm = { vg = 'vg0' }\nzfs = { kind = 'dataset', recordsize = '16k', sync = 'disabled' }\nfile = { format = 'qcow2' }\nvirtio = {}",
             "vg0 > thick LVM volume > zfs dataset recordsize=16k sync=disabled > qcow2 file > virtio cache=none aio=io_uring",
         ),
+        (
+            "9p = { dir = '/srv', security_model = 'none', msize = '512k', cache = 'loose' }\nguest = { vcpus = 2 }",
+            "/srv > 9p security_model=none msize=512k cache=loose > guest vcpus=2",
+        ),
+        (
+            "device = '/dev/sdb'\nfilesystem = { type = 'xfs' }\nvirtiofs = { cache = 'always', thread_pool_size = 4 }\nguest = {}",
+            "device /dev/sdb > xfs > virtiofs cache=always thread_pool_size=4 > guest",
+        ),
+        (
+            "virtiofs = { dir = '/srv', allow_direct_io = true, xattr = true }\nguest = { count = 2 }\ncgroup = { riops = 5 }",
+            "/srv > virtiofs allow_direct_io=true xattr=true > 2 guests > cgroup riops=5",
+        ),
         ("network = { via = 'loopback' }", "loopback"),
         ("network = { via = 'veth', mtu = 9000 }", "veth pair mtu=9000"),
         (
@@ -168,7 +183,14 @@ fn what_is_no_line_is_refused_with_what_is_accepted() {
         ("/srv > raw file > virtio cashe=none", "virtio: `cashe` is not a key here; did you mean `cache`?"),
         ("/srv > raw file size=1m", "raw file: `size` is not a key here; "),
         ("/srv > raw file format=qcow2", "format= is told by its words"),
-        ("/srv > raw file > virtio-blk", "a guest's disk is followed by its guest"),
+        ("/srv > raw file > virtio-blk", "a guest's disk is followed by its guest: ... > virtio-blk > guest"),
+        (
+            "/srv > 9p > virtio-blk > guest",
+            "a guest's directory or network is followed by its guest: ... > 9p",
+        ),
+        ("/srv > 9p mode=none > guest", "9p: `mode` is not a key here"),
+        ("/srv > 9p cache=mmap > guest", "accepted: none, loose"),
+        ("/srv > virtiofs cache=none > guest", "accepted: auto, always, never"),
         (
             "/srv > raw file > loop direct_io=maybe",
             "string \"maybe\" does not belong here; accepted: true or false",
