@@ -5,7 +5,7 @@ use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::suite::{Suite, SuiteOptions};
-use iotax_model::target::VirtioSpec;
+use iotax_model::target::{NinePSpec, VirtioSpec};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::words::WordError;
 use iotax_model::workload::{IoEngine, Workload};
@@ -121,6 +121,17 @@ fn workloads(args: &Args, suite: &Suite, targets: &[TargetSpec]) -> Result<Vec<W
         all.iter_mut().for_each(|workload| workload.ioengine = IoEngine::Auto);
     }
     if args.methods.is_empty() {
+        let refused = |workload: &Workload| {
+            let refusal = |target: &TargetSpec| {
+                Some((target.name.clone(), target.stack.find::<NinePSpec>()?.refusal(workload)?))
+            };
+            targets.iter().find_map(refusal)
+        };
+        for (workload, (name, why)) in all.iter().filter_map(|workload| Some((workload, refused(workload)?)))
+        {
+            note!("Without {}: {name}: {why}", workload.name);
+        }
+        all.retain(|workload| refused(workload).is_none());
         return Ok(all);
     }
     let known: Vec<&str> = all.iter().map(|workload| workload.name.as_str()).collect();

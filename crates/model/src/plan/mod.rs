@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::net::NetTest;
 use crate::suite::Suite;
-use crate::target::{PlannedLayer, RequiredSpace, TargetError, TargetSpec};
+use crate::target::{NinePSpec, PlannedLayer, RequiredSpace, TargetError, TargetSpec};
 use crate::units::human;
 use crate::units::{Bytes, Nanos};
 use crate::workload::{Content, DEFAULT_SIZE, IoEngine, Workload, WorkloadError, WorkloadKeys};
@@ -319,18 +319,18 @@ impl Plan {
         Ok(())
     }
 
-    /// Rejects file workloads on targets without a filesystem, and workloads that a virtio device without a guest cannot run.
+    /// Rejects file workloads on targets without a filesystem, and workloads that a virtio device without a guest or a directory on 9p cannot run.
     fn check_places(&self) -> Result<(), PlanError> {
         for target in self.everything() {
             target.kind()?;
-            if let Some(PlannedLayer::Virtio(virtio)) = target.stack.top() {
-                let refused = |workload: &&Workload| {
-                    let jobs = workload.jobs().find_map(|job| virtio.refusal(job));
-                    Some((workload.name.clone(), jobs?))
-                };
-                if let Some((name, why)) = self.work_on(target).iter().find_map(refused) {
-                    return Err(target.refused(format!("workload {name:?}: {why}")).into());
-                }
+            let refusal = |job: &Workload| match target.stack.top() {
+                Some(PlannedLayer::Virtio(virtio)) => virtio.refusal(job),
+                _ => target.stack.find::<NinePSpec>()?.refusal(job),
+            };
+            let refused =
+                |workload: &&Workload| Some((workload.name.clone(), workload.jobs().find_map(refusal)?));
+            if let Some((name, why)) = self.work_on(target).iter().find_map(refused) {
+                return Err(target.refused(format!("workload {name:?}: {why}")).into());
             }
             let Some(remedy) = target.stack.wants_filesystem() else { continue };
             if let Some(workload) =
