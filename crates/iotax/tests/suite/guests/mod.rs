@@ -3,6 +3,7 @@
 mod aftermath;
 mod applications;
 mod cgroup;
+mod directories;
 mod durable;
 mod faults;
 mod ground_truth;
