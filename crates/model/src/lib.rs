@@ -13,6 +13,7 @@ mod key_errors;
 pub mod net;
 pub mod number;
 pub mod plan;
+pub mod postgresql;
 pub mod record;
 pub mod run;
 pub mod schedule;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use iotax_model::postgresql::{INITDB, SETTINGS, SOCKET, UNPRIVILEGED};
 use iotax_model::threads;
 use rustix::fs::{MemfdFlags, memfd_create};
 
@@ -17,11 +18,6 @@ use crate::undo::{Effect, UndoLog, UndoLogError};
 const VERSIONS: &str = "/usr/lib/postgresql";
 /// The tool that starts PostgreSQL's programs, in a user namespace if this user is root.
 const UNSHARE: Program = Program { name: "unshare", package: "util-linux" };
-/// Flags of unshare(1) for a user namespace in which root appears as an unprivileged user that still owns its files: PostgreSQL refuses to
-/// run as root. The separate IPC namespace removes the segment of System V shared memory that a killed server leaves.
-const UNPRIVILEGED: [&str; 4] = ["--user", "--map-user=65534", "--map-group=65534", "--ipc"];
-/// Name of the database superuser.
-pub const USER: &str = "iotax";
 /// Maximum time for a server to listen. After a crash, it first syncs all files of the cluster.
 const PATIENCE: Duration = Duration::from_mins(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -31,11 +27,31 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 pub struct Programs(PathBuf);
 
 impl Programs {
-    /// Finds the programs in PATH, or those of the newest installed version.
+    /// Finds a server's programs in PATH, or those of the newest installed version.
     ///
     /// # Errors
     /// PostgreSQL is not installed.
     pub fn find() -> Result<Self, ProgramError> {
+        Self::with(&["initdb", "postgres"])
+            .ok_or(ProgramError::NotFound { program: "postgres", package: "postgresql" })
+    }
+
+    /// Finds the programs of `test = pgbench` as [`Self::find`] does.
+    ///
+    /// # Errors
+    /// PostgreSQL or pgbench is not installed.
+    pub fn find_pgbench() -> Result<Self, ProgramError> {
+        Self::with(&["initdb", "postgres", "pgbench"])
+            .ok_or(ProgramError::NotFound { program: "pgbench", package: "postgresql" })
+    }
+
+    /// Returns the directory of the programs.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.0
+    }
+
+    fn with(names: &[&str]) -> Option<Self> {
         let in_path: Vec<PathBuf> = std::env::split_paths(&search_path()).collect();
         let mut versions: Vec<(u32, PathBuf)> = fs::read_dir(VERSIONS)
             .into_iter()
@@ -47,9 +63,8 @@ impl Programs {
         in_path
             .into_iter()
             .chain(versions.into_iter().map(|(_, path)| path))
-            .find(|path| ["initdb", "postgres"].iter().all(|name| path.join(name).is_file()))
+            .find(|path| names.iter().all(|name| path.join(name).is_file()))
             .map(Self)
-            .ok_or(ProgramError::NotFound { program: "postgres", package: "postgresql" })
     }
 
     /// Creates a cluster in a new directory with initdb, which syncs it to disk.
@@ -59,8 +74,7 @@ impl Programs {
     pub fn make_cluster(&self, cluster: &Path, undo_log: &UndoLog) -> Result<(), ProgramError> {
         let mut arguments: Vec<PathBuf> = namespace().map(PathBuf::from).collect();
         arguments.extend([self.0.join("initdb"), "-D".into(), cluster.to_owned()]);
-        let rest = ["-U", USER, "--auth=trust", "--encoding=UTF8", "--locale=C"];
-        arguments.extend(rest.map(PathBuf::from));
+        arguments.extend(INITDB.map(PathBuf::from));
         undo_log.lock().run(UNSHARE, arguments).map(drop)
     }
 
@@ -121,9 +135,7 @@ impl PostgresqlCluster {
             command.args(namespace()).arg(&self.program).arg("-D").arg(&self.cluster);
             let sockets = format!("unix_socket_directories={}", self.sockets.display());
             let name = format!("cluster_name={}", self.marker);
-            // Keep dynamic shared memory in the cluster: in /dev/shm, a killed server would leave it behind.
-            let shared = "dynamic_shared_memory_type=mmap";
-            for setting in ["listen_addresses=", "restart_after_crash=off", shared, &sockets, &name] {
+            for setting in SETTINGS.into_iter().chain([sockets.as_str(), &name]) {
                 command.args(["-c", setting]);
             }
             command.args(settings.iter().flat_map(|setting| ["-c", setting]));
@@ -133,7 +145,7 @@ impl PostgresqlCluster {
         };
         self.running = Some(spawn().map_err(|error| format!("{}: {error}", self.program.display()))?);
         let deadline = Instant::now() + PATIENCE;
-        while !self.sockets.join(".s.PGSQL.5432").exists() {
+        while !self.sockets.join(SOCKET).exists() {
             if self.has_ended() {
                 return Err(self.reason().unwrap_or_else(|| "the server ended".into()));
             }

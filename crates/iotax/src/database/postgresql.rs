@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use iotax_model::postgresql::USER;
 use iotax_model::threads;
-use iotax_testbed::postgresql::USER;
 use postgres::error::SqlState;
 use postgres::{Client, Config, Error, NoTls};
 
