@@ -14,7 +14,7 @@ use iotax_model::net::NetTest;
 use iotax_model::record::Measurement;
 use iotax_model::units::human;
 use iotax_model::words::WordError;
-use iotax_model::workload::{Kind, Test};
+use iotax_model::workload::Kind;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
@@ -155,8 +155,10 @@ impl Metric {
         help: "bytes moved per second",
         of: bytes_per_s,
         over_rounds: OverRounds::GeometricMean,
-        compares: Some(|workload| {
-            !matches!(workload.kind(), Kind::RoundTrips(_) | Kind::Files(Test::Sqlite))
+        compares: Some(|workload| match workload.kind() {
+            Kind::RoundTrips(_) => false,
+            Kind::Files(test) => !test.is_of_transactions(),
+            Kind::Block | Kind::Foreign | Kind::Streams(_) => true,
         }),
     });
     /// Mean service time in nanoseconds, all directions together; flushes do not count.

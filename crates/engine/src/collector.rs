@@ -9,7 +9,7 @@ use crate::latencies::Latencies;
 use crate::window::Window;
 use crate::workers::WorkerInterval;
 
-/// Time to wait after an interval's end for workers that have not reported: a worker blocked in a system call cannot.
+/// Usual time to wait after an interval's end for workers that have not reported: a worker blocked in a system call cannot.
 pub(crate) const GRACE: Nanos = Nanos::from_millis(500);
 
 /// Collector that merges the intervals of all workers into samples, in order and without gaps. A report that comes too late for its own
@@ -17,6 +17,8 @@ pub(crate) const GRACE: Nanos = Nanos::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct Collector {
     window: Window,
+    /// Time to wait after an interval's end for workers that have not reported.
+    patience: Nanos,
     /// Latencies without any I/O, from which each new interval's counts are cloned.
     empty: Latencies,
     /// Number of the interval that each worker is in now; the worker's reports of all earlier intervals have arrived.
@@ -48,12 +50,13 @@ impl Open {
 
 impl Collector {
     /// Creates a collector for `workers` workers; `empty` is the template of an interval's counts.
-    pub(crate) fn new(window: Window, empty: Latencies, workers: u32) -> Self {
+    pub(crate) fn new(window: Window, empty: Latencies, workers: usize, patience: Nanos) -> Self {
         let totals = Open::new(&empty).tallies;
         Self {
             window,
             empty,
-            reached: vec![0; workers as usize],
+            patience,
+            reached: vec![0; workers],
             open: VecDeque::new(),
             given: 0,
             idle_ns: 0,
@@ -95,7 +98,7 @@ impl Collector {
     }
 
     /// Returns the next sample once its interval is over at `now` and every worker has reported it; `None` before that, and after the last
-    /// sample. After [`GRACE`] a sample is returned without the missing reports, except the last sample; with `all_done`, at once.
+    /// sample. After the patience a sample is returned without the missing reports, except the last sample; with `all_done`, at once.
     /// `waiting_since` is the start of the longest system call still in progress, in nanoseconds of the engine's clock; that call's I/O can
     /// be the sample's oldest.
     pub(crate) fn next_sample(
@@ -140,7 +143,7 @@ impl Collector {
     }
 
     fn patience_ends(&self, interval: u64) -> u64 {
-        self.window.end_of(interval) + GRACE.0
+        self.window.end_of(interval).saturating_add(self.patience.0)
     }
 
     /// Returns the totals of all samples, and a note if a worker reported too late for its sample.
@@ -164,7 +167,7 @@ mod tests {
     use iotax_model::wire::Job;
     use iotax_model::workload::{Rw, WorkloadKeys};
 
-    fn collector(workers: u32) -> Collector {
+    fn collector(workers: usize) -> Collector {
         let keys = WorkloadKeys {
             rw: Some(Rw::RandRw),
             runtime: Some(Nanos::from_secs(3)),
@@ -173,7 +176,7 @@ mod tests {
         };
         let workload = keys.complete(&WorkloadKeys::default());
         let job = Job { writable: true, ..Job::new(workload, Bytes(1 << 20), 1, Nanos::from_secs(1)) };
-        Collector::new(Window::new(&job, 0), Latencies::new(&job.workload), workers)
+        Collector::new(Window::new(&job, 0), Latencies::new(&job.workload), workers, GRACE)
     }
 
     /// Reports interval `number` of a worker with `count` reads of 100 ns each; the worker is now in interval `next`.

@@ -117,6 +117,12 @@ pub enum EngineError {
     /// A test's directory is not empty; its content would be removed at the end of the test.
     #[error("{0} is not empty; a test makes its files in an empty directory")]
     NotEmpty(String),
+    /// The job does not say where PostgreSQL's programs are.
+    #[error("test = pgbench needs the directory of PostgreSQL's programs, and the job has none")]
+    NoPostgresql,
+    /// PostgreSQL or pgbench failed; the text names the program and has its reason.
+    #[error("{0}")]
+    Postgresql(String),
     /// The system refused an operation that the load needs, such as starting a thread.
     #[error("{doing} failed: {error}")]
     System {

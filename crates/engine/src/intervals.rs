@@ -63,6 +63,10 @@ impl IntervalRecorder {
         }
     }
 
+    pub(crate) const fn window(&self) -> Window {
+        self.window
+    }
+
     /// Closes the intervals that have ended by `now`, which must be at or after the boundary. `oldest_ns` is the age of the oldest I/O in
     /// flight; `None` without one. Call this before counting newly reaped I/Os.
     #[cold]

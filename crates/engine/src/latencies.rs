@@ -77,9 +77,9 @@ impl Latencies {
         let counts = || Counts { bytes: 0, service: room(), response: open_loop.then(room) };
         let meta = matches!(workload.kind(), Kind::Files(test) if test.counts_operations());
         let by_use = workload.read_iolog.is_some();
-        // A transaction's reads and writes are SQLite's own.
-        let is_sqlite = workload.test == Some(Test::Sqlite);
-        let (reads, writes) = (workload.reads() && !is_sqlite, workload.writes() && !is_sqlite);
+        // A transaction's reads and writes are the database's own.
+        let is_plain = !workload.test.is_some_and(Test::is_of_transactions);
+        let (reads, writes) = (workload.reads() && is_plain, workload.writes() && is_plain);
         let has = [reads, writes, workload.trims() || by_use, workload.flushes() || by_use, meta];
         let has_commits =
             workload.iodepth == 1 && workload.kind() == Kind::Block && workload.flush_call().is_some();
@@ -107,10 +107,10 @@ impl Latencies {
         self.add_at(place(direction), ios, bytes, service_ns, response_ns);
     }
 
-    /// Counts a file operation that took `service_ns` and moved `bytes` of data.
+    /// Counts a file operation or transaction that moved `bytes` of data and took `service_ns`, or `response_ns` since its scheduled start.
     #[inline]
-    pub(crate) fn add_meta(&mut self, bytes: u64, service_ns: u64) {
-        self.add_at(META, 1, bytes, service_ns, service_ns);
+    pub(crate) fn add_meta(&mut self, bytes: u64, service_ns: u64, response_ns: u64) {
+        self.add_at(META, 1, bytes, service_ns, response_ns);
     }
 
     /// Returns whether the times from a write to the end of the next flush are recorded.

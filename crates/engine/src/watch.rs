@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use iotax_model::record::{Outcome, Pacing, Replayed, Stop, WindowEdges};
+use iotax_model::record::{CpuTime, Outcome, Pacing, Replayed, Stop, WindowEdges};
 use iotax_model::units::Nanos;
 use iotax_model::wire::{Event, Job};
+use iotax_model::workload::Test;
 
 use crate::backend::Note;
 use crate::blackouts;
@@ -72,7 +73,9 @@ fn watch(
     end: &AtomicBool,
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
-    let mut collector = Collector::new(window, room.empty_alike(), job.workload.numjobs);
+    // pgbench writes its log when a buffer is full, however late that is.
+    let patience = if job.workload.test == Some(Test::Pgbench) { Nanos(u64::MAX) } else { GRACE };
+    let mut collector = Collector::new(window, room.empty_alike(), workers.count(), patience);
     let mut cpu = CpuMarks::default();
     let mut give_up = window.end + DRAIN.0;
     let mut finishes: Vec<Finish> = Vec::with_capacity(job.workload.numjobs as usize);
@@ -129,7 +132,11 @@ fn watch(
             Nanos(give_up - window.end)
         )
     });
-    let ProcessUsage { cpu, counts } = cpu.used();
+    let ProcessUsage { mut cpu, counts } = cpu.used();
+    for CpuTime { user_ns, system_ns } in finishes.iter().map(|finish| finish.programs_cpu) {
+        cpu.user_ns += user_ns;
+        cpu.system_ns += system_ns;
+    }
     let stop = match (stalled, workers.common.has_failed()) {
         (true, _) => Some(Stop::Stalled),
         (false, true) => Some(Stop::Errors),

@@ -381,6 +381,7 @@ impl<B: Backend> Worker<B> {
             completed_at: self.recorder.completed_at,
             pacing,
             replayed,
+            programs_cpu: iotax_model::record::CpuTime::default(),
             io_errors: self.errors,
             blackouts,
             verify_errors,

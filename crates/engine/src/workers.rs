@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use iotax_model::record::{Outcome, Pacing, Replayed};
+use iotax_model::record::{CpuTime, Outcome, Pacing, Replayed};
 use iotax_model::threads;
 use iotax_model::units::Nanos;
 use iotax_model::verify_errors::Findings;
@@ -92,6 +92,8 @@ pub struct Finish {
     pub pacing: Option<Pacing>,
     /// Fidelity of the replay to its trace; `None` without a replay.
     pub replayed: Option<Replayed>,
+    /// CPU time in the window of other programs that the worker started.
+    pub programs_cpu: CpuTime,
     /// Failed I/Os, by error and kind of I/O.
     pub io_errors: IoErrors,
     /// Gaps between completions; `None` if they were not recorded.
@@ -195,6 +197,11 @@ impl Workers {
     /// Returns whether a flush of the target can be expected to return: all workers have ended, no I/O failed, and the load was not stopped.
     pub(crate) fn is_unharmed(&self, outcome: &Outcome) -> bool {
         self.at_work == 0 && outcome.errors.is_empty() && outcome.stop.is_none()
+    }
+
+    /// Returns the number of workers that were started.
+    pub(crate) fn count(&self) -> usize {
+        self.heartbeats.len()
     }
 
     pub(crate) fn start(&self, window: Window) {

@@ -7,7 +7,7 @@ use iotax_model::crash::Synchronous;
 use iotax_model::record::{Outcome, Sample, Tallies};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
-use iotax_model::workload::{Test, WorkloadKeys};
+use iotax_model::workload::{PgbenchScript, Test, WorkloadKeys};
 
 /// A place on a filesystem of a disk: an empty directory, and a file of 1 MiB beside it.
 struct Fixture {
@@ -346,4 +346,39 @@ fn transactions_are_committed_until_the_window_ends() {
     assert!(durable.ios >= 2 && loose.ios > 2 * durable.ios, "{} and {}", durable.ios, loose.ios);
     // At least a page of the log for each.
     assert!(loose.bytes / loose.ios >= 4096, "{} bytes in {}", loose.bytes, loose.ios);
+}
+
+#[test]
+fn pgbench_runs_all_clients_and_its_server_is_gone_after() {
+    iotax_testkit::require!(file iotax_testkit::postgres::PROGRAM);
+    let programs = Path::new(iotax_testkit::postgres::PROGRAM).parent().expect("a directory");
+    let fixture = Fixture::new();
+    let of = |builtin| {
+        let keys = WorkloadKeys {
+            runtime: Some(Nanos::from_secs(1)),
+            ramp_time: Some(Nanos::from_millis(500)),
+            numjobs: Some(3),
+            builtin: Some(builtin),
+            ..WorkloadKeys::default()
+        };
+        let job = fixture.job(Test::Pgbench, keys);
+        let outcome = fixture.measure(&Job { postgresql: Some(programs.display().to_string()), ..job });
+        assert!(outcome.errors.is_empty() && outcome.duration_ns == 1_000_000_000, "{:?}", outcome.errors);
+        assert!(outcome.ramp_ios > 0 && outcome.pacing.is_none(), "{outcome:?}");
+        let Tallies { read: None, write: None, sync: None, meta: Some(transactions), .. } = outcome.tallies
+        else {
+            panic!("PostgreSQL's reads and writes are its own: {:?}", outcome.tallies)
+        };
+        // Three clients that never wait but for their transactions.
+        let mean_ns = transactions.latency.mean().expect("some");
+        let clients = transactions.ios as f64 * mean_ns / 1e9;
+        assert!((2.0..3.3).contains(&clients), "{clients} clients at work: {transactions:?}");
+        (transactions, outcome.cpu.total_ns())
+    };
+    let (durable, _) = of(PgbenchScript::SimpleUpdate);
+    let (queries, cpu_ns) = of(PgbenchScript::SelectOnly);
+    assert!(durable.ios >= 10 && queries.ios > durable.ios, "{} and {}", durable.ios, queries.ios);
+    // At least a record of the log for each, and queries of tables in memory take nothing but CPU time.
+    assert!(durable.bytes / durable.ios >= 100, "{} bytes in {}", durable.bytes, durable.ios);
+    assert!(cpu_ns > 100_000_000, "{cpu_ns} ns of CPU time for {} queries", queries.ios);
 }

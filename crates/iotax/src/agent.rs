@@ -27,7 +27,9 @@ use iotax_model::units::Bytes;
 use iotax_model::wire::{
     self, AgentHello, ByteRange, Description, Event, FoundDisk, Job, PROTOCOL, Request, WireError,
 };
+use iotax_model::workload::Test;
 use iotax_netperf::Server;
+use iotax_testbed::postgresql::Programs;
 use iotax_testbed::stack::{self, LayerStack};
 use iotax_testbed::target::preflight;
 use iotax_testbed::{device, host_info, interfaces, survey};
@@ -334,7 +336,11 @@ impl Agent {
         let named = own.as_ref().map(|directory| directory.display().to_string());
         let directory = named.or_else(|| job.directory.clone());
         let identity = job.identity.or_else(|| lock(&self.files).identity(&path));
-        let job = Job { directory, identity, ..job.clone() };
+        let is_of_postgresql = job.workload.test == Some(Test::Pgbench);
+        let programs = is_of_postgresql.then(Programs::find_pgbench).transpose();
+        let programs = programs.map_err(|error| error.to_string())?;
+        let postgresql = programs.map(|programs| programs.directory().display().to_string());
+        let job = Job { directory, identity, postgresql, ..job.clone() };
         let recorder = ActivityRecorder::new(&path, &job.workload);
         self.control.reset();
         let trace = job.workload.read_iolog.as_deref().map(|trace| trace::open(Path::new(trace)));
@@ -402,7 +408,8 @@ fn describe(path: &Path, size: Bytes) -> Result<Description, String> {
     let standing = if length.is_some() { path } else { path.parent().unwrap_or(root) };
     let stack = stack::of_path(root, standing).map_err(|error| error.to_string())?;
     let LayerStack { layers, timeouts, .. } = stack;
-    Ok(Description { length, layers, timeouts, environment: host_info::environment(root) })
+    let has_pgbench = Programs::find_pgbench().is_ok();
+    Ok(Description { has_pgbench, length, layers, timeouts, environment: host_info::environment(root) })
 }
 
 /// Surveys the layers below `path` with their settings; without a path, the whole machine.

@@ -19,7 +19,7 @@ use crate::verify_errors::Recovery;
 use crate::workload::{Content, Workload};
 
 /// Version of the protocol; runner and agent must have the same.
-pub const PROTOCOL: u16 = 18;
+pub const PROTOCOL: u16 = 19;
 /// Maximum length of a payload in bytes. A sample of two full histograms has less than 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 
@@ -202,6 +202,9 @@ pub struct Job {
     /// Path of an empty directory next to the target, for workloads that create files. Absent in a guest, whose agent creates the directory.
     #[serde(default)]
     pub directory: Option<String>,
+    /// Directory of PostgreSQL's programs, for `test = pgbench`. Absent in a request; the agent looks for them on its machine.
+    #[serde(default)]
+    pub postgresql: Option<String>,
     /// Address of the server of a network measurement; absent for storage.
     #[serde(default)]
     pub peer: Option<Peer>,
@@ -225,6 +228,7 @@ impl Job {
             identity: None,
             queue_size: None,
             directory: None,
+            postgresql: None,
             peer: None,
             filled: None,
         }
@@ -323,6 +327,8 @@ pub struct AgentHello {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
+    /// True if the programs that `test = pgbench` needs are installed.
+    pub has_pgbench: bool,
     /// Length of the file or device; absent if nothing exists at the path and a file of the requested size can be created.
     pub length: Option<Bytes>,
     /// The storage stack from the bottom up; that of the parent directory if nothing exists at the path.

@@ -359,9 +359,16 @@ fn title_of_test(workload: &Workload, test: Test) -> String {
         Test::Sqlite => {
             format!("SQLite transactions ({}), pages of {bs}", DatabaseMode::Sqlite(workload.sqlite_mode()))
         }
+        Test::Pgbench => {
+            let (script, scale) = (workload.pgbench_script(), workload.pgbench_scale());
+            let rate = workload.rate_iops.map(|rate| rate.saturating_mul(workload.numjobs.into()));
+            let rate = rate.map(|rate| format!(", {} a second", grouped(rate))).unwrap_or_default();
+            format!("PostgreSQL transactions by pgbench ({script}, scale {scale}){rate}")
+        }
     };
     if workload.numjobs > 1 {
-        let _ = write!(text, ", {} jobs", workload.numjobs);
+        let workers = if test == Test::Pgbench { "clients" } else { "jobs" };
+        let _ = write!(text, ", {} {workers}", workload.numjobs);
     }
     if !workload.direct && !test.is_on_files() {
         text.push_str(", through the page cache");

@@ -1,7 +1,7 @@
 //! Names of metrics for each kind of work.
 
 use iotax_model::Workload;
-use iotax_model::workload::{Kind, Test};
+use iotax_model::workload::Kind;
 
 /// The name of a figure for each kind of work.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +31,7 @@ impl Names {
     #[must_use]
     pub fn on(&self, workload: &Workload) -> &'static str {
         match workload.kind() {
-            Kind::Files(Test::Sqlite) => self.transactions,
+            Kind::Files(test) if test.is_of_transactions() => self.transactions,
             Kind::Block | Kind::Files(_) | Kind::Foreign => self.io,
             Kind::Streams(_) => self.streams,
             Kind::RoundTrips(_) => self.trips,

@@ -79,7 +79,7 @@ impl Meter {
         let (result, took) = self.time(call)?;
         match result {
             Ok(given) => {
-                self.recorder.latencies.add_meta(bytes, took);
+                self.recorder.latencies.add_meta(bytes, took, took);
                 self.failures_in_a_row = 0;
                 ControlFlow::Continue(Some(given))
             }
@@ -105,6 +105,47 @@ impl Meter {
         }
     }
 
+    /// Returns the window of the measurement.
+    pub(crate) const fn window(&self) -> Window {
+        self.recorder.window()
+    }
+
+    /// Counts an operation of another program that ended at time `at` of the engine's clock and took `service_ns`, or `response_ns` since its
+    /// scheduled start, and moved `bytes` bytes. Operations come in the order of their ends.
+    pub(crate) fn completed(
+        &mut self,
+        at: u64,
+        bytes: u64,
+        service_ns: u64,
+        response_ns: u64,
+    ) -> ControlFlow<Over> {
+        self.began_at.get_or_insert(at.saturating_sub(service_ns));
+        self.pass(at)?;
+        self.recorder.latencies.add_meta(bytes, service_ns, response_ns);
+        ControlFlow::Continue(())
+    }
+
+    /// Counts an operation of another program that failed at time `at` of the engine's clock.
+    pub(crate) fn failed_at(&mut self, at: u64, errno: i32) -> ControlFlow<Over> {
+        self.pass(at)?;
+        self.failed(-errno, "meta", 0)
+    }
+
+    /// Closes the intervals that have ended by the time `at` of the engine's clock. Breaks if the window has.
+    pub(crate) fn pass(&mut self, at: u64) -> ControlFlow<Over> {
+        self.now = at;
+        if at >= self.recorder.boundary && self.recorder.turn(at, None) == IntervalState::Over {
+            return ControlFlow::Break(Over);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Returns whether the workers are to stop.
+    pub(crate) fn is_stopped(&mut self) -> bool {
+        self.is_stopped |= self.common.is_stopped();
+        self.is_stopped
+    }
+
     /// Makes a system call. Returns its result and its duration in nanoseconds. Breaks instead if the window is over or the workers are
     /// stopped.
     #[inline]
@@ -113,13 +154,10 @@ impl Meter {
         self.began_at.get_or_insert(begun);
         self.heartbeat.enters(begun);
         let result = call();
-        self.now = clock::now();
+        let now = clock::now();
         self.heartbeat.leaves();
-        if self.now >= self.recorder.boundary && self.recorder.turn(self.now, None) == IntervalState::Over {
-            return ControlFlow::Break(Over);
-        }
-        if self.common.is_stopped() {
-            self.is_stopped = true;
+        self.pass(now)?;
+        if self.is_stopped() {
             return ControlFlow::Break(Over);
         }
         ControlFlow::Continue((result, self.now.saturating_sub(begun)))
@@ -134,11 +172,7 @@ impl Meter {
         if self.failures_in_a_row >= FAILURES_BEFORE_PAUSE {
             threads::sleep(PAUSE);
         }
-        if self.common.is_stopped() {
-            self.is_stopped = true;
-            return ControlFlow::Break(Over);
-        }
-        ControlFlow::Continue(())
+        if self.is_stopped() { ControlFlow::Break(Over) } else { ControlFlow::Continue(()) }
     }
 
     /// Closes the counts and returns the worker's result. `ended` is `Continue` if the test ran to its end.

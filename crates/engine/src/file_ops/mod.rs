@@ -36,6 +36,7 @@ mod files;
 mod meter;
 mod newc;
 mod output;
+mod postgresql;
 mod record;
 mod records;
 mod seeks;
@@ -48,9 +49,9 @@ mod trees;
 use std::fs::{self, File};
 use std::io;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use iotax_model::record::Outcome;
+use iotax_model::record::{CpuTime, Outcome, Pacing};
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::Test;
 
@@ -71,6 +72,20 @@ use crate::workers::{Finish, WorkerContext, WorkerReport, Workers};
 pub(crate) trait Routine {
     /// Runs the test from beginning to end. Every system call that counts goes through the meter.
     fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over>;
+
+    /// Returns the results of other programs that did the work. Fails if one of them did.
+    fn conclude(self: Box<Self>) -> Result<ProgramResults, EngineError> {
+        Ok(ProgramResults::default())
+    }
+}
+
+/// The results of programs that a routine started.
+#[derive(Debug, Default)]
+pub(crate) struct ProgramResults {
+    /// CPU time of the programs in the window.
+    cpu: CpuTime,
+    /// Delays of an open loop; `None` in a closed loop.
+    pacing: Option<Pacing>,
 }
 
 /// A function that prepares a test for one worker, on that worker's thread; its system calls do not count.
@@ -100,6 +115,7 @@ fn prepare(test: Test) -> Prepare {
         Test::Walk => trees::walk,
         Test::RemoveTree => trees::remove,
         Test::Sqlite => sqlite::prepare,
+        Test::Pgbench => postgresql::prepare,
     }
 }
 
@@ -116,7 +132,9 @@ pub(crate) fn run(
     let area = TestArea::of(job, test, path)?;
     clock::calibrate();
     let room = Latencies::new(workload);
-    let mut workers = Workers::spawn(workload.numjobs, workload.max_errors, &room, |number| {
+    // pgbench has all clients itself.
+    let count = if test == Test::Pgbench { 1 } else { workload.numjobs };
+    let mut workers = Workers::spawn(count, workload.max_errors, &room, |number| {
         let setup = area.setup(job, test, number)?;
         let room = room.empty_alike();
         Ok(Box::new(move |context| work(context, setup, room, prepare)))
@@ -163,7 +181,8 @@ fn work(
     let Ok(window) = context.start.recv() else { return Ok(Finish::default()) };
     let mut meter = Meter::new(context, window, room);
     let ended = routine.work(&mut meter);
-    Ok(meter.finish(ended))
+    let ProgramResults { cpu, pacing } = routine.conclude()?;
+    Ok(Finish { programs_cpu: cpu, pacing, ..meter.finish(ended) })
 }
 
 /// The place that a test works in: the target's area, or a directory.
@@ -204,6 +223,7 @@ impl<'a> TestArea<'a> {
             number,
             file,
             directory,
+            postgresql: job.postgresql.as_ref().map(PathBuf::from),
         })
     }
 

@@ -26,6 +26,8 @@ pub(crate) struct WorkerSetup {
     pub(super) file: Option<File>,
     /// The directory that the workers of the test share; `None` for a test on the target's area.
     pub(super) directory: Option<PathBuf>,
+    /// Directory of PostgreSQL's programs; `None` unless the test needs them.
+    pub(crate) postgresql: Option<PathBuf>,
 }
 
 impl WorkerSetup {

@@ -9,8 +9,9 @@ use iotax_model::suite::{SUITES, SuiteOptions, SuiteShape};
 use iotax_model::target::{GuestFs, GuestSpec};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::words::WordError;
-use iotax_model::workload::{Kind, Workload};
+use iotax_model::workload::{Kind, Test, Workload};
 use iotax_model::{Suite, TargetSpec};
+use iotax_testbed::postgresql::Programs;
 
 use super::args::DesignArgs;
 use super::known_words::text_of;
@@ -88,8 +89,13 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         )));
     }
     let permission = args.run.session.overwrite.permission()?;
-    let workloads = workloads(args, suite)?;
+    let mut workloads = workloads(args, suite)?;
     let mut targets = target_args::targets(&args.targets, args.sudo, &permission)?;
+    if let (true, Some(reason)) = (args.tests.is_empty(), without_pgbench(&targets)) {
+        for left_out in workloads.extract_if(.., |workload| workload.test == Some(Test::Pgbench)) {
+            note!("{} is left out: {reason}", left_out.name);
+        }
+    }
     for words in with_filesystems(&mut targets, &workloads)? {
         note!("{words}");
     }
@@ -138,6 +144,17 @@ fn workloads(args: &Args, suite: &Suite) -> Result<Vec<Workload>, Failure> {
         return Err(WordError::new("test", unknown, &known)).or_exit(Exit::Usage);
     }
     Ok(all.iter().filter(|w| args.tests.iter().any(|test| test == suite.test(w))).cloned().collect())
+}
+
+/// Returns the reason why pgbench cannot run on every target, or is not known to before the run; `None` if it can.
+fn without_pgbench(targets: &[TargetSpec]) -> Option<String> {
+    if let Some(target) = targets.iter().find(|target| target.is_in_guest()) {
+        return Some(format!("{} is a guest, which has no PostgreSQL", target.name));
+    }
+    if let Some(target) = targets.iter().find(|target| target.remote().is_some()) {
+        return Some(format!("{} is on another machine; --tests pgbench uses its PostgreSQL", target.name));
+    }
+    Programs::find_pgbench().err().map(|error| error.to_string())
 }
 
 fn plan_of(

@@ -15,6 +15,7 @@ use iotax_model::target::{
 use iotax_model::threads;
 use iotax_model::units::{Bytes, human};
 use iotax_model::wire::{AgentHello, Description, FoundDisk, Identity};
+use iotax_model::workload::Test;
 use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::libvirt::ScratchSource;
@@ -107,7 +108,15 @@ impl RemoteAgents {
             let size = plan.touched().0.saturating_mul(alike.count() as u64).saturating_add(files);
             remote_agent.inspect(Bytes(size))?;
             let shown = spec.path().map(|path| path.display().to_string()).unwrap_or_default();
-            preflight::check_found(&shown, remote_agent.description.length, plan, &plan.work_on(spec))?;
+            let (found, work) = (&remote_agent.description, plan.work_on(spec));
+            preflight::check_found(&shown, found.length, plan, &work)?;
+            let of_pgbench = work.iter().find(|workload| workload.test == Some(Test::Pgbench));
+            if let (Some(workload), false) = (of_pgbench, found.has_pgbench) {
+                anyhow::bail!(
+                    "{shown}: workload {:?}: pgbench was not found on that machine; install it there (Debian: apt-get install postgresql)",
+                    workload.name
+                );
+            }
         }
         Ok(())
     }

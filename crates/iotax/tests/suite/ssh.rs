@@ -6,7 +6,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use iotax_model::units::Bytes;
-use iotax_testkit::require;
+use iotax_testkit::{postgres, require};
 use serde_json::Value;
 
 use crate::lab::{spawn_until, text};
@@ -280,4 +280,30 @@ mod guests {
         assert_eq!(guest.sh("ls /tmp"), before, "left in the guest");
         guest.lab.assert_nothing_left();
     }
+}
+
+/// The arguments of a measurement by pgbench.
+const PGBENCH: &[&str] = &["--test", "pgbench", "--direct=false", "--runtime", "1s", "--ramp-time", "500ms"];
+
+#[test]
+fn a_database_is_that_of_the_other_machine() {
+    require!(file postgres::PROGRAM);
+    let Some(sshd) = Sshd::start("") else { return };
+    let url = sshd.url("work/new");
+    let output = sshd.run(&[&["bench", &url], PGBENCH, &["--json", "-"]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let run: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(run["measurements"][0]["meta"]["ios"].as_u64() > Some(0), "{run:#}");
+    sshd.assert_nothing_left();
+}
+
+#[test]
+fn a_database_that_the_other_machine_lacks_is_refused_before_the_run() {
+    require!(file postgres::PROGRAM);
+    let Some(sshd) = Sshd::start("mount -t tmpfs none /usr/lib/postgresql") else { return };
+    let output = sshd.run(&[&["bench", &sshd.url("work/new")], PGBENCH].concat());
+    let said = text(&output.stderr);
+    assert!(said.contains("pgbench was not found on that machine"), "{said}");
+    assert!(said.contains("apt-get install postgresql") && !output.status.success(), "{said}");
+    sshd.assert_nothing_left();
 }

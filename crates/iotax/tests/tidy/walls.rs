@@ -50,6 +50,7 @@ pub(crate) const ROOMS: [(&str, &[&str]); 3] = [
             "iotax_testbed::monitor",
             "iotax_testbed::stack",
             "iotax_testbed::host_info",
+            "iotax_testbed::postgresql",
             "iotax_testbed::undo",
             "iotax_testbed::target",
             "iotax_testbed::device",

@@ -15,6 +15,7 @@ mod rates;
 mod replays;
 mod schema;
 mod steady;
+mod target_checks;
 mod until;
 mod watch;
 mod write;
@@ -27,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::net::NetTest;
 use crate::suite::Suite;
-use crate::target::{NinePSpec, PlannedLayer, RequiredSpace, TargetError, TargetSpec};
+use crate::target::{RequiredSpace, TargetError, TargetSpec};
 use crate::units::human;
 use crate::units::{Bytes, Nanos};
 use crate::workload::{Content, DEFAULT_SIZE, IoEngine, Workload, WorkloadError, WorkloadKeys};
@@ -315,32 +316,6 @@ impl Plan {
             };
             let (name, doing) = (&workload.name, workload.doing());
             return Err(target.refused(format!("workload {name:?} ({doing}): {remedy}")).into());
-        }
-        Ok(())
-    }
-
-    /// Rejects file workloads on targets without a filesystem, and workloads that a virtio device without a guest or a directory on 9p cannot run.
-    fn check_places(&self) -> Result<(), PlanError> {
-        for target in self.everything() {
-            target.kind()?;
-            let refusal = |job: &Workload| match target.stack.top() {
-                Some(PlannedLayer::Virtio(virtio)) => virtio.refusal(job),
-                _ => target.stack.find::<NinePSpec>()?.refusal(job),
-            };
-            let refused =
-                |workload: &&Workload| Some((workload.name.clone(), workload.jobs().find_map(refusal)?));
-            if let Some((name, why)) = self.work_on(target).iter().find_map(refused) {
-                return Err(target.refused(format!("workload {name:?}: {why}")).into());
-            }
-            let Some(remedy) = target.stack.wants_filesystem() else { continue };
-            if let Some(workload) =
-                self.work_on(target).into_iter().find(|workload| workload.needs_directory())
-            {
-                let (name, doing) = (&workload.name, workload.doing());
-                return Err(target
-                    .refused(format!("workload {name:?} ({doing}) makes files: {remedy}"))
-                    .into());
-            }
         }
         Ok(())
     }

@@ -7,12 +7,16 @@ use crate::workload::{Rw, Test, Workload, WorkloadKeys};
 
 pub(super) const SUITE: Suite = Suite {
     name: "applications",
-    help: "transactions of SQLite with both of its journals, messages stored durably, and a source tree unpacked and searched",
+    help: "transactions of SQLite with both of its journals and of PostgreSQL, messages stored durably, and a source tree unpacked and searched",
     shape: SuiteShape::Each,
     remarks: &[
         SuiteRemark {
             tests: &["sqlite-wal", "sqlite-rollback"],
             text: "SQLite itself, with synchronous = full: each transaction is durable before the next begins",
+        },
+        SuiteRemark {
+            tests: &["pgbench"],
+            text: "PostgreSQL itself, with the defaults of its settings: each transaction is durable before its client begins the next",
         },
         SuiteRemark {
             tests: &["mail"],
@@ -50,6 +54,13 @@ fn workloads(options: &SuiteOptions) -> Vec<Workload> {
         direct: Some(false),
         ..named(name)
     };
+    let pgbench = WorkloadKeys {
+        test: Some(Test::Pgbench),
+        runtime: Some(options.runtime.unwrap_or(Nanos::from_secs(2))),
+        ramp_time: Some(options.ramp_time.unwrap_or(Nanos::from_secs(1))),
+        direct: Some(false),
+        ..named("pgbench")
+    };
     let mail = WorkloadKeys {
         test: Some(Test::Create),
         rw: Some(Rw::RandWrite),
@@ -67,6 +78,7 @@ fn workloads(options: &SuiteOptions) -> Vec<Workload> {
     vec![
         sqlite("sqlite-wal", JournalMode::Wal).complete(&nothing),
         sqlite("sqlite-rollback", JournalMode::Delete).complete(&nothing),
+        pgbench.complete(&nothing),
         mail.complete(&whole),
         tree("unpack", Test::Unpack, Some(true)).complete(&whole),
         tree("walk", Test::Walk, None).complete(&whole),

@@ -30,8 +30,8 @@ impl Workload {
             let accepted = format!("test = {test} goes through the page cache; use direct = false");
             return refuse("direct", &true, &accepted);
         }
-        // A copy continues on the same two files, and SQLite on the same database.
-        let continues = matches!(test, Test::Copy | Test::Sqlite);
+        // A copy continues on the same two files, and a database on the same tables.
+        let continues = test == Test::Copy || test.is_of_transactions();
         if self.ramp_time > Nanos(0) && test.needs_directory() && !continues {
             let accepted = format!("what test = {test} makes is new once only; use ramp_time = 0s");
             return refuse("ramp_time", &self.ramp_time, &accepted);
@@ -62,6 +62,7 @@ impl Workload {
     fn meaningless(&self) -> Option<(&'static str, String)> {
         // `rw` selects sequential or random order in tests on single files.
         let has_order = self.test.is_some_and(|test| test.is_on_files() && !test.is_on_trees());
+        let has_rate = self.test == Some(Test::Pgbench);
         let plain = WorkloadKeys::default().complete(&WorkloadKeys::default());
         let text = |value: &dyn Display| Some(value.to_string());
         let on = |is_on: bool| is_on.then(|| true.to_string());
@@ -86,10 +87,11 @@ impl Workload {
             ("stride", self.stride.as_ref().and_then(|value| text(value))),
             ("hipri", on(self.hipri)),
             ("rate", self.rate.as_ref().and_then(|value| text(value))),
-            ("rate_iops", self.rate_iops.as_ref().and_then(|value| text(value))),
+            ("rate_iops", self.rate_iops.as_ref().filter(|_| !has_rate).and_then(|value| text(value))),
             (
                 "rate_process",
-                (self.rate_process != RateProcess::Linear).then(|| self.rate_process.to_string()),
+                (self.rate_process != RateProcess::Linear && !has_rate)
+                    .then(|| self.rate_process.to_string()),
             ),
             ("thinktime", self.thinktime.as_ref().and_then(|value| text(value))),
             ("stamps", (self.stamps != Stamps::Batch).then(|| self.stamps.to_string())),

@@ -112,8 +112,10 @@ impl Workload {
     #[must_use]
     pub fn room(&self) -> Bytes {
         let Some(test) = self.test.filter(|_| self.needs_directory()) else { return Bytes(0) };
-        if test == Test::Sqlite {
-            return self.room_of_databases();
+        match test {
+            Test::Sqlite => return self.room_of_databases(),
+            Test::Pgbench => return self.room_of_cluster(),
+            _ => {}
         }
         let (Some(files), Some(directories)) = (self.files(), self.directories()) else {
             let files = if test == Test::Copy { 2 } else { 1 };

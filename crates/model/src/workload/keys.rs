@@ -10,11 +10,13 @@ use serde::de::{DeserializeOwned, IntoDeserializer, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::files::MOST_FILES;
+use super::pgbench::MOST_SCALE;
 use super::replay::REPLAY;
 use super::{
-    AccessHint, BufferPattern, ByDirection, CpuPolicy, DedupeMode, Distribution, FileLayout, FileSize,
-    IoEngine, LengthRange, LengthSplit, Memory, MemoryPolicy, NumberList, PrioritySplit, RateProcess,
-    ReplayPace, Rw, Stamps, Stride, SyncFileRange, SyncMode, Test, ToleratedErrors, Verify, WorkloadError,
+    AccessHint, BufferPattern, ByDirection, CpuPolicy, DEFAULT_BS, DedupeMode, Distribution, FileLayout,
+    FileSize, IoEngine, LengthRange, LengthSplit, Memory, MemoryPolicy, NumberList, PgbenchScript,
+    PrioritySplit, RateProcess, ReplayPace, Rw, Stamps, Stride, SyncFileRange, SyncMode, Test,
+    ToleratedErrors, Verify, WorkloadError,
 };
 use crate::crash::{JournalMode, Synchronous};
 use crate::net::Traffic;
@@ -161,7 +163,7 @@ plain!(
 );
 plain!(Distribution, Stride, FileSize, MemoryPolicy, NumberList, SyncFileRange, ToleratedErrors);
 word!(Rw, IoEngine, RateProcess, ReplayPace, Stamps, Verify, SyncMode, Test);
-word!(AccessHint, FileLayout, Memory, CpuPolicy, DedupeMode, JournalMode, Synchronous);
+word!(AccessHint, FileLayout, Memory, CpuPolicy, DedupeMode, JournalMode, Synchronous, PgbenchScript);
 
 /// Description of a workload key, for generating flags and help texts.
 #[derive(Debug, Clone, Copy)]
@@ -353,7 +355,7 @@ keys! {
         /// Access pattern: read, write, randread, randwrite, rw, randrw, trim or randtrim
         rw "RW": Rw = Rw::RandRead;
         /// Block size of an I/O
-        bs "SIZE": Bytes = Bytes(4096);
+        bs "SIZE": Bytes = DEFAULT_BS;
         /// I/Os kept in flight by each job (1 for psync and other engines that do one I/O at a time)
         iodepth "N" in (1..=4096): u32 = 1;
         /// Concurrent jobs on the same area; sequential jobs divide it among themselves
@@ -515,6 +517,10 @@ keys! {
         journal_mode "MODE": JournalMode;
         /// Flushes of test = sqlite: full (at each commit), normal or off [default: full]
         synchronous "WHEN": Synchronous;
+        /// Script of test = pgbench: tpcb-like, simple-update or select-only [default: tpcb-like]
+        builtin "NAME": PgbenchScript;
+        /// Scale of test = pgbench: 100,000 accounts, about 16 MiB, each [default: 1]
+        scale "N" in (1..=MOST_SCALE): u32;
         /// Files of each job, for a file test [default: 1000; 24000 in a tree]
         nrfiles "N" in (1..=MOST_FILES): u64;
         /// Size of each file, or a range: 0-16k [default: empty; in a tree, sizes as in source code, size in total]

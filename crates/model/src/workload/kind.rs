@@ -8,7 +8,7 @@ use crate::net::Traffic;
 pub enum Kind<'a> {
     /// Reads, writes, trims and flushes on an area of a file or device.
     Block,
-    /// A test: I/O by the byte, buffered streams, copies, operations on files and trees, or transactions of SQLite.
+    /// A test: I/O by the byte, buffered streams, copies, operations on files and trees, or transactions of a database.
     Files(Test),
     /// Work of another tool, in imported results: known by the workload's name.
     Foreign,
@@ -52,7 +52,7 @@ impl<'a> Kind<'a> {
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {
-            Self::Files(Test::Sqlite) => "transaction",
+            Self::Files(test) if test.is_of_transactions() => "transaction",
             Self::Block | Self::Files(_) | Self::Foreign => "I/O",
             Self::Streams(_) => "packet",
             Self::RoundTrips(_) => "round trip",

@@ -11,6 +11,7 @@ mod layout;
 mod lengths;
 mod memory;
 mod pattern;
+mod pgbench;
 mod placement;
 mod priorities;
 mod replay;
@@ -40,7 +41,7 @@ pub use self::placement::{CpuPolicy, MemoryPolicy, NumberList};
 pub use self::priorities::{Priority, PriorityShareOfLength, PrioritySplit};
 pub use self::stride::Stride;
 pub use self::sync_range::SyncFileRange;
-pub use self::test::Test;
+pub use self::test::{PgbenchScript, Test};
 pub use self::text::TextError;
 pub use self::tolerated::{Tolerated, ToleratedErrors};
 
@@ -183,6 +184,9 @@ words! {
         Io = "io",
     }
 }
+
+/// Length of an I/O if a workload has none.
+const DEFAULT_BS: Bytes = Bytes(4096);
 
 /// Size of a created target if no workload has a size.
 pub const DEFAULT_SIZE: Bytes = Bytes(1 << 30);
@@ -380,6 +384,7 @@ impl Workload {
         self.check_content()?;
         self.check_files()?;
         self.check_sqlite()?;
+        self.check_pgbench()?;
         self.check_file()?;
         self.check_mapping()?;
         self.check_space()?;

@@ -29,7 +29,11 @@ impl Workload {
     /// Returns the length of the data that a test in a directory works on if the workload names none.
     #[must_use]
     pub fn default_size(&self) -> Bytes {
-        if self.test == Some(Test::Sqlite) { SIZE } else { DEFAULT_SIZE }
+        match self.test {
+            Some(Test::Sqlite) => SIZE,
+            Some(Test::Pgbench) => self.size_of_accounts(),
+            _ => DEFAULT_SIZE,
+        }
     }
 
     /// Returns the space that the databases of all jobs take at most.

@@ -47,6 +47,20 @@ words! {
         RemoveTree = "remove-tree",
         /// Commits transactions to SQLite, each job to its own database, like pgbench's `simple-update`.
         Sqlite = "sqlite",
+        /// Runs pgbench against a PostgreSQL server that is started for the measurement, on a new cluster; numjobs is the number of clients.
+        Pgbench = "pgbench",
+    }
+}
+
+words! {
+    /// The script of pgbench, under its own names.
+    PgbenchScript, "builtin" {
+        /// Three updates, a query and an insertion, like TPC-B: clients wait for each other's rows in small tables.
+        TpcbLike = "tpcb-like",
+        /// An update of an account, a query of its balance and an insertion.
+        SimpleUpdate = "simple-update",
+        /// A query of an account's balance.
+        SelectOnly = "select-only",
     }
 }
 
@@ -62,7 +76,13 @@ impl Test {
     /// Returns whether the test counts operations of several system calls each, or on names, instead of single reads and writes.
     #[must_use]
     pub const fn counts_operations(self) -> bool {
-        self.is_on_files() || matches!(self, Self::Sqlite)
+        self.is_on_files() || self.is_of_transactions()
+    }
+
+    /// Returns whether the test counts the transactions of a database, whose reads, writes and flushes are its own.
+    #[must_use]
+    pub const fn is_of_transactions(self) -> bool {
+        matches!(self, Self::Sqlite | Self::Pgbench)
     }
 
     /// Returns whether the test works on empty directories instead of files.
@@ -74,18 +94,16 @@ impl Test {
     /// Returns whether the test reads file contents.
     #[must_use]
     pub const fn reads(self) -> bool {
-        use Test::{Copy, Getc, Pack, Rewrite, Seeks, Sqlite, StdioRead, Unpack};
-        matches!(self, Getc | Rewrite | Seeks | StdioRead | Copy | Pack | Unpack | Sqlite)
+        use Test::{Copy, Getc, Pack, Rewrite, Seeks, StdioRead, Unpack};
+        self.is_of_transactions() || matches!(self, Getc | Rewrite | Seeks | StdioRead | Copy | Pack | Unpack)
     }
 
     /// Returns whether the test writes file contents, in the area or in files that it creates.
     #[must_use]
     pub const fn writes(self) -> bool {
-        use Test::{Copy, Create, Pack, Putc, Rewrite, Seeks, Sqlite, StdioWrite, Unpack, WriteNew};
-        matches!(
-            self,
-            Putc | Rewrite | Seeks | WriteNew | StdioWrite | Copy | Create | Pack | Unpack | Sqlite
-        )
+        use Test::{Copy, Create, Pack, Putc, Rewrite, Seeks, StdioWrite, Unpack, WriteNew};
+        self.is_of_transactions()
+            || matches!(self, Putc | Rewrite | Seeks | WriteNew | StdioWrite | Copy | Create | Pack | Unpack)
     }
 
     /// Returns whether the test works on files that it creates, and so needs a directory instead of an area.

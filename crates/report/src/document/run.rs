@@ -113,7 +113,7 @@ pub(super) fn figures_table(run: &Run, judgement: &Judgement, workload: &Workloa
         directions.iter().filter(|(name, _)| *name != "sync").map(|(_, tally)| *tally).collect();
     for (name, tally) in &directions {
         let cpu = if moving.len() == 1 && *name != "sync" { summary.of(Metric::CPU_PER_IO) } else { None };
-        let is_transaction = *name == "meta" && workload.test == Some(Test::Sqlite);
+        let is_transaction = *name == "meta" && workload.test.is_some_and(Test::is_of_transactions);
         let shown = if is_transaction { workload.kind().unit() } else { name };
         add_figures(&mut grid, shown, tally, &Rates::of(summary, name, tally), cpu);
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use iotax_model::Plan;
 use iotax_model::target::{Machine, Remote, TargetKind, TargetSpec};
 use iotax_model::units::{Bytes, human};
-use iotax_model::workload::Workload;
+use iotax_model::workload::{Test, Workload};
 use rustix::fs::Access;
 
 use super::layer::{self, Check};
@@ -22,6 +22,7 @@ use crate::host_info::{FilesystemSpace, is_in_memory};
 use crate::libvirt::ScratchSource;
 use crate::network;
 use crate::own_file;
+use crate::postgresql::Programs;
 use crate::refusal::Refusal;
 use crate::settings::KernelSettings;
 
@@ -50,8 +51,14 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
             // The remote agent checks it.
             TargetKind::Remote(_) => {}
             TargetKind::Network(network) => network::check(network.spec)?,
-            TargetKind::Path(path) => check_path(path, target, plan, &mut needs)?,
-            TargetKind::Storage => check_storage(target, plan, permission, &mut needs)?,
+            TargetKind::Path(path) => {
+                check_programs(&plan.work_on(target))?;
+                check_path(path, target, plan, &mut needs)?;
+            }
+            TargetKind::Storage => {
+                check_programs(&plan.work_on(target))?;
+                check_storage(target, plan, permission, &mut needs)?;
+            }
         }
     }
     lvm::check(plan, permission)?;
@@ -60,6 +67,15 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
         check_space(&room.dir, room.space, room.need)?;
     }
     Ok(needs)
+}
+
+/// Rejects a workload of a program that is not installed on this machine.
+fn check_programs(work: &[&Workload]) -> Result<(), Refusal> {
+    let Some(workload) = work.iter().find(|workload| workload.test == Some(Test::Pgbench)) else {
+        return Ok(());
+    };
+    let found = Programs::find_pgbench();
+    found.map(drop).map_err(|error| Refusal::environment(format!("workload {:?}: {error}", workload.name)))
 }
 
 /// Checks a target that is given by a path: an existing file or device, or a new file in an existing directory.

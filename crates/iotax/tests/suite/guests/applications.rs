@@ -3,6 +3,7 @@
 use iotax_model::units::Bytes;
 
 use crate::lab_guest::{Extras, LabGuest};
+use crate::pgbench::transaction;
 
 /// Time of a flush of the slow device: many ticks of the guest's timer, which dm-delay rounds up to.
 const FLUSH_MS: f64 = 100.0;
@@ -29,21 +30,7 @@ fn a_planted_delay_of_flushes_is_in_the_time_of_a_transaction() {
     }
     let said =
         lab.sh("iotax suite applications /plain /slow --tests sqlite-wal --size 1m --repeat 3 --yes --quiet");
-    // slow, a transaction of 101 ms: 1.00 flushes of 1.20 ms in vdb
-    let of = |target: &str| -> (f64, f64) {
-        let start = format!("{target}, a transaction of ");
-        let text = said.split_whitespace().collect::<Vec<_>>().join(" ");
-        let line = text.split(&start).nth(1).unwrap_or_else(|| panic!("{start}: {said}"));
-        let words: Vec<&str> = line.split(' ').collect();
-        let unit = match words[1] {
-            "ms:" => 1.0,
-            "us:" => 1e-3,
-            other => panic!("{other}: {said}"),
-        };
-        let number = |word: &str| word.parse::<f64>().unwrap_or_else(|_| panic!("{word}: {said}"));
-        (number(words[0]) * unit, number(words[2]))
-    };
-    let ((plain_ms, _), (slow_ms, flushes)) = (of("plain"), of("slow"));
+    let ((plain_ms, _), (slow_ms, flushes)) = (transaction(&said, "plain"), transaction(&said, "slow"));
     let predicted_ms = plain_ms + flushes * FLUSH_MS;
     assert!((0.99..1.5).contains(&flushes), "{flushes} flushes a transaction: {said}");
     assert!(

@@ -1,0 +1,185 @@
+//! PostgreSQL's transactions on this machine.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use iotax_testkit::{postgres, require};
+
+use crate::lab::{Lab, assert_valid, text, with_mounts};
+use crate::slow_disk::SlowDisk;
+
+/// The arguments of a measurement of `target`.
+fn bench<'a>(target: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["bench", target, "--test", "pgbench", "--direct=false", "--yes"], more].concat()
+}
+
+/// The names of the processes that work in a directory.
+fn within(directory: &Path) -> Vec<String> {
+    let processes = fs::read_dir("/proc").expect("read").flatten().map(|entry| entry.path());
+    let here = processes
+        .filter(|process| fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd.starts_with(directory)));
+    here.filter_map(|process| fs::read_to_string(process.join("comm")).ok()).collect()
+}
+
+#[test]
+fn transactions_have_a_rate_times_and_what_they_cost() {
+    require!(file postgres::PROGRAM);
+    let lab = Lab::new();
+    let work = lab.work().display().to_string();
+    let more = ["--numjobs", "2", "--runtime", "2s", "--ramp-time", "500ms", "--json", "-"];
+    let json = lab.json(&bench(&work, &more));
+    assert_valid(&json);
+    let measurement = &json["measurements"][0];
+    let transactions = &measurement["meta"];
+    assert!(transactions["ios"].as_u64() > Some(10), "{measurement:#}");
+    assert!(transactions["bytes"].as_u64() > Some(0), "{measurement:#}");
+    assert!(transactions["latency_ns"]["p50"].as_f64() > Some(0.0), "{measurement:#}");
+    assert!(measurement["read"].is_null() && measurement["write"].is_null(), "{measurement:#}");
+    assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement:#}");
+    assert_eq!(within(&lab.work()), Vec::<String>::new());
+    lab.assert_nothing_left();
+}
+
+/// Times count from the scheduled start, and what a server cannot keep up with is told.
+#[test]
+fn a_rate_is_kept_or_said_to_be_too_much() {
+    require!(file postgres::PROGRAM);
+    let lab = Lab::new();
+    let work = lab.work().display().to_string();
+    let of = |rate: &str| {
+        let schedule = ["--rate-iops", rate, "--rate-process", "poisson", "--builtin", "select-only"];
+        let window = ["--runtime", "2s", "--ramp-time", "500ms", "--json", "-"];
+        let json = lab.json(&bench(&work, &[&schedule[..], &window].concat()));
+        (json["measurements"][0].clone(), json["warnings"].clone())
+    };
+    let (slow, _) = of("50");
+    let due = slow["pacing"]["due"].as_u64().expect("a schedule");
+    // 100 are expected, with a standard deviation of 10.
+    assert!((50..150).contains(&due), "{slow:#}");
+    assert!(slow["meta"]["ios"].as_u64().expect("known").abs_diff(due) <= 2, "{slow:#}");
+    let (mad, warnings) = of("10000000");
+    let (done, backlog) = (mad["meta"]["ios"].as_u64(), mad["pacing"]["backlog"].as_u64());
+    assert!(backlog > done && backlog > Some(1_000_000), "{mad:#}");
+    let mean = |times: &str| mad["meta"][times]["mean"].as_f64().expect("known");
+    assert!(mean("response_ns") > 10.0 * mean("latency_ns"), "{mad:#}");
+    assert!(warnings.to_string().contains("cannot_sustain"), "{warnings}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_killed_run_leaves_no_server() {
+    require!(file postgres::PROGRAM);
+    let lab = Lab::new();
+    let work = lab.work().display().to_string();
+    let mut command = lab.iotax();
+    command.args(bench(&work, &["--runtime", "60s", "--ramp-time", "500ms"]));
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started");
+    let until = |what: &str, is_so: &dyn Fn(&[String]) -> bool| {
+        let deadline = Instant::now() + Duration::from_mins(1);
+        while !is_so(&within(&lab.work())) {
+            assert!(Instant::now() < deadline, "{what}: {:?}", within(&lab.work()));
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    // pgbench's client has a process of the server.
+    until("at work", &|all| all.iter().any(|name| name.trim() == "pgbench") && all.len() > 4);
+    lab.kill_and_clean(child, "in the window");
+    until("killed", &<[String]>::is_empty);
+}
+
+#[test]
+fn a_missing_program_is_refused_with_its_package_before_anything_is_made() {
+    require!(file postgres::PROGRAM);
+    require!(root);
+    let lab = Lab::new();
+    let work = lab.work().display().to_string();
+    let mut command = lab.iotax();
+    command.args(bench(&work, &[])).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    let mounts = "mount -t tmpfs none /usr/lib/postgresql";
+    let output = with_mounts(&command, mounts, &lab.work()).output().expect("started");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("workload \"pgbench\": pgbench was not found in PATH"), "{said}");
+    assert!(said.contains("apt-get install postgresql"), "{said}");
+    let mut suite = lab.iotax();
+    suite.args(["suite", "applications", &work, "--print-plan"]).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    let output = with_mounts(&suite, mounts, &lab.work()).output().expect("started");
+    let (plan, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(said.contains("pgbench is left out: pgbench was not found"), "{said}");
+    assert!(plan.contains("sqlite-wal") && !plan.contains("pgbench"), "{plan}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_guest_has_no_server_and_a_suite_leaves_it_out_there() {
+    let lab = Lab::new();
+    let guest = format!("vm-raw:{}", lab.work().display());
+    let output = lab.run(&["suite", "applications", &guest, "--tests", "pgbench", "--yes"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("(test = pgbench): a guest of iotax has no PostgreSQL"), "{said}");
+    let output = lab.run(&["suite", "applications", &guest, "--print-plan"]);
+    assert!(text(&output.stderr).contains("pgbench is left out: vm-raw is a guest"), "{output:?}");
+    assert!(!text(&output.stdout).contains("pgbench"), "{output:?}");
+}
+
+/// The milliseconds of a target's transaction, and how often the uppermost layer below was flushed for it, by the report's sentence:
+/// `slow, a transaction of 101 ms: 1.00 flushes of 1.20 ms in vdb`.
+pub(crate) fn transaction(said: &str, target: &str) -> (f64, f64) {
+    let start = format!("{target}, a transaction of ");
+    let text = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = text.split(&start).nth(1).unwrap_or_else(|| panic!("{start}: {said}"));
+    let words: Vec<&str> = line.split(' ').collect();
+    let unit = match words[1] {
+        "ms:" => 1.0,
+        "us:" => 1e-3,
+        other => panic!("{other}: {said}"),
+    };
+    let number = |word: &str| word.parse::<f64>().unwrap_or_else(|_| panic!("{word}: {said}"));
+    (number(words[0]) * unit, number(words[2]))
+}
+
+mod alone {
+    use super::*;
+
+    /// A flush of 2 ms more is 2 ms more for each flush of a transaction. Both disks sleep, so that waking up costs both the same.
+    #[test]
+    fn a_planted_delay_of_flushes_is_in_the_time_of_a_transaction() {
+        const DELAY: Duration = Duration::from_millis(2);
+        require!(file postgres::PROGRAM);
+        require!(root);
+        require!(program "losetup", "mkfs.ext4", "mount", "umount");
+        let lab = Lab::alone();
+        let plain = SlowDisk::mount(&lab, "plain", 2 << 30, DELAY);
+        let slow = SlowDisk::mount(&lab, "slow", 2 << 30, 2 * DELAY);
+        let paths = [&plain, &slow].map(|disk| disk.path().display().to_string());
+        let suite =
+            ["suite", "applications", &paths[0], &paths[1], "--tests", "pgbench", "--yes", "--json", "-"];
+        let json =
+            lab.json(&[&suite[..], &["--repeat", "3", "--ramp-time", "1s", "--runtime", "3s"]].concat());
+        // The median, which other programs on this machine hardly change.
+        let p50_ms = |target: &str| {
+            let of = json["measurements"].as_array().expect("measurements").iter();
+            let of = of.filter(|measurement| measurement["target"] == target);
+            let mut rounds: Vec<f64> =
+                of.map(|one| one["meta"]["latency_ns"]["p50"].as_f64().expect("known") / 1e6).collect();
+            rounds.sort_by(f64::total_cmp);
+            rounds[rounds.len() / 2]
+        };
+        let said = text(&lab.run(&["report"]).stdout);
+        let (_, flushes) = transaction(&said, "slow");
+        assert!((0.9..1.5).contains(&flushes), "{flushes} flushes a transaction: {said}");
+        let predicted_ms = p50_ms("plain") + flushes * (slow.flush_ms() - plain.flush_ms());
+        let error = p50_ms("slow") / predicted_ms - 1.0;
+        assert!(
+            error.abs() < 0.1,
+            "{} ms and {} ms, {predicted_ms} ms predicted from {} ms: {said}",
+            p50_ms("plain"),
+            p50_ms("slow"),
+            slow.flush_ms()
+        );
+    }
+}
