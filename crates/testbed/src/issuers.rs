@@ -173,6 +173,7 @@ mod tests {
 
     #[test]
     fn threads_are_told_by_process_and_by_cgroup() {
+        use IssuedBy::{Ended, Issuer as Own, Kernel, Other};
         let root = tempfile::tempdir().expect("directory");
         let root = root.path();
         thread(root, 10, 10, 0, "3:blkio:/a\n0::/a\n");
@@ -187,7 +188,6 @@ mod tests {
             let mut issuers = Issuers::new(root, issuer);
             [10, 11, 12, 13, 99].map(|id| issuers.of(id))
         };
-        use IssuedBy::{Ended, Issuer as Own, Kernel, Other};
         assert_eq!(of(process.clone()), [Own, Own, Other, Kernel, Ended]);
         let cgroup = |controller: Option<&str>, path: &str| {
             Issuer::Cgroup(Cgroup { controller: controller.map(str::to_owned), path: path.to_owned() })

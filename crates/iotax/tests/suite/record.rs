@@ -210,17 +210,18 @@ const OWN: u64 = 100;
 
 /// Reads `OWN` blocks of a new file directly, in a thread of this process.
 fn read_directly(path: &Path) {
+    const LENGTH: usize = 4096;
     let size = 1 << 20;
-    let mut area = vec![7_u8; size + BLOCK as usize];
-    let begin = area.as_ptr().align_offset(BLOCK as usize);
+    let mut area = vec![7_u8; size + LENGTH];
+    let begin = area.as_ptr().align_offset(LENGTH);
     fs::write(path, &area[..size]).and_then(|()| fs::File::open(path)?.sync_all()).expect("written");
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECT;
     let file = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).expect("direct I/O");
     let reader = std::thread::spawn(move || {
         for n in 0..OWN {
-            let buffer = &mut area[begin..begin + BLOCK as usize];
+            let buffer = &mut area[begin..begin + LENGTH];
             let read = rustix::io::pread(&file, buffer, n * 7919 % 256 * BLOCK).expect("read");
-            assert_eq!(read, BLOCK as usize);
+            assert_eq!(read, LENGTH);
         }
     });
     reader.join().expect("read");
