@@ -305,7 +305,12 @@ mod tests {
             let server = server.args(["--blockdev", &node, "--export", &export]).spawn().expect("started");
             let lab = Self { directory, server };
             let end = Instant::now() + Duration::from_secs(10);
-            while !socket.exists() {
+            // The file is there before anybody listens on it.
+            let path = socket.display().to_string();
+            let listens =
+                |line: &str| line.ends_with(&path) && line.split_whitespace().nth(3) == Some("00010000");
+            let is_ready = || fs::read_to_string("/proc/net/unix").is_ok_and(|all| all.lines().any(listens));
+            while !is_ready() {
                 assert!(Instant::now() < end, "no socket");
                 iotax_model::threads::sleep(Duration::from_millis(5));
             }
