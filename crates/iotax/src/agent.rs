@@ -331,15 +331,15 @@ impl Agent {
             });
         }
         let path = self.target(job.path.clone())?;
+        let is_of_postgresql = job.workload.test == Some(Test::Pgbench);
+        let programs = is_of_postgresql.then(Programs::find_pgbench).transpose();
+        let programs = programs.map_err(|error| error.to_string())?;
+        let postgresql = programs.map(|programs| programs.directory().display().to_string());
         let needed = job.directory.is_none() && job.workload.needs_directory();
         let own = needed.then(|| lock(&self.files).make_directory(&path)).transpose()?;
         let named = own.as_ref().map(|directory| directory.display().to_string());
         let directory = named.or_else(|| job.directory.clone());
         let identity = job.identity.or_else(|| lock(&self.files).identity(&path));
-        let is_of_postgresql = job.workload.test == Some(Test::Pgbench);
-        let programs = is_of_postgresql.then(Programs::find_pgbench).transpose();
-        let programs = programs.map_err(|error| error.to_string())?;
-        let postgresql = programs.map(|programs| programs.directory().display().to_string());
         let job = Job { directory, identity, postgresql, ..job.clone() };
         let recorder = ActivityRecorder::new(&path, &job.workload);
         self.control.reset();
