@@ -196,8 +196,7 @@ pub struct Outcome {
     /// agent, which runs on the host.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub inside: Option<HostActivity>,
-    /// Time from the scheduled start of the load until its first worker began to issue I/Os. Absent if none began, for network streams, and
-    /// in records of versions that did not keep it.
+    /// Time from the scheduled start of the load until its first worker issued an I/O. Absent if none did, and for network streams.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub first_io_ns: Option<u64>,
     /// Duration of the flush after the window, which does not count toward the window. Absent without such a flush, as when nothing was
@@ -454,8 +453,7 @@ pub struct Measurement {
     /// Results of each interval, in order.
     #[serde(default)]
     pub samples: Vec<Sample>,
-    /// Activity of the host over the measured window. Absent if it was not recorded, such as for a target on another machine, whose agent
-    /// reports that machine's activity.
+    /// Activity of the host over the measured window; absent if not recorded: the agent on another machine reports that machine's.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host: Option<HostActivity>,
     /// Activity of the machine with the target's storage in each interval, in order.

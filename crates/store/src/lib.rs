@@ -193,8 +193,7 @@ impl Store {
     /// Opens a store for writing. Creates it if the file is missing or empty, or if the database has no store; migrates a store with an
     /// older schema version. The file's directory must exist.
     ///
-    /// Refuses, and leaves unchanged, a damaged file, a file next to which other users could put a journal, an unsupported schema version,
-    /// and anything that is not an iotax store.
+    /// Refuses, and leaves unchanged, what is damaged, no iotax store, of an unsupported version, or open to other users' journals.
     pub fn open(place: impl Into<Location>) -> Result<Self, StoreError> {
         let mut database: Box<dyn Database> = match place.into() {
             Location::File(path) => Box::new(Sqlite::to_write(&path)?),
@@ -469,8 +468,8 @@ impl Store {
         put.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// Publishes the progress of a run as a JSON document, which replaces the previous one. Other users of a PostgreSQL database can read
-    /// it; with SQLite, only this user can. Does not wait for a disk.
+    /// Publishes the progress of a run as a JSON document in place of the previous one, without waiting for a disk. With SQLite, only this
+    /// user can read it.
     pub fn put_live(&mut self, run: i64, state: &serde_json::Value) -> Result<(), StoreError> {
         let put = self.database.get_mut().put_live(run, &state.to_string());
         put.map_err(|fault| self.of_run(run, fault))
@@ -491,8 +490,7 @@ impl Store {
     }
 
     /// Copies a run with its notes to another store, completely or not at all. Completes an earlier copy; leaves a newer one unchanged.
-    /// Fails if a process has claimed the run or, for more than 10 s, its copy; if both were continued separately; or if the copy is
-    /// incomplete and belongs to another user.
+    /// Fails if a process claims the run (its copy: for over 10 s), if both were continued, and if an incomplete copy is another user's.
     pub fn copy_run(&self, run: i64, to: &mut Self) -> Result<Copied, StoreError> {
         copy::copy(self, run, to)
     }

@@ -5,6 +5,7 @@
 mod counters;
 pub mod device_gaps;
 pub mod device_states;
+pub mod fua_writes;
 pub mod kernel;
 pub mod kernel_log;
 pub mod links;
@@ -22,9 +23,8 @@ use std::time::{Duration, Instant};
 
 use iotax_model::record::{HostActivity, NicActivity, Pressure};
 
-use crate::fua_writes::FuaWrites;
-
 use counters::{CpuCounters, DiskCounters, FlushPolicy, NicCounters, PressureCounters};
+use fua_writes::FuaWrites;
 pub use threads::GuestThreads;
 use threads::{GuestCounters, Threads};
 

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
@@ -28,6 +28,8 @@ use super::{Failure, OrExit, args, links, usage};
 use crate::runner;
 
 const SECTOR: u64 = 512;
+/// Time between two looks at the events, if the processes of their threads are looked up.
+const SOON: Duration = Duration::from_millis(5);
 /// Nanoseconds after which the process or cgroup of a thread is read anew.
 const KNOWN_FOR: u64 = 1_000_000_000;
 
@@ -221,7 +223,8 @@ fn follow(
         if is_over {
             break;
         }
-        threads::sleep(POLL);
+        // Of a thread that has ended the process is not known any more.
+        threads::sleep(if chosen.is_some() { SOON } else { POLL });
     }
     let facts = TraceFacts {
         source: Some(source(disk, chosen.as_deref())),

@@ -48,9 +48,10 @@ use iotax_model::warning::{Warning, WarningKind};
 use iotax_model::workload::{SyncMode, Workload};
 use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::device::Permission;
-use iotax_testbed::fua_writes::FuaWrites;
+use iotax_testbed::fua_writes;
 use iotax_testbed::host_info;
 use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::monitor::fua_writes::FuaWrites;
 use iotax_testbed::settings::KernelSettings;
 use iotax_testbed::target::{Builder, scratch_size};
 use iotax_testbed::undo::UndoLog;
@@ -294,7 +295,7 @@ impl Runner<'_> {
             self.groups.iter_mut().flatten().try_for_each(|target| target.keep(self.context.undo_log))?;
         }
         if order.plan.workloads.iter().flat_map(Workload::jobs).any(|job| job.sync != SyncMode::None) {
-            let counted = FuaWrites::start(Path::new("/"), self.tag, self.context.undo_log)?;
+            let counted = fua_writes::start(Path::new("/"), self.tag, self.context.undo_log)?;
             self.fua_writes = counted.map(Arc::new);
         }
         if order.plan.wants_rates() {

@@ -16,10 +16,10 @@ use iotax_model::wire::Event;
 use iotax_model::workload::Workload;
 use iotax_testbed::agent_client::AgentError;
 use iotax_testbed::export::StorageDaemon;
-use iotax_testbed::fua_writes::FuaWrites;
 use iotax_testbed::guest::BlockLayer;
 use iotax_testbed::guest::blockstats::{self, BlockCounters};
 use iotax_testbed::monitor::device_gaps::DeviceGapWatch;
+use iotax_testbed::monitor::fua_writes::FuaWrites;
 use iotax_testbed::monitor::kernel::{self, KernelCounters, KernelThreads};
 use iotax_testbed::monitor::pace::{self, PaceReading};
 use iotax_testbed::monitor::{self, Monitor, MonitorSnapshot};
@@ -268,8 +268,7 @@ impl<'a> Watch<'a> {
 
     /// Returns the sum of the measured agents' IOPS in their last intervals.
     pub(super) fn iops(&self) -> f64 {
-        let rate = |sample: &Sample| sample.tallies.ios() as f64 * 1e9 / sample.duration_ns.max(1) as f64;
-        self.latest().map(rate).sum()
+        self.latest().map(|sample| sample.tallies.ios() as f64 * 1e9 / sample.duration_ns.max(1) as f64).sum()
     }
 
     /// Returns the age in nanoseconds of the oldest I/O in flight at the end of the last intervals; `None` if no I/O is reported.

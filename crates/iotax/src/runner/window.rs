@@ -10,8 +10,8 @@ use iotax_model::units::{Nanos, human};
 use iotax_model::wire::Job;
 use iotax_model::workload::{Verify, Workload};
 use iotax_testbed::agent_client::AgentClient;
-use iotax_testbed::fua_writes::FuaWrites;
 use iotax_testbed::interrupt::{self, POLL};
+use iotax_testbed::monitor::fua_writes::FuaWrites;
 
 use super::Progress;
 use super::common_window;

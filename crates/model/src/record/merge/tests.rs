@@ -13,7 +13,7 @@ const SUMS: &str = "ios bytes count sum_ns buckets ramp_ios user_ns system_ns du
     read_bytes read_merges reads write_bytes write_merges writes read_wait_ns write_wait_ns irq_ns iowait_ns idle_ns \
     steal_ns guest_ns io_some_ns io_full_ns cpu_some_ns memory_some_ns looked_at before after sent received duplicates \
     out_of_order sent_bytes received_bytes sent_packets received_packets lost retransmits rx_bytes rx_packets rx_drops \
-    tx_bytes tx_packets tx_drops total_ns done wait_ns begun left_out not_begun wrapped aligned";
+    tx_bytes tx_packets tx_drops total_ns done wait_ns begun left_out not_begun wrapped aligned fua_writes";
 
 /// Figures that are not summed: times, maxima, positions, and what is unknown for several loads.
 const NO_SUMS: &str = "at_ns duration_ns before_ns after_ns longest_delay_ns backlog_ns first_offset last_offset \
