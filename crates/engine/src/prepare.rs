@@ -267,7 +267,8 @@ mod tests {
         let Some(_) = dirty() else { iotax_testkit::skip!("cachestat(2) is missing here") };
         // Another test may sync the filesystem in between.
         let is_dirty = (0..50).any(|_| {
-            std::fs::write(other.path(), vec![1; 8 << 20]).expect("written");
+            // A file that is truncated, written and closed would be written back at once by ext4.
+            other.as_file().write_all_at(&[1; 1 << 20], 0).expect("written");
             dirty() > Some(0)
         });
         assert!(is_dirty, "a filesystem on a disk is meant");
