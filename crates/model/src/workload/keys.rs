@@ -356,7 +356,7 @@ keys! {
         rw "RW": Rw = Rw::RandRead;
         /// Block size of an I/O
         bs "SIZE": Bytes = DEFAULT_BS;
-        /// I/Os in flight in each job (1 for synchronous engines)
+        /// I/Os in flight per job (1 for sync engines)
         iodepth "N" in (1..=4096): u32 = 1;
         /// Concurrent jobs on the same area; sequential jobs divide it among themselves
         numjobs "N" in (1..=1024): u32 = 1;
