@@ -20,7 +20,7 @@ use super::{Failure, OrExit, usage};
 pub(super) struct Args {
     #[command(flatten)]
     targets: TargetArgs,
-    /// Condition that a rate must keep (repeat for several): "p99 <= 0.5ms", "p99.9 <= 2ms", "mean <= 1ms", "errors = 0"; a latency counts
+    /// Condition that a rate must keep, once for each: "p99 <= 0.5ms", "p99.9 <= 2ms", "mean <= 1ms", "errors = 0"; a latency counts
     /// from the time at which an I/O was due
     #[arg(long, value_name = "CONDITION", required = true, value_parser = str::parse::<Slo>)]
     slo: Vec<Slo>,

@@ -32,7 +32,7 @@ pub(super) struct Args {
     sudo: bool,
     #[command(flatten)]
     workload: WorkloadFlags,
-    /// Run a job file of fio or vdbench instead of the workload flags
+    /// Run a job file of fio or vdbench, instead of the workload flags
     #[arg(long, value_name = "FILE")]
     job: Option<PathBuf>,
     /// Run only this section of the job file (repeat for several)

@@ -19,8 +19,8 @@ use crate::runner;
 pub(in crate::cli) struct Args {
     #[command(flatten)]
     input: PlanInput,
-    /// The members: ssh://[USER@]HOST[:PORT], local:N and netns:NAME, separated by commas; a file with one of these in each line; or
-    /// nats://HOST[:PORT] alone
+    /// The members: ssh://USER@HOST:PORT (USER and PORT may be left out), local:N and netns:NAME, separated by commas; a file with one of
+    /// these in each line; or nats://HOST:PORT alone
     #[arg(long, value_name = "LIST|FILE")]
     hosts: String,
     /// Storage that the members measure: each member its own (each), or all members the same (shared) [default: the plan's, else each]
