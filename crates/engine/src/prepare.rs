@@ -268,7 +268,7 @@ mod tests {
         // Another test may sync the filesystem in between.
         let is_dirty = (0..50).any(|_| {
             // A file that is truncated, written and closed would be written back at once by ext4.
-            other.as_file().write_all_at(&[1; 1 << 20], 0).expect("written");
+            other.as_file().write_all_at(&[1].repeat(1 << 20), 0).expect("written");
             dirty() > Some(0)
         });
         assert!(is_dirty, "a filesystem on a disk is meant");
