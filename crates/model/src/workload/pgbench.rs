@@ -15,8 +15,6 @@ const CLUSTER: u64 = (64 << 20) + (1 << 30);
 const LEAST_RAMP: Nanos = Nanos::from_millis(500);
 /// Error text for keys that ask for flushes.
 const FLUSHES: &str = "PostgreSQL flushes by itself at each commit; leave it out";
-/// Error text for keys that end a workload.
-const ENDLESS: &str = "transactions are committed until runtime is over; leave it out";
 
 impl Workload {
     /// Returns pgbench's script, by default `tpcb-like`, which is also pgbench's default.
@@ -53,20 +51,7 @@ impl Workload {
                 _ => Ok(()),
             };
         }
-        match (self.fsync, self.fdatasync, self.end_fsync) {
-            (Some(writes), ..) => return refuse("fsync", &writes, FLUSHES),
-            (_, Some(writes), _) => return refuse("fdatasync", &writes, FLUSHES),
-            (.., true) => return refuse("end_fsync", &true, FLUSHES),
-            _ => {}
-        }
-        match (self.io_size, self.loops) {
-            (Some(size), _) => return refuse("io_size", &size, ENDLESS),
-            (_, Some(loops)) => return refuse("loops", &loops, ENDLESS),
-            _ => {}
-        }
-        if self.direct {
-            return refuse("direct", &true, "PostgreSQL goes through the page cache; use direct = false");
-        }
+        self.check_transactions(FLUSHES, "PostgreSQL goes through the page cache; use direct = false")?;
         if self.bs != DEFAULT_BS {
             return refuse("bs", &self.bs, "PostgreSQL's pages have 8k; leave it out");
         }

@@ -43,6 +43,27 @@ impl Workload {
         Bytes(accounts.saturating_add(JOURNALS.0.saturating_mul(self.numjobs.into())))
     }
 
+    /// Rejects keys that have no effect on the transactions of any database. `flushes` and `cached` are the error texts for keys that ask for
+    /// flushes, and for direct I/O.
+    pub(super) fn check_transactions(&self, flushes: &str, cached: &str) -> Result<(), WorkloadError> {
+        let refuse = |key, value: &dyn Display, accepted: &str| Err(self.refusal(key, value, accepted));
+        match (self.fsync, self.fdatasync, self.end_fsync) {
+            (Some(writes), ..) => return refuse("fsync", &writes, flushes),
+            (_, Some(writes), _) => return refuse("fdatasync", &writes, flushes),
+            (.., true) => return refuse("end_fsync", &true, flushes),
+            _ => {}
+        }
+        match (self.io_size, self.loops) {
+            (Some(size), _) => return refuse("io_size", &size, ENDLESS),
+            (_, Some(loops)) => return refuse("loops", &loops, ENDLESS),
+            _ => {}
+        }
+        if self.direct {
+            return refuse("direct", &true, cached);
+        }
+        Ok(())
+    }
+
     /// Rejects SQLite's keys in other workloads, and keys that have no effect on SQLite.
     pub(super) fn check_sqlite(&self) -> Result<(), WorkloadError> {
         let refuse = |key, value: &dyn Display, accepted: &str| Err(self.refusal(key, value, accepted));
@@ -54,20 +75,7 @@ impl Workload {
                 _ => Ok(()),
             };
         }
-        match (self.fsync, self.fdatasync, self.end_fsync) {
-            (Some(writes), ..) => return refuse("fsync", &writes, FLUSHES),
-            (_, Some(writes), _) => return refuse("fdatasync", &writes, FLUSHES),
-            (.., true) => return refuse("end_fsync", &true, FLUSHES),
-            _ => {}
-        }
-        match (self.io_size, self.loops) {
-            (Some(size), _) => return refuse("io_size", &size, ENDLESS),
-            (_, Some(loops)) => return refuse("loops", &loops, ENDLESS),
-            _ => {}
-        }
-        if self.direct {
-            return refuse("direct", &true, "SQLite goes through the page cache; use direct = false");
-        }
+        self.check_transactions(FLUSHES, "SQLite goes through the page cache; use direct = false")?;
         if !self.bs.0.is_power_of_two() || !(512..=65536).contains(&self.bs.0) {
             return refuse(
                 "bs",
