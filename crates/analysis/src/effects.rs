@@ -10,6 +10,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, FisherSnedecor, StudentsT};
 
+use crate::finding::Finding;
+use crate::grade::is_unusable;
 use crate::metric::Metric;
 use crate::stats::ALPHA;
 use crate::stats::paired::Interval;
@@ -81,13 +83,18 @@ pub(super) struct Grid<'a, T> {
 }
 
 impl<'a> Grid<'a, &'a Measurement> {
-    /// Collects a workload's figures by a metric. Leaves out measurements without a positive value of it.
-    pub(crate) fn of(run: &'a Run, workload: &str, metric: Metric) -> Self {
+    /// Collects a workload's figures by a metric from the measurements that count. Leaves out measurements without a positive value of it.
+    pub(crate) fn of(
+        run: &'a Run,
+        workload: &str,
+        metric: Metric,
+        counts: impl Fn(&Measurement) -> bool,
+    ) -> Self {
         let log = |m: &Measurement| {
             let log = metric.of(m)?.ln();
             Some(if metric.more_is_better() { -log } else { log })
         };
-        let of_workload = run.measured().filter(|m| m.workload == workload);
+        let of_workload = run.measured().filter(|m| m.workload == workload && counts(m));
         Self::new(of_workload.filter_map(|m| Some((m.target.as_str(), m.round, log(m)?, m))))
     }
 }
@@ -189,10 +196,11 @@ pub(super) struct Parts {
 }
 
 impl Effects {
-    /// Fits one workload; `None` for fewer than two rounds, or if common rounds do not link all targets.
-    pub fn of(run: &Run, workload: &str) -> Option<Self> {
+    /// Fits one workload without the measurements that the findings make unusable; `None` for fewer than two rounds, or if common rounds do
+    /// not link all targets.
+    pub(super) fn of(run: &Run, workload: &str, findings: &[Finding]) -> Option<Self> {
         let metric = leading(run, workload);
-        let grid = Grid::of(run, workload, metric);
+        let grid = Grid::of(run, workload, metric, |m| !is_unusable(m, findings));
         if grid.rounds.len() < 2 || !grid.is_connected() {
             return None;
         }

@@ -151,17 +151,13 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
     let own = run.warnings.iter().filter(|warning| !is_overcome(warning));
     let warnings: Vec<Warning> = own.chain(new).cloned().collect();
     let grades = grade::grades(run, &findings, &warnings);
+    // The order of an import's files is not an order of rounds.
+    let in_rounds = run.plan.workloads.iter().filter(|_| run.source.is_none());
+    let effects = in_rounds.filter_map(|w| Effects::of(run, &w.name, &findings)).collect();
     Judgement {
         figures: figures.to_vec(),
         cells: cells(run, figures, &means, &of_measured_rounds(run, findings)),
-        // The order of an import's files is not an order of rounds.
-        effects: run
-            .plan
-            .workloads
-            .iter()
-            .filter(|_| run.source.is_none())
-            .filter_map(|w| Effects::of(run, &w.name))
-            .collect(),
+        effects,
         timing: Timing::of(&run.phases),
         grades,
         comparisons,

@@ -27,7 +27,7 @@ pub(super) fn outliers(run: &Run) -> Vec<Warning> {
 }
 
 fn of_workload(run: &Run, workload: &str) -> Vec<Warning> {
-    let grid = Grid::of(run, workload, leading(run, workload));
+    let grid = Grid::of(run, workload, leading(run, workload), |_| true);
     if grid.rounds.len() < FEWEST_ROUNDS {
         return vec![];
     }

@@ -2,7 +2,7 @@
 
 use iotax_analysis::curve::{self, Curves, curves};
 use iotax_analysis::summary::scatter;
-use iotax_analysis::{Judgement, Metric};
+use iotax_analysis::{Grade, Judgement, Metric};
 use iotax_model::Run;
 use iotax_model::Workload;
 use iotax_model::units::human;
@@ -140,8 +140,10 @@ fn measured(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Str
         summary.of(Metric::LATENCY_MEAN).map(|ns| format!("{} each", human::time(ns))),
         summary.of(Metric::CPU_PER_IO).map(|ns| format!("{} of CPU", human::time(ns))),
     ];
-    let rounds = run.measured().filter(|m| m.workload == workload.name);
-    let figures: Vec<f64> = rounds.filter_map(|m| Metric::headline(workload).of(m)).collect();
+    let graded = run.measurements.iter().zip(&judgement.grades).filter(|(m, grade)| {
+        m.workload == workload.name && m.round >= run.first_measured_round() && **grade != Grade::Unusable
+    });
+    let figures: Vec<f64> = graded.filter_map(|(m, _)| Metric::headline(workload).of(m)).collect();
     let scatter = scatter(&figures).map(|by| format!("scatter {} over {} rounds", share(by), figures.len()));
     let parts: Vec<String> = parts.into_iter().flatten().chain(scatter).collect();
     Some(format!("{}: {}", title(workload), parts.join(", ")))

@@ -6,6 +6,7 @@ use iotax_analysis::{Metric, judge};
 use iotax_model::Run;
 use iotax_model::record::{Measurement, Stop};
 use iotax_report::json::{document, read};
+use iotax_report::terminal;
 
 use crate::compare::{account, question, side};
 use iotax_testkit::runs::{HOST, Truth, run};
@@ -94,6 +95,7 @@ fn an_unusable_measurement_moves_no_mean() {
         assert!((shown(&run, target) / shown(&without, target) - 1.0).abs() < 1e-9, "{target}");
     }
     let judgement = judge(&run);
+    assert_eq!(judgement.effects, judge(&without).effects);
     let comparison = judgement.comparison(WORK, "vm-raw", Metric::IOPS).expect("told");
     let (ratio, interval) = (comparison.ratio.mean, comparison.ratio.interval_95.expect("five rounds"));
     assert!(
@@ -121,4 +123,19 @@ fn a_target_without_a_usable_measurement_keeps_its_figures_and_moves_no_other() 
     let history = history(&accounts, 0.02);
     let track = history.tracks.iter().find(|track| is_track(track, "vm-raw")).expect("followed");
     assert!((track.points[0].mean / shown(&run, "vm-raw") - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn the_scatter_of_a_target_alone_is_that_of_its_usable_measurements() {
+    let text = |run: &Run| terminal::set(&iotax_report::document::answer(run, &judge(run)), 200, false);
+    let scatter = |text: &str| text.split("scatter ").nth(1).expect("said")[..4].to_owned();
+    let mut run = half_slow();
+    run.plan.targets.retain(|target| target.name == "vm-raw");
+    run.measurements.retain(|m| m.target == "vm-raw" && m.round <= 3);
+    let whole = scatter(&text(&run));
+    let extra = Measurement { round: 4, ..run.measurements[0].clone() };
+    run.measurements.push(extra);
+    run.measurements[3].outcome.stop = Some(Stop::Stalled);
+    run.measurements[3].outcome.duration_ns *= 10;
+    assert_eq!(scatter(&text(&run)), whole, "{}", text(&run));
 }
