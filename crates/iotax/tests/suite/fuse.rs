@@ -21,7 +21,9 @@ pub(crate) fn plan(lab: &Lab, stacks: &[(&str, &str)], workloads: &str) -> Strin
     lab.plan(&text).display().to_string()
 }
 
-pub(crate) const MIXED: &str = "[[workload]]\nname = 'mixed'\nrw = 'randrw'\niodepth = 8\n";
+/// Reads and writes that end with their bytes: a busy machine may do none of them in a short time.
+pub(crate) const MIXED: &str =
+    "[[workload]]\nname = 'mixed'\nrw = 'randrw'\niodepth = 8\nio_size = '1m'\nruntime = '60s'\n";
 
 /// The names of a target's layers, from the bottom up.
 pub(crate) fn layers<'a>(json: &'a Value, name: &str) -> Vec<&'a str> {
