@@ -1,5 +1,6 @@
 //! Flags common to several commands.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -308,6 +309,21 @@ pub(super) fn target_name(text: &str) -> String {
         .skip_while(|c| *c == '.')
         .take(40)
         .collect()
+}
+
+/// Makes names unique, by adding a number to repeated ones.
+pub(super) fn tell_apart<'a>(names: impl IntoIterator<Item = &'a mut String>) {
+    let mut known = HashSet::new();
+    for name in names {
+        let mut unique = name.clone();
+        for number in 2.. {
+            if known.insert(unique.clone()) {
+                break;
+            }
+            unique = format!("{name}-{number}");
+        }
+        *name = unique;
+    }
 }
 
 /// Returns iotax's XDG directories of this user. Fails if no home directory is known.

@@ -1,6 +1,5 @@
 //! Parses targets that are named on the command line.
 
-use std::collections::HashSet;
 use std::path::Path;
 
 use clap::Args as ClapArgs;
@@ -11,7 +10,7 @@ use iotax_model::target::{
 };
 use iotax_testbed::device::Permission;
 
-use super::args::target_name;
+use super::args::{target_name, tell_apart};
 use super::ladder::{is_rung, rung_in};
 use super::{Failure, OrExit, input, usage};
 
@@ -51,23 +50,8 @@ pub(super) fn targets(
             found.push(target(path, sudo, false, permission)?);
         }
     }
-    tell_apart(&mut found);
+    tell_apart(found.iter_mut().map(|target| &mut target.name));
     Ok(found)
-}
-
-/// Makes target names unique, by adding a number to repeated ones.
-fn tell_apart(targets: &mut [TargetSpec]) {
-    let mut known = HashSet::new();
-    for target in targets {
-        let mut name = target.name.clone();
-        for number in 2.. {
-            if known.insert(name.clone()) {
-                break;
-            }
-            name = format!("{}-{number}", target.name);
-        }
-        target.name = name;
-    }
 }
 
 /// Returns whether the text is a stack line, such as `/srv > raw file > virtio`, and not a file name. A single layer counts as a line, so
@@ -117,6 +101,11 @@ pub(super) fn target(
             return Err(usage(format!("{rung}:{dir}: {dir:?} is no directory; accepted: {rung}:DIR")));
         }
         return rung_in(rung, Path::new(dir));
+    }
+    if let Some(rung) = path.to_str().filter(|text| is_rung(text) && !path.exists()) {
+        return Err(usage(format!(
+            "{rung}: a rung of iotax ladder; accepted: {rung}:DIR with its image in a directory, or ./{rung} for a new file"
+        )));
     }
     let absolute = std::path::absolute(path).or_exit(Exit::Environment)?;
     let last = absolute.file_name().unwrap_or(absolute.as_os_str()).to_string_lossy();

@@ -1,18 +1,33 @@
 //! Checks whether the layers of a stack fit on one another, and suggests the missing layer if they do not.
 
 use super::layers::{self, FilterSpec, FilterType, LayerInterface, PlannedLayer};
+use crate::words::nearest;
 
 pub(super) fn unknown(text: &str) -> String {
-    let apart = if text.contains('>') { "; a > between two layers has a blank on either side" } else { "" };
+    let forms = PlannedLayer::forms();
+    let follows = forms.iter().find(|form| form.rsplit_once(" > ").is_some_and(|(_, last)| last == text));
+    let more = match (follows, nearest(text, forms.iter().copied())) {
+        _ if text.contains('>') => "; a > between two layers has a blank on either side".to_owned(),
+        _ if text.contains(',') => {
+            "; settings and neighbours, which follow a comma in reports, have keys of their own in a plan"
+                .into()
+        }
+        (Some(form), _) => format!("; write > {form}"),
+        (None, Some(near)) => format!("; did you mean {near}?"),
+        (None, None) => String::new(),
+    };
     format!(
-        "{text:?} is no layer; accepted: {}; a path with blanks stands in double quotes{apart}",
-        PlannedLayer::forms().join(", ")
+        "{text:?} is no layer; accepted: {}; a path with blanks stands in double quotes, one of a single name is ./NAME{more}",
+        forms.join(", ")
     )
 }
 
 /// Suggests stacks in which a layer, written as `text`, is based on the directory or device `place`. Alternatives are joined by "or".
 pub(super) fn on_place(layer: &PlannedLayer, place: &str, text: &str) -> String {
     let accepted = layer.kind().stands_on();
+    if accepted == [LayerInterface::Nothing] {
+        return format!("{text}, which stands at the bottom");
+    }
     let on_file = accepted.contains(&LayerInterface::RawFile).then(|| format!("{place} > raw file > {text}"));
     let on_loop = on_file.is_none().then(|| format!("{place} > raw file > loop > {text}"));
     let on_device = accepted.contains(&LayerInterface::Block).then(|| format!("device {place} > {text}"));
@@ -65,8 +80,9 @@ pub(super) fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<
             filter.kind
         ));
     }
-    let between =
-        between(offered, accepted).map(|layer| format!("; put {layer} between")).unwrap_or_default();
+    let between = between(offered, accepted)
+        .map(|(keys, line)| format!("; put {keys} between (in a line: {line})"))
+        .unwrap_or_default();
     Err(format!("{key} needs {needed}, and {below} is {}{between}", offered.words()))
 }
 
@@ -80,19 +96,20 @@ fn needed(accepted: &[LayerInterface]) -> String {
     }
 }
 
-/// Finds one layer, or two, that turn the offered interface into an accepted one; `None` if there are no such layers.
-fn between(offered: LayerInterface, accepted: &[LayerInterface]) -> Option<String> {
+/// Finds one layer, or two, that turn the offered interface into an accepted one, as keys of a plan and as text of a line; `None` if there
+/// are no such layers.
+fn between(offered: LayerInterface, accepted: &[LayerInterface]) -> Option<(String, String)> {
     let proposals = layers::proposals();
     let on = |offered: LayerInterface| {
         proposals.iter().filter(move |(.., layer)| layer.kind().stands_on().contains(&offered))
     };
     let fits = |layer: &PlannedLayer| accepted.contains(&layer.kind().offers());
-    if let Some((key, ..)) = on(offered).find(|(.., layer)| fits(layer)) {
-        return Some((*key).to_owned());
+    if let Some((key, line, _)) = on(offered).find(|(.., layer)| fits(layer)) {
+        return Some(((*key).into(), (*line).into()));
     }
-    on(offered).find_map(|(lower, _, layer)| {
-        let (upper, ..) = on(layer.kind().offers()).find(|(.., layer)| fits(layer))?;
-        Some(format!("{lower} and {upper}"))
+    on(offered).find_map(|(lower, lower_line, layer)| {
+        let (upper, upper_line, _) = on(layer.kind().offers()).find(|(.., layer)| fits(layer))?;
+        Some((format!("{lower} and {upper}"), format!("{lower_line} > {upper_line}")))
     })
 }
 

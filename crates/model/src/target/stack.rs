@@ -1,6 +1,7 @@
 //! Stacks: layers from the bottom up, each built on the interface that the layer below offers.
 
 use super::fitting::{completing, fit, on_place, unknown};
+use super::layers::word;
 use super::layers::{Below, BottomLocation, LayerInterface, LayerSpec, PlannedLayer, Segments};
 use super::{
     Aio, CacheMode, CacheSpec, DirectoryProtocol, FileSpec, FilterSpec, GuestSpec, NetworkSpec,
@@ -158,14 +159,16 @@ impl Stack {
 
     /// Rejects settings of different layers that exclude each other.
     fn check_together(&self) -> Result<(), String> {
-        let on_made = self.layers.windows(2).any(
-            |pair| matches!(pair, [below, PlannedLayer::Lvm(_)] if !matches!(below, PlannedLayer::Device(_))),
-        );
-        if on_made {
-            return Err(
-                "lvm makes its group on a device of the machine; give device = \"...\" below it, or vg"
-                    .into(),
-            );
+        let on_made = self.layers.windows(2).find_map(|pair| match pair {
+            [PlannedLayer::Device(_), PlannedLayer::Lvm(_)] => None,
+            [below, PlannedLayer::Lvm(_)] => Some(below.kind().key()),
+            _ => None,
+        });
+        if let Some(below) = on_made {
+            return Err(format!(
+                "lvm makes its group on a device of the machine, and not on {below}; put {below} on the volume, or make the group yourself and name \
+                 it: lvm = {{ vg = \"...\" }}"
+            ));
         }
         let on_device = |pair: &[PlannedLayer]| match pair {
             [PlannedLayer::Device(_), PlannedLayer::Integrity(_)] => Some("integrity: its superblock"),
@@ -279,6 +282,14 @@ impl Stack {
         segments.collect::<Vec<_>>().join(" > ")
     }
 
+    /// Returns the stack with its bottom layer in a directory, where it names none of its own.
+    ///
+    /// # Errors
+    /// The bottom layer is in no directory.
+    pub fn in_directory(&self, dir: &str) -> Result<Self, String> {
+        Self::parse(&format!("{} > {}", word(dir), self.line()))
+    }
+
     /// Parses a stack from one line, as formatted by [`Self::line`].
     ///
     /// # Errors
@@ -290,6 +301,7 @@ impl Stack {
         let mut place: Option<String> = None;
         while segments.len() > 0 {
             let text = segments.shown();
+            let mut again = segments.clone();
             let below = Below { place: place.as_deref(), layer: stack.layers.last() };
             let Some(layer) = PlannedLayer::read(&mut segments, &below) else {
                 // A directory or volume group that the next layer is created in.
@@ -301,14 +313,15 @@ impl Stack {
                 }
                 return Err(unknown(&text));
             };
-            stack.layers.push(layer?);
+            let layer = layer?;
+            // A layer that is the same without the place has no use for it.
             if let Some(place) = place.take()
-                && stack.location().is_none()
+                && PlannedLayer::read(&mut again, &Below { place: None, layer: None })
+                    == Some(Ok(layer.clone()))
             {
-                let known =
-                    stack.layers.last().map_or_else(String::new, |layer| on_place(layer, &place, &text));
-                return Err(format!("{place:?} > {text}: accepted: {known}"));
+                return Err(format!("{place:?} > {text}: accepted: {}", on_place(&layer, &place, &text)));
             }
+            stack.layers.push(layer);
         }
         Ok(stack)
     }

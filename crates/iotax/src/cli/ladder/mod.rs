@@ -15,7 +15,7 @@ use iotax_model::workload::{STANDARD, Workload};
 use iotax_testbed::refusal::Refusal;
 use iotax_testbed::target::{preflight, virtio};
 
-use super::args::{DesignArgs, LengthArgs, undo_dir};
+use super::args::{DesignArgs, LengthArgs, tell_apart, undo_dir};
 use super::from_libvirt::{self, LadderTargets};
 use super::known_words::{known_words, text_of};
 use super::print_plan::print_plan;
@@ -51,7 +51,7 @@ pub(super) struct Args {
     /// host-nvme-tcp, fuse-raw, nbd-raw, nbd-kernel, iscsi-raw, nfs-raw, rbd-raw, in a Xen domain xen-pv-loop, xen-pv-raw, xen-pv-qcow2,
     /// xen-pvh-loop; virtio-vmdk, vm-vhdx and so on for other formats; or the layers of one, such as "raw file > loop direct_io=true"
     /// [default: the first seven on DIR, and those of --device]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(rungs::names()))]
+    #[arg(long, value_name = "LIST", value_parser = text_of(rungs::names()))]
     rungs: Vec<String>,
     /// Measure new images set up like the disk of this libvirt domain, and alternatives to it: a file with its XML, or its
     /// name for virsh dumpxml
@@ -92,6 +92,16 @@ const CURVED: &str = "randread-4k-qd32";
 /// a few long ones.
 const SHORTEST: Nanos = Nanos::from_millis(250);
 
+/// Splits a list at commas, except within double quotes.
+fn items(list: &str) -> Vec<&str> {
+    let mut is_quoted = false;
+    let at_comma = |c: char| {
+        is_quoted ^= c == '"';
+        c == ',' && !is_quoted
+    };
+    list.split(at_comma).map(str::trim).collect()
+}
+
 /// Returns the rungs that the options select; by default the usual ones that the given directory and device allow.
 fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
     let is_there = |rung: &Rung| match rung.base {
@@ -106,7 +116,7 @@ fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
         let all = if args.everything { rungs::everything() } else { rungs::usual() };
         return Ok(all.into_iter().filter(is_there).collect());
     }
-    let find = |text: &String| {
+    let find = |text: &str| {
         let rung = Rung::parse(text)?;
         match rung.base {
             _ if is_there(&rung) => Ok(rung),
@@ -116,7 +126,10 @@ fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
             }
         }
     };
-    args.rungs.iter().map(find).collect()
+    let mut rungs: Vec<Rung> =
+        args.rungs.iter().flat_map(|list| items(list)).map(find).collect::<Result<_, _>>()?;
+    tell_apart(rungs.iter_mut().map(|rung| &mut rung.name));
+    Ok(rungs)
 }
 
 /// Leaves out rungs that this machine cannot build, except rungs that the user named. Rungs with guests are left out first, for the reason
@@ -136,7 +149,11 @@ fn possible(args: &Args, mut rungs: Vec<Rung>, workloads: &[Workload]) -> Result
     let permission = args.run.session.overwrite.permission()?;
     let mut missing: Vec<(String, Vec<String>)> = Vec::new();
     let is_possible = |rung: &Rung| {
-        let target = rung.target(rung.name.clone(), 1, args.dir.as_deref(), args.device.as_deref());
+        // What cannot be built by any means is reported when the run is refused.
+        let Ok(target) = rung.target(rung.name.clone(), 1, args.dir.as_deref(), args.device.as_deref())
+        else {
+            return true;
+        };
         let plan = Plan::new(rung.name.clone(), vec![target], workloads.to_vec());
         let device = plan.targets[0].planned_device();
         let bootable = match device {
@@ -201,7 +218,7 @@ fn is_refused(args: &Args) -> bool {
 }
 
 /// Returns the targets of a rung: one, or for a rung with guests one for each number in `--guests`.
-fn targets(rung: &Rung, args: &Args) -> Vec<TargetSpec> {
+fn targets(rung: &Rung, args: &Args) -> Result<Vec<TargetSpec>, Failure> {
     let numbers = if rung.has_guest() { args.guests.as_slice() } else { &[1] };
     let many = numbers.len() > 1;
     let named = |count: &u32| if many { format!("{}-{count}", rung.name) } else { rung.name.clone() };
@@ -224,7 +241,7 @@ fn ladder_targets(args: &Args, workloads: &[Workload]) -> Result<LadderTargets, 
     let is_for_here = !args.print_plan || args.rungs.is_empty();
     let rungs = if is_for_here { possible(args, wanted(args)?, workloads)? } else { wanted(args)? };
     Ok(LadderTargets {
-        targets: rungs.iter().flat_map(|rung| targets(rung, args)).collect(),
+        targets: rungs.iter().map(|rung| targets(rung, args)).collect::<Result<Vec<_>, _>>()?.concat(),
         notes: Vec::new(),
     })
 }

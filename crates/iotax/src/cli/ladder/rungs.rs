@@ -4,7 +4,7 @@ use std::path::Path;
 
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
-use iotax_model::target::{DeviceSpec, Format, GuestSpec, LayerInterface, PlannedLayer, Stack};
+use iotax_model::target::{DeviceSpec, Format, GuestSpec, LayerInterface, PathSpec, Stack};
 use iotax_model::words::WordError;
 
 use crate::cli::args::target_name;
@@ -154,19 +154,21 @@ impl Rung {
 
     /// Parses the name of a rung or a stack line. A line's lowest layer decides whether the rung needs a directory, a device or neither.
     pub(super) fn parse(text: &str) -> Result<Self, Failure> {
-        if !text.contains(' ') {
-            return Self::known(text)
-                .ok_or_else(|| {
-                    let guests = Format::WORDS.iter().map(|format| format!("vm-{format}"));
-                    let mut known: Vec<String> = names().map(str::to_owned).collect();
-                    let others = of_formats().chain(guests).filter(|name| !known.contains(name));
-                    known.extend(others.collect::<Vec<_>>());
-                    let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                    WordError::new("rung", text, &known)
-                })
-                .or_exit(Exit::Usage);
+        if let Some(rung) = Self::known(text) {
+            return Ok(rung);
         }
-        let layers = Stack::parse(text).map_err(usage)?;
+        let layers = match Stack::parse(text) {
+            Ok(stack) if !stack.has::<PathSpec>() => stack,
+            _ if !text.contains(' ') => {
+                let guests = Format::WORDS.iter().map(|format| format!("vm-{format}"));
+                let mut known: Vec<String> = names().map(str::to_owned).collect();
+                let others = of_formats().chain(guests).filter(|name| !known.contains(name));
+                known.extend(others.collect::<Vec<_>>());
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                return Err(WordError::new("rung", text, &known)).or_exit(Exit::Usage);
+            }
+            parsed => parsed.map_err(usage)?,
+        };
         let lowest = layers.layers().first().map_or(&[][..], |layer| layer.kind().stands_on());
         let base = match lowest {
             on if on.contains(&LayerInterface::Directory) => Directory,
@@ -180,37 +182,27 @@ impl Rung {
         self.layers.has::<GuestSpec>()
     }
 
-    /// Returns this rung's target in a directory or on a device, with the given number of guests.
+    /// Returns this rung's target in a directory or on a device, with the given number of guests. Fails if its lowest layer, which stands on a
+    /// directory, cannot be in a given one.
     pub(super) fn target(
         &self,
         name: String,
         guests: u32,
         dir: Option<&Path>,
         device: Option<&Path>,
-    ) -> TargetSpec {
-        let mut stack = match self.base {
-            Device => {
+    ) -> Result<TargetSpec, Failure> {
+        let mut stack = match (self.base, dir) {
+            (Device, _) => {
                 let device = DeviceSpec(device.map(Path::to_path_buf).unwrap_or_default());
                 self.layers.layers().iter().cloned().fold(Stack::from(device), Stack::with)
             }
-            Directory | Own => self.layers.clone(),
+            (Directory, Some(dir)) => self.layers.in_directory(&dir.to_string_lossy()).map_err(usage)?,
+            (Directory, None) | (Own, _) => self.layers.clone(),
         };
-        if self.base == Directory {
-            match stack.layers_mut().first_mut() {
-                Some(PlannedLayer::File(file)) => file.dir = dir.map(Path::to_path_buf),
-                Some(PlannedLayer::Volatile(volatile)) => volatile.dir = dir.map(Path::to_path_buf),
-                Some(PlannedLayer::Overlay(overlay)) => overlay.dir = dir.map(Path::to_path_buf),
-                Some(PlannedLayer::Share(share)) => share.dir = dir.map(Path::to_path_buf),
-                Some(PlannedLayer::Md(array)) => array.dir = dir.map(Path::to_path_buf),
-                Some(PlannedLayer::NineP(shared)) => shared.dir = dir.map(Path::to_path_buf),
-                Some(PlannedLayer::Virtiofs(shared)) => shared.dir = dir.map(Path::to_path_buf),
-                _ => {}
-            }
-        }
         if let Some(guest) = stack.find_mut::<GuestSpec>().filter(|_| guests != 1) {
             guest.count = guests;
         }
-        TargetSpec::new(name, stack)
+        Ok(TargetSpec::new(name, stack))
     }
 }
 
@@ -227,7 +219,7 @@ pub(in crate::cli) fn rung_in(name: &str, dir: &Path) -> Result<TargetSpec, Fail
             "rung {name} stands on a device: iotax ladder --device DEVICE --rungs {name}"
         )));
     }
-    Ok(rung.target(name.to_owned(), 1, Some(dir), None))
+    rung.target(name.to_owned(), 1, Some(dir), None)
 }
 
 #[cfg(test)]

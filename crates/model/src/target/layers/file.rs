@@ -359,6 +359,8 @@ impl FromLine for FileSpec {
         "vhdx file",
         "vpc file",
         "vdi file",
+        "parallels file",
+        "luks file",
     ];
 
     fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {

@@ -63,7 +63,8 @@ impl LayerType for PathSpec {
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
-        vec![word(&self.0.to_string_lossy())]
+        let path = self.0.to_string_lossy();
+        vec![if path.contains('/') { word(&path) } else { word(&format!("./{path}")) }]
     }
 }
 
@@ -73,7 +74,12 @@ impl FromLine for PathSpec {
     fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
         let is_whole = segments.len() == 1 && below.layer.is_none() && below.place.is_none();
         let [path] = segments.next_words()? else { return None };
-        let spec = Self(path.into());
+        // Without a slash it is rather a layer or a rung that was misspelt.
+        if !path.contains('/') {
+            return None;
+        }
+        let name = path.strip_prefix("./").filter(|name| !name.contains('/'));
+        let spec = Self(name.unwrap_or(path).into());
         is_whole.then(|| segments.take().without_keys().map(|()| spec))
     }
 }

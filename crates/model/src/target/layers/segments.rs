@@ -8,11 +8,11 @@ use toml::{Table, Value};
 use crate::key_errors::in_our_words;
 
 /// Segments of a line that have not been parsed yet.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in crate::target) struct Segments(VecDeque<Segment>);
 
 /// The text between two arrows of a stack's line: words, then `key=value` pairs.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Segment {
     /// The words in front of the first key.
     words: Vec<String>,
@@ -169,9 +169,10 @@ fn unquoted(text: &str) -> String {
     serde_json::from_str(text).unwrap_or_else(|_| text.to_owned())
 }
 
-/// Formats a word for a stack's line: in quotes if it is empty, or contains blanks or special characters.
-pub(super) fn word(text: &str) -> String {
-    let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && !"\"\\>=".contains(c);
+/// Formats a word for a stack's line: in quotes if it is empty, or contains blanks or special characters, among them the comma of a list of
+/// lines.
+pub(in crate::target) fn word(text: &str) -> String {
+    let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && !"\"\\>=,".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
         text.to_owned()
     } else {

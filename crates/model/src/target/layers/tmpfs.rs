@@ -44,8 +44,8 @@ impl LayerType for TmpfsSpec {
 impl FromLine for TmpfsSpec {
     const FORMS: &[&str] = &["tmpfs"];
 
-    fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
+    fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [word] = segments.next_words()? else { return None };
-        (word == "tmpfs" && below.layer.is_none() && below.place.is_none()).then(|| segments.take().spec([]))
+        (word == "tmpfs").then(|| segments.take().spec([]))
     }
 }
