@@ -7,7 +7,7 @@
 
 use iotax_model::TargetSpec;
 use iotax_model::record::{DiskActivity, DiskFlushes, LayerCounters, Measurement, TargetRecord};
-use iotax_model::target::{Layer, LayerKind, PlannedLayer, VolatileSpec};
+use iotax_model::target::{FilesystemSpec, Layer, LayerKind, PlannedLayer, VolatileSpec};
 use iotax_model::workload::{SyncMode, Test, Workload};
 
 use crate::amplification::{levels_of_disks, names_of};
@@ -52,6 +52,15 @@ pub struct FlushLevel {
     pub name: String,
     /// Number of flushes that the layer counted, or the reason why there is no number.
     pub flushes: FlushCount,
+}
+
+impl FlushLevel {
+    /// Returns whether the layer is a device of the host other than a loop device.
+    #[must_use]
+    pub fn is_device(&self) -> bool {
+        let name = self.name.as_str();
+        name != QEMU && !name.ends_with(IN_GUEST) && name != VolatileSpec::NAME && !name.starts_with("loop")
+    }
 }
 
 /// The fate of the flushes that the program requested.
@@ -351,12 +360,18 @@ fn counted(seen: &Seen, is_durable_write: bool) -> FlushCount {
     }
 }
 
-/// Names the layer that ignores flushes because of a setting, such as `QEMU (cache=unsafe)`; `None` if no layer does.
+/// Names the layer that ignores flushes because of a setting, such as `QEMU (cache=unsafe)` or `ext4 (nobarrier)`; `None` if no layer does.
 fn ignoring(spec: &TargetSpec) -> Option<String> {
-    spec.stack.ignores_flushes().map(|(layer, mode)| match layer {
+    let by_mode = spec.stack.ignores_flushes().map(|(layer, mode)| match layer {
         PlannedLayer::Share(share) => format!("the {} server (sync=false)", share.protocol.name()),
         PlannedLayer::Zfs(_) => "ZFS (sync=disabled)".into(),
         _ => format!("QEMU (cache={mode})"),
+    });
+    by_mode.or_else(|| {
+        let filesystem = spec.stack.find::<FilesystemSpec>()?;
+        let mut options = filesystem.mount_options.iter().flat_map(|options| options.split(','));
+        let option = options.find(|option| matches!(option.trim(), "nobarrier" | "barrier=0"))?;
+        Some(format!("{} ({})", filesystem.kind.word(), option.trim()))
     })
 }
 

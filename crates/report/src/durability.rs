@@ -13,10 +13,16 @@ use crate::figure::{change, grouped, or_unknown};
 /// Relative difference below which two flush counts count as equal: a flush requested within a window may end just after it.
 const EDGE: f64 = 0.02;
 
+/// The time in nanoseconds below which a durable write did not wait for flash: the fastest kind, Z-NAND, takes 100 us to program a page (Cheong
+/// et al., A flash memory controller for 15 us ultra-low-latency SSD, ISSCC 2018).
+const PROGRAMMED_NS: f64 = 100e3;
+
 /// The durable-write methods of one target whose flushes had the same outcome, with their flush counts added up.
 struct Alike<'a> {
     methods: Vec<&'a str>,
     account: FlushAccount,
+    /// The least median time of one of their writes in nanoseconds; absent if none is known.
+    p50_ns: Option<f64>,
 }
 
 /// Returns a line for each target and each outcome of its flushes, with the flush count of each layer.
@@ -37,8 +43,13 @@ fn alike<'a>(writes: &'a DurableWrites<'_>, target: &str) -> Vec<Alike<'a>> {
             Some(alike) => {
                 alike.methods.push(&cell.workload.name);
                 alike.account.add(account);
+                alike.p50_ns = alike.p50_ns.into_iter().chain(cell.p50_ns).reduce(f64::min);
             }
-            None => all.push(Alike { methods: vec![&cell.workload.name], account: account.clone() }),
+            None => all.push(Alike {
+                methods: vec![&cell.workload.name],
+                account: account.clone(),
+                p50_ns: cell.p50_ns,
+            }),
         }
     }
     all
@@ -52,7 +63,22 @@ fn line(target: &str, alike: &Alike<'_>, several: bool) -> String {
     let methods = if several { format!(" by {}", listed(&names)) } else { String::new() };
     let mut parts = vec![format!("{} asked{methods}", grouped(account.asked))];
     parts.extend(account.levels.iter().map(|level| counted(level, account)));
-    format!("{target}: {}. {}", parts.join(", "), fate(account))
+    let sooner = sooner_than_flash(alike).unwrap_or_default();
+    format!("{target}: {}. {}{sooner}", parts.join(", "), fate(account))
+}
+
+/// Says that a disk with a volatile cache acknowledges flushes sooner than flash can be programmed; `None` if it does not, or no disk was
+/// seen.
+fn sooner_than_flash(alike: &Alike<'_>) -> Option<String> {
+    let FlushFate::Kept(_) = alike.account.fate else { return None };
+    let level = alike.account.levels.last().filter(|level| level.is_device())?;
+    let p50 = alike.p50_ns.filter(|ns| *ns < PROGRAMMED_NS)?;
+    Some(format!(
+        " by {}, which says that its cache is volatile and acknowledges in {}: it is protected against power loss, or lies, and only a cut can tell \
+         (iotax powercut)",
+        level.name,
+        human::time(p50)
+    ))
 }
 
 /// Describes the flushes of one layer: `1,000 in loop0`, `2,100 in sda (2.10 each)`, `none needed by vda`.
@@ -77,10 +103,10 @@ fn counted(level: &FlushLevel, account: &FlushAccount) -> String {
     }
 }
 
-/// Formats a count as a ratio to what was asked for: ` (2.10 each)`; empty if they are the same.
+/// Formats a count as a ratio to what was asked for: ` (2.10 each)`; empty if they are the same, or none.
 fn each(count: u64, account: &FlushAccount) -> String {
     let ratio = count as f64 / account.asked as f64;
-    if (ratio - 1.0).abs() < EDGE { String::new() } else { format!(" ({ratio:.2} each)") }
+    if count == 0 || (ratio - 1.0).abs() < EDGE { String::new() } else { format!(" ({ratio:.2} each)") }
 }
 
 fn fate(account: &FlushAccount) -> String {
@@ -88,7 +114,7 @@ fn fate(account: &FlushAccount) -> String {
         FlushFate::Kept(flushes) => {
             let ratio = *flushes as f64 / account.asked as f64;
             if ratio > 1.0 + EDGE {
-                "Kept; those beyond are a journal's own or other programs'".into()
+                "Kept; those beyond are a journal's own, other programs', or the kernel's behind a synchronous write with O_DSYNC".into()
             } else if ratio < 1.0 - EDGE {
                 "Kept; a journal or the kernel joined some".into()
             } else {
@@ -156,4 +182,29 @@ pub(super) fn against(ratio: &Ratio) -> String {
         _ => String::new(),
     };
     change(ratio.mean) + &word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_answers_sooner_than_flash_is_protected_or_lies() {
+        let line = |name: &str, p50_ns: f64, flushes: FlushCount, fate: FlushFate| {
+            let levels = vec![FlushLevel { name: name.into(), flushes }];
+            let account = FlushAccount { asked: 9, levels, ignored_by: None, fate };
+            super::line("t", &Alike { methods: vec!["fsync"], account, p50_ns: Some(p50_ns) }, false)
+        };
+        let kept = |name: &str, p50_ns| line(name, p50_ns, FlushCount::Counted(9), FlushFate::Kept(9));
+        assert_eq!(
+            kept("sda", 12e3),
+            "t: 9 asked, 9 in sda. Kept by sda, which says that its cache is volatile and acknowledges in 12.0 us: it is protected against power \
+             loss, or lies, and only a cut can tell (iotax powercut)"
+        );
+        for (name, p50_ns) in [("sda", 120e3), ("loop0", 12e3), ("QEMU", 12e3), ("vda in the guest", 12e3)] {
+            assert!(kept(name, p50_ns).ends_with("Kept"), "{name}");
+        }
+        let lost = FlushFate::Swallowed { by: "ext4".into(), evidence: SwallowEvidence::NoneBelow };
+        assert!(line("sda", 12e3, FlushCount::Counted(0), lost).ends_with("Swallowed by ext4"));
+    }
 }

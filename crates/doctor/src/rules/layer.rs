@@ -60,7 +60,12 @@ pub(super) const RULES: &[Rule] = &[
                     human::grouped(*asked),
                     human::grouped(*passed_on)
                 );
-                seen(target, value, fact, format!("{report} shows each layer; measure again: iotax flush"))
+                seen(
+                    target,
+                    value,
+                    fact,
+                    format!("{report} shows each layer; measure again: iotax flush TARGET"),
+                )
             });
             all.collect()
         },

@@ -26,11 +26,17 @@ fn add_figures(page: &mut Page, run: &Run, judgement: &Judgement, writes: &Durab
     page.add_list("Flushes, from the program down", account_lines(run, writes));
 }
 
-/// Formats the heading: `Durable writes of 4k`, `Durable writes of 8k by 4 jobs at once`.
+/// Formats the heading: `Durable writes of 4k`, `Durable writes of 8k by 4 jobs at once`; without what differs between the workloads.
 fn title(run: &Run) -> String {
-    let Some(first) = run.plan.workloads.first() else { return "Durable writes".into() };
-    let jobs = if first.numjobs > 1 { format!(" by {} jobs at once", first.numjobs) } else { String::new() };
-    format!("Durable writes of {}{jobs}", first.lengths())
+    let mut text = "Durable writes".to_owned();
+    let Some((first, others)) = run.plan.workloads.split_first() else { return text };
+    if others.iter().all(|other| other.lengths() == first.lengths()) {
+        text = format!("{text} of {}", first.lengths());
+    }
+    if first.numjobs > 1 && others.iter().all(|other| other.numjobs == first.numjobs) {
+        text = format!("{text} by {} jobs at once", first.numjobs);
+    }
+    text
 }
 
 /// Returns the page section on durable writes for HTML; empty if the run tested none.

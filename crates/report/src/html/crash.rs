@@ -57,11 +57,20 @@ fn chart(verdicts: &[CrashVerdict<'_>]) -> Chart {
     };
     let axis = |label: String, unit: Unit, log: bool, at_least: f64| Axis { label, unit, log, at_least };
     let broken = verdicts.iter().filter(|one| one.breaks_promise()).count();
+    let without_speed = match verdicts.iter().filter(|one| one.writes_per_second.is_none()).count() {
+        0 => String::new(),
+        count => format!(
+            " {count} could not be read after any cut: of these no speed is known, and they have no point."
+        ),
+    };
     Chart {
         key: "safety".into(),
         title: document::CRASH_HEAD.into(),
         note: "right is fast, low is safe".into(),
-        message: format!("{broken} of {} have {loss}.", counted(verdicts.len() as u64, "stack")),
+        message: format!(
+            "{broken} of {} have {loss}.{without_speed}",
+            counted(verdicts.len() as u64, "stack")
+        ),
         columns: ["target", &format!("{unit}_per_s"), "cuts_with_harm_percent", "flushed"]
             .map(Into::into)
             .into(),
@@ -130,6 +139,7 @@ mod tests {
         };
         assert!(row("unread").contains(">3 in 1 of 2<"), "{}", row("unread"));
         assert!(!row("never read").contains(">0"), "what was not read is not known: {}", row("never read"));
+        assert!(page.contains("1 could not be read after any cut: of these no speed is known"), "{page}");
         assert!(page.contains("1 of 2 cuts") && page.contains("seed 3") && !page.contains("<i>"));
     }
 }

@@ -69,9 +69,9 @@ fn the_price_of_each_method_and_the_way_of_its_flushes_are_told() {
         // All but fsync end alike, and its own line says what its journal does.
         "host-file: ",
         " asked by open_datasync, fdatasync, open_sync, rwf_dsync and msync, ",
-        "(2.00 each). Kept; those beyond are a journal's own or other programs'",
+        "(2.00 each). Kept; those beyond are a journal's own, other programs', or the kernel's behind a synchronous write",
         "in vda in the guest, ",
-        " in QEMU, 0 in vda (0.00 each). Swallowed by QEMU (cache=unsafe)",
+        " in QEMU, 0 in vda. Swallowed by QEMU (cache=unsafe)",
     ] {
         assert!(page.contains(words), "{words}: {page}");
     }
