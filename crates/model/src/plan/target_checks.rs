@@ -2,7 +2,7 @@
 
 use super::{Plan, PlanError};
 use crate::target::{NinePSpec, PlannedLayer};
-use crate::workload::{Test, Workload};
+use crate::workload::{IoEngine, Test, Workload};
 
 impl Plan {
     /// Rejects file workloads on targets without a filesystem, workloads that a virtio device without a guest or a directory on 9p
@@ -10,9 +10,15 @@ impl Plan {
     pub(super) fn check_places(&self) -> Result<(), PlanError> {
         for target in self.everything() {
             target.kind()?;
-            let refusal = |job: &Workload| match target.stack.top() {
+            let refusal = |job: &Workload| {
+                match target.stack.top() {
                 Some(PlannedLayer::Virtio(virtio)) => virtio.refusal(job),
+                Some(top) if job.ioengine == IoEngine::Libblkio && !matches!(top, PlannedLayer::Path(_)) => Some(
+                    "ioengine = libblkio drives a virtio device; add virtio to the target (in a line: > virtio), or use another engine"
+                        .to_owned(),
+                ),
                 _ => target.stack.find::<NinePSpec>()?.refusal(job),
+            }
             };
             let refused =
                 |workload: &&Workload| Some((workload.name.clone(), workload.jobs().find_map(refusal)?));

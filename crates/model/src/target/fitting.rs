@@ -31,7 +31,8 @@ pub(super) fn on_place(layer: &PlannedLayer, place: &str, text: &str) -> String 
     let on_file = accepted.contains(&LayerInterface::RawFile).then(|| format!("{place} > raw file > {text}"));
     let on_loop = on_file.is_none().then(|| format!("{place} > raw file > loop > {text}"));
     let on_device = accepted.contains(&LayerInterface::Block).then(|| format!("device {place} > {text}"));
-    let all: Vec<String> = [on_device, on_file, on_loop].into_iter().flatten().collect();
+    let on_image = accepted.contains(&LayerInterface::Image).then(|| format!("image {place} > {text}"));
+    let all: Vec<String> = [on_device, on_image, on_file, on_loop].into_iter().flatten().collect();
     all.join(" or ")
 }
 

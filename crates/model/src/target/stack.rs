@@ -263,6 +263,9 @@ impl Stack {
             (LayerInterface::VirtioQueue, _) => {
                 Some("a virtio device is a raw disk; use fuse in place of virtio, or leave it out")
             }
+            (LayerInterface::RawFile, PlannedLayer::Fuse(_)) => Some(
+                "what fuse shows is one file, and files would lie next to it; leave fuse and the image out",
+            ),
             (LayerInterface::Block, PlannedLayer::Loop(_)) => {
                 Some("a loop device is a raw disk; leave loop out")
             }

@@ -133,12 +133,18 @@ fn bench(run: &Run, judgement: &Judgement) -> Page {
 /// CPU, scatter 1.2% over 5 rounds`. `None` if the workload was not measured.
 fn measured(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<String> {
     let summary = judgement.summary(&workload.name, &run.plan.targets.first()?.name)?;
+    // Which programs serve the target is not known.
+    let mut hosts = run.measured().filter(|m| m.workload == workload.name).filter_map(|m| m.host.as_ref());
+    let is_of_all = hosts.any(|host| host.programs_ns.is_none());
     let bytes = summary.of(Metric::BYTES_PER_S).filter(|bytes| *bytes > 0.0);
     let parts = [
         summary.of(Metric::IOPS).map(|iops| format!("{} IOPS", human::count(iops))),
         bytes.map(|bytes| format!("{} MB/s", megabytes(bytes))),
         summary.of(Metric::LATENCY_MEAN).map(|ns| format!("{} each", human::time(ns))),
-        summary.of(Metric::CPU_PER_IO).map(|ns| format!("{} of CPU", human::time(ns))),
+        summary.of(Metric::CPU_PER_IO).map(|ns| {
+            let of_all = if is_of_all { " by all programs" } else { "" };
+            format!("{} of CPU{of_all}", human::time(ns))
+        }),
     ];
     let graded = run.measurements.iter().zip(&judgement.grades).filter(|(m, grade)| {
         m.workload == workload.name && m.round >= run.first_measured_round() && **grade != Grade::Unusable

@@ -131,7 +131,8 @@ fn look(spec: &ImageSpec, shared: bool) -> Result<FoundImage, Refusal> {
     }
     if let Some(beyond) = found.others.iter().find(|name| !is_here(Path::new(name))) {
         return Err(Refusal::input(format!(
-            "image {shown}: it reads {beyond:?} too, which is no file of this machine, and is not opened"
+            "image {shown}: it reads {beyond:?} too, which is named otherwise than by the path of a regular file that exists here, and is not opened; \
+             qemu-img rebase -u gives it another backing file"
         )));
     }
     if !shared && let Some(writer) = writers(path, &found).first() {

@@ -82,6 +82,13 @@ impl VirtioSpec {
                 self.depth()
             ));
         }
+        if let Some(queues) = self.queues.filter(|queues| u32::from(*queues) <= workload.numjobs) {
+            return Some(format!(
+                "numjobs = {}: each job drives a queue, and one of the {queues} is for flushes; use queues = {}, or leave it out",
+                workload.numjobs,
+                workload.numjobs + 1
+            ));
+        }
         if let Some(range) = workload.sync_file_range {
             return Some(format!(
                 "sync_file_range = {range} writes a page cache out, and a virtio device's driver has none; use fdatasync"
@@ -116,8 +123,9 @@ impl LayerType for VirtioSpec {
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.queues.is_some_and(|queues| queues < 2) {
-            return Err("virtio: queues: accepted: 2 and more, one of them for flushes".into());
+        // vhost-user numbers queues with eight bits (VHOST_USER_VRING_IDX_MASK).
+        if let Some(queues) = self.queues.filter(|queues| !(2..=256).contains(queues)) {
+            return Err(format!("virtio: queues = {queues}: accepted: 2 to 256, one of them for flushes"));
         }
         let is_possible = |size: u16| size.is_power_of_two() && (4..=Self::ENTRIES).contains(&size);
         if let Some(size) = self.queue_size.filter(|size| !is_possible(*size)) {

@@ -178,7 +178,10 @@ fn what_is_no_line_is_refused_with_what_is_accepted() {
         ("/srv > nbd://host/disk > virtio", "accepted: nbd://host/disk, which stands at the bottom"),
         ("/srv > /srv2 > raw file", "\"/srv2\" is no layer"),
         ("/dev/sdb > ext4 > raw file", "accepted: device /dev/sdb > ext4"),
-        ("/srv > virtio", "accepted: device /srv > virtio or /srv > raw file > virtio"),
+        (
+            "/srv > virtio",
+            "accepted: device /srv > virtio or image /srv > virtio or /srv > raw file > virtio",
+        ),
         ("/srv > iscsi", "accepted: /srv > raw file > iscsi"),
         (
             "/srv > raw file > rbd objectsize=1m",
