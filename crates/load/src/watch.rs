@@ -9,7 +9,6 @@ use iotax_model::units::Nanos;
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::Test;
 
-use crate::backend::Note;
 use crate::blackouts;
 use crate::clock::{self, ProcessUsage};
 use crate::collector::{Collector, GRACE};
@@ -17,7 +16,7 @@ use crate::error::EngineError;
 use crate::io_errors::IoErrors;
 use crate::latencies::Latencies;
 use crate::window::Window;
-use crate::workers::{DRAIN, Finish, WorkerReport, Workers};
+use crate::workers::{DRAIN, Finish, Note, WorkerReport, Workers};
 
 /// The stop flag for loads that are never ended early.
 pub static NEVER: AtomicBool = AtomicBool::new(false);
@@ -242,6 +241,9 @@ fn notes(finishes: &[Finish]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iotax_model::units::Bytes;
+    use iotax_model::workload::WorkloadKeys;
+    use std::sync::mpsc;
 
     #[test]
     fn edges_are_the_last_completions_of_all_workers_before_the_window_and_in_it() {
@@ -253,5 +255,40 @@ mod tests {
         assert_eq!(edges(window, &[worker(None, Some(1800))]), None, "no warm-up");
         assert_eq!(edges(window, &[worker(Some(990), Some(990))]), None, "nothing in the window");
         assert_eq!(edges(window.cut(1500), &both), None, "stopped before the last one");
+    }
+
+    #[test]
+    fn a_worker_whose_io_never_returns_is_left_behind() {
+        let keys = WorkloadKeys {
+            runtime: Some(Nanos::from_millis(200)),
+            ramp_time: Some(Nanos(0)),
+            ..WorkloadKeys::default()
+        };
+        let workload = keys.complete(&WorkloadKeys::default());
+        let job = Job::new(workload, Bytes(1 << 20), 1, Nanos::from_millis(100));
+        let room = Latencies::new(&job.workload);
+        let (release, io) = mpsc::channel::<()>();
+        let mut io = Some(io);
+        let spawned = Workers::spawn(1, None, &room, |_| {
+            let io = io.take().expect("one worker");
+            Ok(Box::new(move |context| {
+                let _ = context.reports.send(WorkerReport::Ready);
+                let _ = context.start.recv();
+                let _ = io.recv();
+                Ok(Finish::default())
+            }))
+        });
+        let mut workers = spawned.expect("a thread");
+        let mut samples = 0;
+        let window = Window::new(&job, clock::now());
+        let outcome = carry_out(&mut workers, &job, window, &room, &NEVER, &mut |event| {
+            samples += usize::from(matches!(event, Event::Sample(_)));
+        });
+        let outcome = outcome.expect("an outcome");
+        assert_eq!((outcome.tallies.ios(), samples), (0, 2));
+        let [note] = outcome.notes.as_slice() else { panic!("{:?}", outcome.notes) };
+        assert!(note.starts_with("1 worker(s) still waited 300ms after the end"), "{note}");
+        assert_eq!(outcome.stop, Some(Stop::Unanswered));
+        drop(release);
     }
 }
