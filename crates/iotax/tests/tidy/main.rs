@@ -202,7 +202,6 @@ fn no_retired_names(source: &Source) -> Vec<String> {
     found.map(|name| format!("{}: a type {name}: name it for what it is", source.path)).collect()
 }
 
-/// A lint is silenced where it is expected, with a reason.
 /// Words that no doc comment begins with: it opens with a verb or a noun.
 const CLAUSES: [&str; 6] = ["What ", "How ", "Whether ", "So many ", "So much ", "Of "];
 
@@ -220,6 +219,7 @@ fn opens_with_a_clause(source: &Source) -> Vec<String> {
         .collect()
 }
 
+/// A lint is silenced where it is expected, with a reason.
 fn no_allow(source: &Source) -> Vec<String> {
     if !source.has(&["[", "allow", "("]) {
         return Vec::new();
