@@ -38,5 +38,5 @@ pub use schedule::Cell;
 pub use suite::Suite;
 pub use target::TargetSpec;
 pub use units::{Bytes, Nanos};
-pub use warning::{Warning, WarningKind};
+pub use warning::{Severity, Warning, WarningKind};
 pub use workload::{IoEngine, Rw, Workload};

@@ -250,21 +250,9 @@ impl<'a> Kinds<'a> {
     }
 }
 
-/// Kinds of warnings that can make a measurement unusable.
-const SPOILING: [WarningKind; 8] = [
-    WarningKind::Incomplete,
-    WarningKind::Corrupt,
-    WarningKind::Clock,
-    WarningKind::CacheLie,
-    WarningKind::Bypassed,
-    WarningKind::BufferedDirect,
-    WarningKind::CannotSustain,
-    WarningKind::UnfaithfulReplay,
-];
-
 /// Returns the kinds of warnings that make a measurement unusable, as text; `None` if the measurement is usable.
 pub fn unusable(grade: Grade, kinds: &[&str]) -> Option<String> {
-    let spoils = |kind: &&&str| SPOILING.iter().any(|spoiling| spoiling.word() == **kind);
+    let spoils = |kind: &&&str| kind.parse().is_ok_and(WarningKind::can_spoil);
     let why: Vec<&str> = kinds.iter().filter(spoils).copied().collect();
     let why = if why.is_empty() { "unusable".into() } else { why.join(", ").replace('_', " ") };
     (grade == Grade::Unusable).then_some(why)
