@@ -1,6 +1,5 @@
 //! Selects the remarks shown below the table of results: at most three lines, and the command that shows the rest.
 
-use iotax_analysis::cells::{place, place_of};
 use iotax_analysis::grade::Grade;
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Judgement, Metric};
@@ -26,7 +25,7 @@ pub(crate) fn trust(run: &Run, judgement: &Judgement) -> String {
         .zip(&judgement.grades)
         .filter_map(|(m, grade)| (*grade == Grade::Unusable).then_some(m))
         .collect();
-    let about = |w: &&Warning| unusable.iter().any(|m| place_of(w) == Some(place(m)));
+    let about = |w: &&Warning| unusable.iter().any(|m| w.measurement() == Some(m.key()));
     let mut found = grouped(&judgement.warnings);
     // Findings that make a measurement unusable come first.
     found.sort_by_key(|(kind, warnings)| (!warnings.iter().any(about), kind.severity()));
