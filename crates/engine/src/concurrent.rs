@@ -14,7 +14,7 @@ use iotax_load::error::EngineError;
 use iotax_load::shared::Common;
 use iotax_load::watch::NEVER;
 use iotax_load::window::Window;
-use iotax_model::record::{CpuScope, Outcome, Sample, Share};
+use iotax_model::record::{LoadRelation, Outcome, Sample, Share};
 use iotax_model::threads;
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::Workload;
@@ -185,5 +185,5 @@ fn put_together(workload: &Workload, windows: &[Window], outcomes: Vec<Outcome>)
         };
         (share.name.clone(), Outcome { jobs: vec![share], ..outcome })
     });
-    Outcome::merge(parts, CpuScope::SharedProcess)
+    Outcome::merge(parts, LoadRelation::SharedProcess)
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use iotax_model::record::{CpuTime, Outcome, Pacing, Replayed, Stop, WindowEdges};
+use iotax_model::record::{CpuTime, ErrorCount, Outcome, Pacing, Replayed, Stop, WindowEdges};
 use iotax_model::units::Nanos;
+use iotax_model::verify_errors::Findings;
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::Test;
 
@@ -131,11 +132,8 @@ fn watch(
             Nanos(give_up - window.end)
         )
     });
-    let ProcessUsage { mut cpu, counts } = cpu.used();
-    for CpuTime { user_ns, system_ns } in finishes.iter().map(|finish| finish.programs_cpu) {
-        cpu.user_ns += user_ns;
-        cpu.system_ns += system_ns;
-    }
+    let ProcessUsage { cpu, counts } = cpu.used();
+    let cpu = finishes.iter().map(|finish| finish.programs_cpu).fold(cpu, CpuTime::plus);
     let stop = match (stalled, workers.common.has_failed()) {
         (true, _) => Some(Stop::Stalled),
         (false, true) => Some(Stop::Errors),
@@ -154,20 +152,32 @@ fn watch(
         Some(blackouts::within(spans, least, window))
     });
     let edges = edges(window, &finishes).filter(|_| all_known);
-    let counts = Some(counts);
-    let mut outcome = Outcome {
+    let WorkerTotals { ramp_ios, pacing, replayed, verify, errors, mut notes } = WorkerTotals::of(finishes);
+    notes.extend(stuck.into_iter().chain(left_behind));
+    Ok(Outcome {
         duration_ns,
         tallies,
         edges,
+        ramp_ios,
         cpu,
-        counts,
+        counts: Some(counts),
+        errors,
+        notes,
+        pacing,
+        replayed,
         stop,
         blackouts,
+        verify,
         first_io_ns,
-        ..merged(finishes)
-    };
-    outcome.notes.extend(stuck.into_iter().chain(left_behind));
-    Ok(outcome)
+        // Known to the caller.
+        ioengine: None,
+        devices: Vec::new(),
+        inside: None,
+        flush_ns: None,
+        page_cache: None,
+        carried: None,
+        jobs: Vec::new(),
+    })
 }
 
 /// Returns the time from the last completion of the warm-up to the start of the window, and from the last completion of the window to its end.
@@ -179,24 +189,47 @@ fn edges(window: Window, finishes: &[Finish]) -> Option<WindowEdges> {
     is_within.then(|| WindowEdges { before_ns: window.begin - before, after_ns: window.end - last })
 }
 
-/// Merges the workers' results into an outcome, except for their counts of I/Os.
-fn merged(mut finishes: Vec<Finish>) -> Outcome {
-    let verify = finishes.iter_mut().filter_map(|finish| finish.verify_errors.take());
-    let verify = verify.reduce(|mut all, errors| {
-        all.merge(errors);
-        all
-    });
-    Outcome {
-        ramp_ios: finishes.iter().map(|finish| finish.ramp_ios).sum(),
-        notes: notes(&finishes)
-            .into_iter()
-            .chain(finishes.iter().filter_map(|finish| of_replay(finish.replayed.as_ref()?)))
-            .collect(),
-        pacing: finishes.iter().filter_map(|finish| finish.pacing).reduce(Pacing::merge),
-        replayed: finishes.iter().filter_map(|finish| finish.replayed.clone()).reduce(Replayed::merge),
-        verify,
-        errors: IoErrors::merge(finishes.into_iter().map(|finish| finish.io_errors).collect()),
-        ..Outcome::default()
+/// The results of all workers together, except for their counts of I/Os and the times of their loads.
+struct WorkerTotals {
+    ramp_ios: u64,
+    pacing: Option<Pacing>,
+    replayed: Option<Replayed>,
+    verify: Option<Findings>,
+    errors: Vec<ErrorCount>,
+    notes: Vec<String>,
+}
+
+impl WorkerTotals {
+    fn of(finishes: Vec<Finish>) -> Self {
+        let mut notes = notes(&finishes);
+        notes.extend(finishes.iter().filter_map(|finish| of_replay(finish.replayed.as_ref()?)));
+        let (mut ramp_ios, mut pacing, mut replayed, mut verify) = (0, None, None, None::<Findings>);
+        let mut errors = Vec::with_capacity(finishes.len());
+        for finish in finishes {
+            let Finish {
+                // The caller reads the times, the programs' CPU time and the gaps.
+                began_at: _,
+                ended_at: _,
+                ramp_ios: in_ramp,
+                ramp_completed_at: _,
+                completed_at: _,
+                pacing: paced,
+                replayed: replay,
+                programs_cpu: _,
+                io_errors,
+                blackouts: _,
+                verify_errors,
+                note: _,
+            } = finish;
+            ramp_ios += in_ramp;
+            pacing = pacing.into_iter().chain(paced).reduce(Pacing::merge);
+            replayed = replayed.into_iter().chain(replay).reduce(Replayed::merge);
+            if let Some(findings) = verify_errors {
+                verify.get_or_insert_default().merge(findings);
+            }
+            errors.push(io_errors);
+        }
+        Self { ramp_ios, pacing, replayed, verify, errors: IoErrors::merge(errors), notes }
     }
 }
 
