@@ -67,7 +67,7 @@ pub struct Failure {
 pub(super) fn failures<'a>(run: &Run, findings: &'a [Finding]) -> HashMap<CellKey<'a>, Failure> {
     let mut failures: HashMap<_, Failure> = HashMap::new();
     // In a watch, failed I/Os are a result.
-    if run.plan.watch().is_some() {
+    if run.plan.disturbs() {
         return failures;
     }
     let mut known = Vec::new();

@@ -20,7 +20,7 @@ use iotax_model::Run;
 /// count as missing. In a search, nothing counts as missing.
 pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<Warning> {
     // A search chooses its measurements as it goes, so none can be missing.
-    if run.plan.ask().is_some() {
+    if run.plan.searches() {
         return None;
     }
     // A run that waits for a steady state adds rounds one by one.
@@ -52,7 +52,7 @@ pub(super) fn comparisons<'a>(
 ) -> impl Iterator<Item = Warning> + 'a {
     let measured = by_cell(run);
     // A search compares the rates that it finds; targets under load together are not compared.
-    let is_compared = run.plan.ask().is_none() && !run.plan.is_together();
+    let is_compared = !run.plan.searches() && !run.plan.is_together();
     each_cell(run).filter(move |_| is_compared).filter_map(move |(workload, spec)| {
         let (workload, target) = (&workload.name, &spec.name);
         let compared = run.measurements.is_empty() || comparisons.iter().any(|c| c.cell() == CellKey { workload, target });

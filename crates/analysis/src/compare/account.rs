@@ -134,7 +134,7 @@ impl Account {
     pub fn of(run: &Run, judgement: &Judgement) -> Self {
         let kinds = Kinds::of(judgement);
         // The rates that a search tries differ from run to run, so only the searched workloads count.
-        let workloads: Vec<Workload> = if run.plan.ask().is_some() {
+        let workloads: Vec<Workload> = if run.plan.searches() {
             run.plan.asked().cloned().collect()
         } else {
             run.plan.workloads.clone()

@@ -152,7 +152,7 @@ pub(crate) fn work(workload: &Workload) -> Workload {
 #[must_use]
 pub fn curves(run: &Run) -> Vec<Curves<'_>> {
     // A search tries many similar rates in one or two windows each, which form no curve (see `crate::ask::Answer::steps`).
-    if run.plan.ask().is_some() {
+    if run.plan.searches() {
         return Vec::new();
     }
     let mut works: Vec<(Workload, Vec<&Workload>)> = Vec::new();
