@@ -1,5 +1,10 @@
 //! Results of one workload on one target (a cell).
 
+use std::ops::Deref;
+use std::slice::Iter;
+
+use iotax_model::CellKey;
+
 use crate::amplification::IoAmplification;
 use crate::cpu_breakdown::CpuByRole;
 use crate::failed::Failure;
@@ -36,4 +41,55 @@ pub struct CellJudgement {
     pub network: Option<Network>,
     /// Failed measurements of the cell; absent if none failed.
     pub failure: Option<Failure>,
+}
+
+impl CellJudgement {
+    /// Returns the cell's identity.
+    #[must_use]
+    pub fn key(&self) -> CellKey<'_> {
+        CellKey { target: &self.target, workload: &self.workload }
+    }
+}
+
+/// Results of a run's cells by cell, in the plan's order.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CellJudgements {
+    cells: Vec<CellJudgement>,
+    /// Indexes of `cells` in the order of their keys.
+    by_key: Vec<usize>,
+}
+
+impl CellJudgements {
+    /// Returns the results of a cell; `None` if it was not measured.
+    #[must_use]
+    pub fn get(&self, key: CellKey<'_>) -> Option<&CellJudgement> {
+        let found = self.by_key.binary_search_by(|at| self.cells[*at].key().cmp(&key)).ok()?;
+        Some(&self.cells[self.by_key[found]])
+    }
+}
+
+impl FromIterator<CellJudgement> for CellJudgements {
+    fn from_iter<I: IntoIterator<Item = CellJudgement>>(cells: I) -> Self {
+        let cells: Vec<CellJudgement> = cells.into_iter().collect();
+        let mut by_key: Vec<usize> = (0..cells.len()).collect();
+        by_key.sort_by(|one, other| cells[*one].key().cmp(&cells[*other].key()));
+        Self { cells, by_key }
+    }
+}
+
+impl Deref for CellJudgements {
+    type Target = [CellJudgement];
+
+    fn deref(&self) -> &[CellJudgement] {
+        &self.cells
+    }
+}
+
+impl<'a> IntoIterator for &'a CellJudgements {
+    type Item = &'a CellJudgement;
+    type IntoIter = Iter<'a, CellJudgement>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.cells.iter()
+    }
 }

@@ -1,5 +1,7 @@
 //! Comparison of one target with another, on one workload, by one metric.
 
+use iotax_model::CellKey;
+
 use crate::metric::Metric;
 use crate::sample::{ComparedFigure, Sample};
 use crate::stats::paired::Interval;
@@ -114,4 +116,12 @@ pub struct Comparison {
     /// In a run that adds rounds: the number of rounds at the interim test that decided the comparison. Verdict and interval are from that
     /// test, figures from all rounds. Absent in other runs, and if no interim test decided the comparison.
     pub decided_at: Option<u32>,
+}
+
+impl Comparison {
+    /// Returns the workload on the compared target.
+    #[must_use]
+    pub fn cell(&self) -> CellKey<'_> {
+        CellKey { target: &self.target, workload: &self.workload }
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use iotax_model::plan::{Demand, DemandOn, Keep, Slo};
 use iotax_model::record::Measurement;
-use iotax_model::{Histogram, Run};
+use iotax_model::{CellKey, Histogram, Run};
 use schemars::JsonSchema;
 use serde::Serialize;
 use statrs::distribution::{Binomial, DiscreteCDF};
@@ -100,7 +100,7 @@ pub fn demands<'a>(run: &'a Run, judgement: &Judgement) -> Vec<DemandOnTarget<'a
             move |demand| {
                 let first = run.plan.workloads.first()?.name.as_str();
                 let workload = demand.workload.as_deref().unwrap_or(first);
-                Some(judged(run, judgement, cells, demand, workload, target))
+                Some(judged(run, judgement, cells, demand, CellKey { workload, target }))
             }
         })
     };
@@ -123,18 +123,18 @@ pub fn all_of(demands: &[DemandOnTarget<'_>], target: &str) -> Kept {
 fn judged<'a>(
     run: &'a Run,
     judgement: &Judgement,
-    cells: &HashMap<(&'a str, &'a str), Vec<&'a Measurement>>,
+    cells: &HashMap<CellKey<'a>, Vec<&'a Measurement>>,
     demand: &'a Demand,
-    workload: &'a str,
-    target: &'a str,
+    cell: CellKey<'a>,
 ) -> DemandOnTarget<'a> {
+    let CellKey { workload, target } = cell;
     let none = Vec::new();
-    let measured = cells.get(&(workload, target)).unwrap_or(&none);
+    let measured = cells.get(&cell).unwrap_or(&none);
     let spec = run.plan.workloads.iter().find(|one| one.name == workload);
     let is_direct = spec.is_some_and(|spec| spec.direct);
     let found = match figures(demand.keep, measured, is_direct) {
         _ if measured.is_empty() => Err(NoFigure::NotMeasured),
-        _ if judgement.is_unusable(run, workload, target) => Err(NoFigure::Unusable),
+        _ if judgement.is_unusable(run, cell) => Err(NoFigure::Unusable),
         Err(few @ NoFigure::TooFew { .. }) => Err(beyond(demand.keep, measured, is_direct).unwrap_or(few)),
         figures => figures,
     };

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use iotax_model::Run;
 use iotax_model::histogram::Histogram;
 use iotax_model::record::Tallies;
 use iotax_model::suite::SuiteShape;
 use iotax_model::workload::{SyncMode, Workload};
+use iotax_model::{CellKey, Run};
 
 use crate::cells::by_cell;
 use crate::comparison::Ratio;
@@ -94,9 +94,8 @@ impl<'a> DurableWrites<'a> {
         let mut cells = Vec::new();
         for workload in &run.plan.workloads {
             for spec in &run.plan.targets {
-                let place = (workload.name.as_str(), spec.name.as_str());
-                let (Some(summary), Some(measured)) =
-                    (judgement.summary(place.0, place.1), measurements.get(&place))
+                let cell = CellKey { workload: &workload.name, target: &spec.name };
+                let (Some(summary), Some(measured)) = (judgement.summary(cell), measurements.get(&cell))
                 else {
                     continue;
                 };
@@ -110,7 +109,7 @@ impl<'a> DurableWrites<'a> {
                     p50_ns: commits.and_then(|commits| percentile(commits, 0.5)),
                     p99_ns: commits.and_then(|commits| percentile(commits, 0.99)),
                     cpu_ns: summary.of(Metric::CPU_PER_IO).map(|ns| ns * writes),
-                    against_reference: ratios.remove(&place),
+                    against_reference: ratios.remove(&cell),
                     flushes: FlushAccount::of(workload, spec, record, measured),
                 });
             }
@@ -162,40 +161,42 @@ fn commits<'a>(workload: &Workload, tallies: &'a Tallies) -> Option<&'a Histogra
     if is_by_itself { tallies.write.as_ref().map(|write| &write.latency) } else { tallies.commit.as_ref() }
 }
 
-/// Computes the ratio of each method's rate to the reference's on the same target, by workload and target. All ratios of a run share one 5%
+/// Computes the ratio of each method's rate to the reference's on the same target, by cell. All ratios of a run share one 5%
 /// error rate (Holm).
-fn ratios<'a>(run: &'a Run, judgement: &Judgement, reference: &str) -> HashMap<(&'a str, &'a str), Ratio> {
+fn ratios<'a>(run: &'a Run, judgement: &Judgement, reference: &str) -> HashMap<CellKey<'a>, Ratio> {
     let cells = by_cell(run);
-    let by_round = |workload: &str, target: &str| -> HashMap<u32, f64> {
-        let all = cells.get(&(workload, target)).into_iter().flatten();
+    let by_round = |cell| -> HashMap<u32, f64> {
+        let all = cells.get(&cell).into_iter().flatten();
         all.filter_map(|m| Some((m.round, Metric::IOPS.of(m)?))).collect()
     };
-    let (mut places, mut family) = (Vec::new(), Vec::new());
+    let (mut of_cells, mut family) = (Vec::new(), Vec::new());
     for target in &run.plan.targets {
-        let base = by_round(reference, &target.name);
-        if judgement.is_unusable(run, reference, &target.name) {
+        let base = CellKey { workload: reference, target: &target.name };
+        let of_base = by_round(base);
+        if judgement.is_unusable(run, base) {
             continue;
         }
         for workload in run.plan.workloads.iter().filter(|workload| workload.name != reference) {
-            if judgement.is_unusable(run, &workload.name, &target.name) {
+            let cell = CellKey { workload: &workload.name, target: &target.name };
+            if judgement.is_unusable(run, cell) {
                 continue;
             }
-            let mine = by_round(&workload.name, &target.name);
+            let mine = by_round(cell);
             let mut rounds: Vec<u32> =
-                mine.keys().filter(|round| base.contains_key(round)).copied().collect();
+                mine.keys().filter(|round| of_base.contains_key(round)).copied().collect();
             rounds.sort_unstable();
-            let pairs: Vec<(f64, f64)> = rounds.iter().map(|round| (mine[round], base[round])).collect();
+            let pairs: Vec<(f64, f64)> = rounds.iter().map(|round| (mine[round], of_base[round])).collect();
             let Some(sample) = Sample::paired(&pairs, Metric::IOPS) else { continue };
-            let mean = |workload: &str| judgement.summary(workload, &target.name)?.of(Metric::IOPS);
-            let Some((over, under)) = mean(&workload.name).zip(mean(reference)) else { continue };
-            places.push(((workload.name.as_str(), target.name.as_str()), (over / under, under)));
+            let mean = |cell| judgement.summary(cell)?.of(Metric::IOPS);
+            let Some((over, under)) = mean(cell).zip(mean(base)) else { continue };
+            of_cells.push((cell, (over / under, under)));
             family.push((Metric::IOPS, sample));
         }
     }
     let decisions = decide_family(family.clone(), run.plan.margin.share());
-    let told = places.into_iter().zip(&family).zip(&decisions);
-    told.map(|(((place, figures), (metric, sample)), decision)| {
-        (place, Ratio::new(*metric, figures, sample, decision, None))
+    let told = of_cells.into_iter().zip(&family).zip(&decisions);
+    told.map(|(((cell, figures), (metric, sample)), decision)| {
+        (cell, Ratio::new(*metric, figures, sample, decision, None))
     })
     .collect()
 }

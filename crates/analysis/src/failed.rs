@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 
 use iotax_model::record::{ErrorCount, Measurement};
-use iotax_model::{Warning, WarningKind};
+use iotax_model::{CellKey, MeasurementKey, Warning, WarningKind};
 
-use crate::cells::place_of;
 use crate::figures::{is_empty, may_be_empty};
 use crate::finding::Finding;
 use iotax_model::Run;
@@ -64,32 +63,30 @@ pub struct Failure {
     pub reason: String,
 }
 
-/// Finds failed measurements, by workload and target. Empty for a watch, where failed I/Os are a result.
-pub(super) fn failures<'a>(run: &Run, findings: &'a [Finding]) -> HashMap<(&'a str, &'a str), Failure> {
+/// Finds failed measurements, by cell. Empty for a watch, where failed I/Os are a result.
+pub(super) fn failures<'a>(run: &Run, findings: &'a [Finding]) -> HashMap<CellKey<'a>, Failure> {
     let mut failures: HashMap<_, Failure> = HashMap::new();
     // In a watch, failed I/Os are a result.
-    if run.plan.watch().is_some() {
+    if run.plan.disturbs() {
         return failures;
     }
     let mut known = Vec::new();
     for warning in findings.iter().filter(|finding| is_failure(finding)).map(|finding| &finding.warning) {
-        let Some(place @ (target, workload, round)) = place_of(warning) else { continue };
+        let Some(key) = warning.measurement() else { continue };
         // A measurement with several findings counts once.
-        if known.contains(&place) || is_outweighed(run, target, workload, round) {
+        if known.contains(&key) || is_outweighed(run, key) {
             continue;
         }
-        known.push(place);
-        let new = || failure(run, target, workload, warning);
-        failures.entry((workload, target)).or_insert_with(new).measurements += 1;
+        known.push(key);
+        failures.entry(key.cell).or_insert_with(|| failure(run, key.cell, warning)).measurements += 1;
     }
     failures
 }
 
 /// Returns whether the round had no I/O but is tolerated, because at most a tenth of the rounds of the workload on the target had none.
-fn is_outweighed(run: &Run, target: &str, workload: &str, round: u32) -> bool {
-    let of_cell = run.measurements.iter().filter(|m| m.target == target && m.workload == workload);
-    let (empty, others): (Vec<_>, Vec<_>) = of_cell.partition(|m| is_empty(m));
-    empty.iter().any(|m| m.round == round) && may_be_empty(empty.len(), empty.len() + others.len())
+fn is_outweighed(run: &Run, key: MeasurementKey<'_>) -> bool {
+    let (empty, others): (Vec<_>, Vec<_>) = run.of_cell(key.cell).partition(|m| is_empty(m));
+    empty.iter().any(|m| m.round == key.round) && may_be_empty(empty.len(), empty.len() + others.len())
 }
 
 fn is_failure(finding: &Finding) -> bool {
@@ -97,9 +94,9 @@ fn is_failure(finding: &Finding) -> bool {
 }
 
 /// Builds a failure with its I/O counts; the caller counts the failed measurements.
-fn failure(run: &Run, target: &str, workload: &str, warning: &Warning) -> Failure {
+fn failure(run: &Run, cell: CellKey<'_>, warning: &Warning) -> Failure {
     let mut ios = Failed::default();
-    for m in run.measurements.iter().filter(|m| m.target == target && m.workload == workload) {
+    for m in run.of_cell(cell) {
         let one = Failed::of(m);
         ios = Failed { ios: ios.ios + one.ios, of: ios.of + one.of };
     }

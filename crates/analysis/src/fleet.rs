@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use iotax_model::record::{FleetMode, Measurement, Sample};
-use iotax_model::{Histogram, Run, RunState, WarningKind};
+use iotax_model::{CellKey, Histogram, Run, RunState, WarningKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -171,16 +171,18 @@ pub fn fleet(runs: &[Run]) -> Option<FleetAnswer> {
             Some((run.fleet.as_ref().filter(|one| one.fleet == own.fleet)?.member.as_str(), run))
         })
         .collect();
-    let cells: Vec<(String, String)> = first
-        .plan
+    let plan = &first.plan;
+    let cells: Vec<CellKey<'_>> = plan
         .workloads
         .iter()
-        .flat_map(|work| first.plan.targets.iter().map(|target| (work.name.clone(), target.name.clone())))
+        .flat_map(|work| {
+            plan.targets.iter().map(|target| CellKey { workload: &work.name, target: &target.name })
+        })
         .collect();
     let is_shared = own.mode == FleetMode::Shared;
     let margin = first.plan.margin.share();
-    let hosts = cells.iter().filter(|_| !is_shared).filter_map(|cell| HostCell::of(cell, &members, margin));
-    let shared = cells.iter().filter(|_| is_shared).map(|cell| SharedCell::of(cell, &members));
+    let hosts = cells.iter().filter(|_| !is_shared).filter_map(|cell| HostCell::of(*cell, &members, margin));
+    let shared = cells.iter().filter(|_| is_shared).map(|cell| SharedCell::of(*cell, &members));
     Some(FleetAnswer {
         id: own.fleet.clone(),
         name: first.plan.name.clone(),
@@ -209,17 +211,9 @@ impl FleetRun {
     }
 }
 
-/// Iterates over a run's measurements of a workload on a target.
-fn of_cell<'a>(
-    run: &'a Run,
-    (workload, target): &'a (String, String),
-) -> impl Iterator<Item = &'a Measurement> {
-    run.measurements.iter().filter(move |m| m.workload == *workload && m.target == *target)
-}
-
 impl HostCell {
     /// Compares the hosts on one workload and target; `None` if no host measured the workload on the target.
-    fn of(cell: &(String, String), members: &[(&str, &Run)], margin: f64) -> Option<Self> {
+    fn of(cell: CellKey<'_>, members: &[(&str, &Run)], margin: f64) -> Option<Self> {
         let mut hosts: Vec<HostFigures> =
             members.iter().filter_map(|(name, run)| HostFigures::of(name, run, cell)).collect();
         let logs: Vec<f64> = hosts.iter().map(|host| host.mean_ns.ln()).collect();
@@ -235,14 +229,14 @@ impl HostCell {
             let is_apart = host.interval.is_some_and(|own| !(own.low..=own.high).contains(&centre.exp()));
             host.is_outlier = is_judged && is_far && is_apart && distance.abs() > margin.ln_1p();
         }
-        let (workload, target) = cell.clone();
+        let (workload, target) = (cell.workload.to_owned(), cell.target.to_owned());
         Some(Self { workload, target, hosts, median_ns: centre.exp(), is_judged })
     }
 }
 
 impl HostFigures {
-    fn of(name: &str, run: &Run, cell: &(String, String)) -> Option<Self> {
-        let all: Vec<&Measurement> = of_cell(run, cell).collect();
+    fn of(name: &str, run: &Run, cell: CellKey<'_>) -> Option<Self> {
+        let all: Vec<&Measurement> = run.of_cell(cell).collect();
         let mean = |m: &&Measurement| m.outcome.tallies.latency().mean().filter(|mean| *mean > 0.0);
         let logs: Vec<f64> = all.iter().filter_map(mean).map(f64::ln).collect();
         let rounds = logs.len();
@@ -276,7 +270,7 @@ struct Counted {
 }
 
 impl SharedCell {
-    fn of(cell: &(String, String), members: &[(&str, &Run)]) -> Self {
+    fn of(cell: CellKey<'_>, members: &[(&str, &Run)]) -> Self {
         let measured: Vec<BTreeMap<u32, &Measurement>> =
             members.iter().map(|(_, run)| run.measurements.iter().map(|m| (m.order, m)).collect()).collect();
         let mut steps: Vec<u32> = measured.iter().flat_map(|own| own.keys().copied()).collect();
@@ -286,7 +280,7 @@ impl SharedCell {
         let mut groups: BTreeMap<Vec<usize>, Vec<Vec<Counted>>> = BTreeMap::new();
         for (at, step) in steps.iter().enumerate() {
             let Some(one) = measured.iter().find_map(|own| own.get(step)) else { continue };
-            if (&one.workload, &one.target) != (&cell.0, &cell.1) {
+            if one.cell() != cell {
                 continue;
             }
             // A member that measured neither this step nor the one before had already left.
@@ -305,7 +299,7 @@ impl SharedCell {
             groups.into_values().map(|rounds| SharedGroup::of(members, &rounds)).collect();
         groups.sort_by_key(|group| std::cmp::Reverse((group.rounds, group.shares.len())));
         withheld.sort_by_key(|round| round.round);
-        let (workload, target) = cell.clone();
+        let (workload, target) = (cell.workload.to_owned(), cell.target.to_owned());
         Self { workload, target, groups, withheld }
     }
 }

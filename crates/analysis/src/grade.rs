@@ -3,12 +3,10 @@
 use std::collections::HashMap;
 
 use iotax_model::record::Measurement;
-use iotax_model::{Warning, WarningKind};
+use iotax_model::{CellKey, MeasurementKey, Warning, WarningKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::cells::Place;
-use crate::cells::place_of;
 use crate::finding::Finding;
 use iotax_model::Run;
 
@@ -88,12 +86,14 @@ pub(super) fn is_unusable(m: &Measurement, findings: &[Finding]) -> bool {
 }
 
 /// Collects the reason why each unusable measurement cannot support a verdict. Usable measurements are left out.
-pub(super) fn withheld(findings: &[Finding]) -> HashMap<Place<'_>, String> {
+pub(super) fn withheld(findings: &[Finding]) -> HashMap<MeasurementKey<'_>, String> {
     let mut reasons = HashMap::new();
     for Finding { warning, .. } in findings.iter().filter(|finding| finding.unusable) {
-        let Some(place @ (target, _, round)) = place_of(warning) else { continue };
+        let Some(key @ MeasurementKey { cell: CellKey { target, .. }, round }) = warning.measurement() else {
+            continue;
+        };
         let Warning { kind, evidence, .. } = warning;
-        reasons.entry(place).or_insert_with(|| format!("{target}, round {round}: {kind}: {evidence}"));
+        reasons.entry(key).or_insert_with(|| format!("{target}, round {round}: {kind}: {evidence}"));
     }
     reasons
 }

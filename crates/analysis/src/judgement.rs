@@ -7,11 +7,11 @@
 
 use std::collections::HashSet;
 
-use iotax_model::{Plan, RunState, Warning, WarningKind};
+use iotax_model::{CellKey, Plan, RunState, Warning, WarningKind};
 
-use crate::cell_judgement::CellJudgement;
+use crate::cell_judgement::{CellJudgement, CellJudgements};
 use crate::cell_means::CellMeans;
-use crate::cells::{by_cell, each_cell, place};
+use crate::cells::{by_cell, each_cell};
 use crate::comparison::Comparison;
 use crate::edges::Edge;
 use crate::effects::Effects;
@@ -50,7 +50,7 @@ pub struct Judgement {
     /// Progress of a run that adds rounds until its comparisons are decided; absent for other runs.
     pub standing: Option<Standing>,
     /// Results of each workload on each target that was measured, in the plan's order.
-    pub cells: Vec<CellJudgement>,
+    pub cells: CellJudgements,
     /// Differences between rounds and drift, for each workload, over all targets; empty for an import.
     pub effects: Vec<Effects>,
     /// Wall time by phase; absent if it was not recorded.
@@ -65,8 +65,8 @@ pub struct Judgement {
 impl Judgement {
     /// Returns the comparison of a target with the baseline; `None` if the two were not compared.
     #[must_use]
-    pub fn comparison(&self, workload: &str, target: &str, metric: Metric) -> Option<&Comparison> {
-        self.comparisons.iter().find(|c| c.workload == workload && c.target == target && c.metric == metric)
+    pub fn comparison(&self, cell: CellKey<'_>, metric: Metric) -> Option<&Comparison> {
+        self.comparisons.iter().find(|c| c.cell() == cell && c.metric == metric)
     }
 
     /// Returns the comparison of an edge's end with its start; `None` if the two were not compared.
@@ -84,8 +84,8 @@ impl Judgement {
 
     /// Returns the results of a workload on a target; `None` if it was not measured.
     #[must_use]
-    pub fn cell(&self, workload: &str, target: &str) -> Option<&CellJudgement> {
-        self.cells.iter().find(|cell| cell.workload == workload && cell.target == target)
+    pub fn cell(&self, cell: CellKey<'_>) -> Option<&CellJudgement> {
+        self.cells.get(cell)
     }
 
     /// Iterates over the targets whose results on this workload contain the value that `part` selects; yields each target's name with the
@@ -102,10 +102,10 @@ impl Judgement {
     /// Returns whether the results of a workload on a target cannot be used: more than a tenth of the windows are empty, more than half of
     /// the replays are late, or a measurement is unusable for another reason.
     #[must_use]
-    pub fn is_unusable(&self, run: &Run, workload: &str, target: &str) -> bool {
+    pub fn is_unusable(&self, run: &Run, cell: CellKey<'_>) -> bool {
         let first = run.first_measured_round();
         let graded = run.measurements.iter().zip(&self.grades).filter(|(m, _)| m.round >= first);
-        let of_cell: Vec<_> = graded.filter(|(m, _)| m.workload == workload && m.target == target).collect();
+        let of_cell: Vec<_> = graded.filter(|(m, _)| m.cell() == cell).collect();
         let unusable: Vec<_> = of_cell.iter().filter(|(_, grade)| **grade == Grade::Unusable).collect();
         let count =
             |is_one: &dyn Fn(&Measurement) -> bool| unusable.iter().filter(|(m, _)| is_one(m)).count();
@@ -117,8 +117,8 @@ impl Judgement {
 
     /// Returns the figures of a workload on a target; `None` if it was not measured.
     #[must_use]
-    pub fn summary(&self, workload: &str, target: &str) -> Option<&Summary> {
-        Some(&self.cell(workload, target)?.summary)
+    pub fn summary(&self, cell: CellKey<'_>) -> Option<&Summary> {
+        Some(&self.cell(cell)?.summary)
     }
 }
 
@@ -175,24 +175,24 @@ fn of_measured_rounds(run: &Run, findings: Vec<Finding>) -> Vec<Finding> {
 }
 
 /// Computes the results of each workload on each target that was measured.
-fn cells(run: &Run, figures: &[Metric], means: &CellMeans<'_>, findings: &[Finding]) -> Vec<CellJudgement> {
+fn cells(run: &Run, figures: &[Metric], means: &CellMeans<'_>, findings: &[Finding]) -> CellJudgements {
     let mut failures = failed::failures(run, findings);
     let mut by_cell = by_cell(run);
-    let each = each_cell(run).filter_map(|(name, spec)| {
-        let measured = by_cell.remove(&(name, spec.name.as_str()))?;
-        let workload = run.plan.workloads.iter().find(|workload| workload.name == name)?;
+    let each = each_cell(run).filter_map(|(workload, spec)| {
+        let key = CellKey { workload: &workload.name, target: &spec.name };
+        let measured = by_cell.remove(&key)?;
         let record = run.targets.iter().find(|record| record.name == spec.name);
         let is_on_disk = !workload.kind().is_network();
-        let failure = failures.remove(&(name, spec.name.as_str()));
+        let failure = failures.remove(&key);
         Some(CellJudgement {
-            workload: name.to_owned(),
+            workload: workload.name.clone(),
             target: spec.name.clone(),
-            summary: Summary::new(figures, name, &spec.name, &measured, means)?,
+            summary: Summary::new(figures, &workload.name, &spec.name, &measured, means)?,
             guests: GroupFairness::new(MemberKind::Guests, &measured),
             jobs: GroupFairness::new(MemberKind::Jobs, &measured),
             neighbour: NeighbourLoad::of(&run.plan.neighbours, &measured),
             latency: is_on_disk.then(|| LatencyBreakdown::of(spec, record, &measured)).flatten(),
-            cpu: CpuByRole::of(name, spec, &measured, means),
+            cpu: CpuByRole::of(&workload.name, spec, &measured, means),
             amplification: (is_on_disk && failure.is_none())
                 .then(|| IoAmplification::of(record, &measured))
                 .flatten(),
@@ -216,7 +216,7 @@ fn compare(
     let mut figures = MeasuredFigures::new(metrics.clone());
     let mut withheld = grade::withheld(findings);
     for measurement in run.measured() {
-        figures.add(plan, measurement, withheld.remove(&place(measurement)));
+        figures.add(plan, measurement, withheld.remove(&measurement.key()));
     }
     let pairs = samples::pairs(plan, edges);
     let cases = figures.cases(plan, &pairs);

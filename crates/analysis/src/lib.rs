@@ -54,7 +54,7 @@ mod warm_up;
 pub mod watch;
 
 pub use amplification::IoAmplification;
-pub use cell_judgement::CellJudgement;
+pub use cell_judgement::{CellJudgement, CellJudgements};
 pub use comparison::{Comparison, Ratio, Tax};
 pub use cpu_breakdown::CpuByRole;
 pub use edges::{Edge, edges};

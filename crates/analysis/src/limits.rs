@@ -6,12 +6,12 @@
 //! or varies, or differs between reads and writes. If only one direction has a constant rate, or if the load
 //! generator's CPU was the limit, rates alone cannot tell a rate limit from the device's own rate.
 
-use iotax_model::Run;
 use iotax_model::plan::RateUnit;
 use iotax_model::record::Measurement;
 use iotax_model::suite::SuiteShape;
 use iotax_model::units::Bytes;
 use iotax_model::workload::Workload;
+use iotax_model::{CellKey, Run};
 
 use crate::cells::by_cell;
 use crate::checks::generator;
@@ -146,7 +146,7 @@ pub fn limits<'a>(run: &'a Run) -> Vec<LimitsOnTarget<'a>> {
     let of_target = |target: &'a str| {
         let cells = &cells;
         let measured = |workload: &Workload, unit| {
-            let all: &Vec<&Measurement> = cells.get(&(workload.name.as_str(), target))?;
+            let all: &Vec<&Measurement> = cells.get(&CellKey { workload: &workload.name, target })?;
             let rounds = all.iter().map(|m| Levels::of(m, unit)).collect::<Option<Vec<_>>>()?;
             let is_generator_bound = all.iter().any(|m| generator::saturation(workload, m).is_some());
             Some(Measured { rounds, is_generator_bound })
@@ -175,7 +175,7 @@ pub fn limits<'a>(run: &'a Run) -> Vec<LimitsOnTarget<'a>> {
             })
         });
         let course = run.plan.workloads.iter().flat_map(|workload| {
-            let all = cells.get(&(workload.name.as_str(), target)).into_iter().flatten();
+            let all = cells.get(&CellKey { workload: &workload.name, target }).into_iter().flatten();
             all.filter_map(move |m| Some((workload, m.round, Levels::of(m, RateUnit::Ios)?, *m)))
         });
         // The first of equally long bursts wins.

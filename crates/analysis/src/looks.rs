@@ -19,7 +19,6 @@ use std::collections::{HashMap, HashSet};
 use iotax_model::record::Measurement;
 use iotax_model::{Cell, Plan, WarningKind};
 
-use crate::cells::place;
 use crate::checks;
 use crate::edges;
 use crate::edges::Edge;
@@ -248,7 +247,7 @@ impl SequentialState {
     /// Adds a new measurement's figures, and the reason if it is unusable.
     pub fn add(&mut self, measurement: &Measurement) {
         let findings = checks::of_measurement(&self.run, measurement);
-        self.figures.add(&self.run.plan, measurement, grade::withheld(&findings).remove(&place(measurement)));
+        self.figures.add(&self.run.plan, measurement, grade::withheld(&findings).remove(&measurement.key()));
     }
 
     /// Records that a workload could not be measured on a target in a round.

@@ -1,9 +1,8 @@
 //! Compares replays phase by phase of their trace, because a target may be slower only in some phases, such as during a backup.
 
-use iotax_model::Run;
 use iotax_model::record::{Measurement, ReplayPhase};
+use iotax_model::{CellKey, MeasurementKey, Run};
 
-use crate::cells::place;
 use crate::checks;
 use crate::comparison::Ratio;
 use crate::grade;
@@ -44,7 +43,7 @@ pub fn phased_comparisons(run: &Run) -> Vec<PhasedComparison<'_>> {
     }
     let findings = checks::of_measurements(run);
     let unusable = grade::withheld(&findings);
-    let usable: Vec<&Measurement> = run.measured().filter(|m| !unusable.contains_key(&place(m))).collect();
+    let usable: Vec<&Measurement> = run.measured().filter(|m| !unusable.contains_key(&m.key())).collect();
     replays.into_iter().flat_map(|workload| of_workload(run, workload, &usable)).collect()
 }
 
@@ -85,7 +84,8 @@ fn phase_cases<'a>(
     usable: &[&Measurement],
 ) -> Vec<PhaseCase<'a>> {
     let of = |name: &str, round: u32| {
-        let m = usable.iter().find(|m| m.workload == workload && m.target == name && m.round == round)?;
+        let cell = CellKey { workload, target: name };
+        let m = usable.iter().find(|m| m.key() == MeasurementKey { cell, round })?;
         m.outcome.replayed.as_ref().filter(|replayed| replayed.phase_ns > 0)
     };
     let rounds = run.measurements.iter().map(|m| m.round).max().unwrap_or(0);

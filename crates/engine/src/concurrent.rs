@@ -9,18 +9,18 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use iotax_model::record::{CpuScope, Outcome, Sample, Share};
+use iotax_load::control::Control;
+use iotax_load::error::EngineError;
+use iotax_load::shared::Common;
+use iotax_load::watch::NEVER;
+use iotax_load::window::Window;
+use iotax_model::record::{LoadRelation, Outcome, Sample, Share};
 use iotax_model::threads;
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::Workload;
 
-use crate::control::Control;
-use crate::error::EngineError;
 use crate::open::{self, Target};
 use crate::run::Prepared;
-use crate::shared::Common;
-use crate::watch::NEVER;
-use crate::window::Window;
 
 /// Measures a workload with concurrent jobs, as [`crate::measure`] does.
 pub(crate) fn run(
@@ -185,5 +185,5 @@ fn put_together(workload: &Workload, windows: &[Window], outcomes: Vec<Outcome>)
         };
         (share.name.clone(), Outcome { jobs: vec![share], ..outcome })
     });
-    Outcome::merge(parts, CpuScope::SharedProcess)
+    Outcome::merge(parts, LoadRelation::SharedProcess)
 }

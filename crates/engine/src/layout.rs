@@ -3,14 +3,14 @@
 use std::fs::File;
 use std::io;
 
+use iotax_load::error::EngineError;
 use iotax_model::wire::Job;
 use iotax_model::workload::{FileLayout, IoEngine};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-use crate::error::EngineError;
+use crate::backend::PUNCH;
 use crate::open::Target;
-use crate::request::PUNCH;
 
 /// A file that the layout or the load may truncate. Dropping this restores the file's length.
 #[derive(Debug)]

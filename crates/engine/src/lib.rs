@@ -1,7 +1,7 @@
 //! Generates block and file load in this process: backends, access patterns, pacing, content, workers.
 //!
 //! The engine is independent of guests, the store and other processes: an agent calls the engine and forwards its events. The parts that
-//! every load needs (clock, workers, windows, intervals, pacing, counts) are public, for `iotax-netperf`.
+//! a network's load needs too (clock, workers, windows, intervals, pacing, counts) are in `iotax-load`.
 //!
 //! A measurement passes through these modules: [`measure`] checks the job and opens the target (`open`). `run` starts numjobs threads. Each
 //! thread (`worker`) draws I/Os from its `pattern`, with content from its `payload`, submits them through a `backend`, and counts their service
@@ -9,62 +9,44 @@
 //! into samples.
 
 mod backend;
-pub mod blackouts;
-pub mod buffers;
-pub mod clock;
-mod collector;
 mod concurrent;
-mod control;
-mod error;
 mod file_ops;
 mod flow;
 mod identity;
-pub mod intervals;
-pub mod io_errors;
-pub mod latencies;
 mod layout;
 mod open;
 mod overhead;
-pub mod pace;
 mod page_cache;
 mod passes;
 mod pattern;
 mod payload;
 mod placement;
 mod prepare;
-mod punctual;
 mod queue;
-pub mod random;
 mod replay;
-pub mod request;
 mod run;
-mod shared;
 #[cfg(test)]
 mod simulated;
 mod transfer;
 mod verify;
-pub mod watch;
-pub mod window;
 mod worker;
-pub mod workers;
 
 use std::path::Path;
 
+use iotax_load::check;
 use iotax_model::record::Outcome;
 use iotax_model::trace::Events;
-use iotax_model::units::{Bytes, Nanos};
+use iotax_model::units::Bytes;
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::{Kind, Workload};
 
-pub use crate::control::Control;
-pub use crate::error::{EngineError, OpenRefusal};
+pub use iotax_load::control::Control;
+pub use iotax_load::error::{EngineError, OpenRefusal};
+
 pub use crate::overhead::overhead_ns;
 pub use crate::page_cache::{drop_caches_of, drop_caches_of_machine};
 pub use crate::prepare::fill;
 pub use crate::verify::audit;
-
-/// The shortest interval between samples that a job may ask for.
-const SHORTEST_INTERVAL: Nanos = Nanos::from_millis(10);
 
 /// Runs one measurement on an existing file or device. `events` receives [`Event::Ready`] when all workers are ready; the load starts when
 /// that call returns. `events` then receives [`Event::Measuring`] when the warm-up is over, one [`Event::Sample`] per interval, in order
@@ -127,18 +109,6 @@ pub fn replay_under(
     check_memory(job)?;
     let target = open::for_job(job, path)?;
     run::run(job, &target, control, Some(trace), events)
-}
-
-/// Refuses a job that cannot run: invalid or contradictory keys, or an interval between samples of less than 10 ms.
-///
-/// # Errors
-/// Names the offending key and the accepted values.
-pub fn check(job: &Job) -> Result<(), EngineError> {
-    job.workload.check()?;
-    if job.interval < SHORTEST_INTERVAL {
-        return Err(EngineError::Interval(job.interval));
-    }
-    Ok(())
 }
 
 /// Refuses a job whose buffers need more than half of this machine's memory: the kernel's OOM killer would end some process.

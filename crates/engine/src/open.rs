@@ -7,15 +7,14 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use iotax_load::error::{EngineError, OpenRefusal};
 use iotax_model::units::Bytes;
 use iotax_model::wire::{Identity, Job};
 use iotax_model::workload::{Distribution, IoEngine, Kind as WorkloadKind, SyncMode, Workload};
 use rustix::fs::{AtFlags, StatxFlags, fallocate, fstatfs, ioctl_blksszget, statx};
 use rustix::io::Errno;
 
-use crate::backend::{Device, VIRTIO_SECTOR, flush_virtio};
-use crate::error::{EngineError, OpenRefusal};
-use crate::request::PUNCH;
+use crate::backend::{Device, PUNCH, VIRTIO_SECTOR, flush_virtio};
 use crate::{identity, queue};
 
 /// The `f_type` by which statfs(2) identifies tmpfs.

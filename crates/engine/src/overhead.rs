@@ -4,18 +4,18 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 
+use iotax_load::clock;
+use iotax_load::error::EngineError;
+use iotax_load::shared::Heartbeat;
+use iotax_load::window::Window;
+use iotax_load::workers::{Finish, WorkerContext, WorkerReport};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
 use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
 
 use crate::backend::{Backend, Null, Options, Setup};
-use crate::clock;
-use crate::error::EngineError;
 use crate::pattern::Pattern;
-use crate::shared::Heartbeat;
-use crate::window::Window;
 use crate::worker::{self, Task};
-use crate::workers::{Finish, WorkerContext, WorkerReport};
 
 /// Measures the CPU nanoseconds that the engine spends per I/O on the null backend; no measured latency can be lower. Runs for some 50 ms at queue
 /// depth 1, where I/Os cannot share time stamps, and with the full accounting.

@@ -2,13 +2,13 @@
 
 use std::fs::File;
 
+use iotax_load::error::EngineError;
+use iotax_load::request::Io;
 use iotax_model::wire::Job;
 use iotax_model::workload::IoEngine;
 
-use crate::error::EngineError;
 use crate::open::Target;
 use crate::page_cache::drop_range;
-use crate::request::Io;
 
 /// Dropper of the page cache of one worker's area before each further pass, like fio's `invalidate`. The drop happens during the load,
 /// possibly with other I/O in flight.

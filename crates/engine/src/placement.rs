@@ -4,10 +4,9 @@
 use std::io;
 use std::path::Path;
 
+use iotax_load::error::EngineError;
 use iotax_model::workload::{CpuPolicy, MemoryPolicy, NumberList, Workload};
 use rustix::thread::{CpuSet, sched_setaffinity};
-
-use crate::error::EngineError;
 
 /// Maximum number of NUMA nodes, from the kernel's limit; the number of bits in a node mask.
 const NODES: usize = 1024;

@@ -5,20 +5,20 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use iotax_load::buffers::Slot;
+use iotax_load::clock;
+use iotax_load::error::{EngineError, OpenRefusal};
+use iotax_load::io_errors::errno_name;
+use iotax_load::random::{Purpose, SplitMix64};
+use iotax_load::request::{Completion, Io, IoKind};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::ByteRange;
 use iotax_model::workload::{Content, SyncMode, Verify, Workload};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use crate::backend::{Backend, Completion, VIRTIO_SECTOR};
-use crate::buffers::Slot;
-use crate::clock;
-use crate::error::{EngineError, OpenRefusal};
-use crate::io_errors::errno_name;
+use crate::backend::{Backend, VIRTIO_SECTOR};
 use crate::open::{self, Access, Target};
 use crate::payload::Source;
-use crate::random::{Purpose, SplitMix64};
-use crate::request::{Io, IoKind};
 use crate::transfer::{self, Transfer};
 use crate::verify::{Mark, write_stamps};
 

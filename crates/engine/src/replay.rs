@@ -3,13 +3,14 @@
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::vec;
 
+use iotax_load::error::EngineError;
+use iotax_load::pace::{TraceCounts, TraceTimes};
+use iotax_load::request::{Io, IoKind};
 use iotax_model::threads;
 use iotax_model::trace::{Events, TracedIo, TracedOperation};
 use iotax_model::wire::Job;
 
-use crate::error::EngineError;
 use crate::open::Target;
-use crate::request::{Io, IoKind};
 
 /// Number of I/Os that the reading thread hands over at a time.
 const CHUNK: usize = 1024;
@@ -35,16 +36,6 @@ struct Room {
     trims: bool,
 }
 
-/// Times of a traced I/O in nanoseconds since the first traced I/O, scaled by `replay_time_scale`; `completes` is `None` if the trace has
-/// no completion.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TraceTimes {
-    pub(crate) at: u64,
-    pub(crate) completes: Option<u64>,
-    /// The recorded latency in nanoseconds, not scaled; `None` if the trace has none.
-    pub(crate) latency_ns: Option<u64>,
-}
-
 /// A traced I/O as it will be replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Planned {
@@ -55,23 +46,13 @@ struct Planned {
     is_aligned: bool,
 }
 
-/// Counts of the trace's I/Os so far: started, left out, due but not started, moved into the area, and aligned.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) begun: u64,
-    pub(crate) left_out: u64,
-    pub(crate) not_begun: u64,
-    pub(crate) wrapped: u64,
-    pub(crate) aligned: u64,
-}
-
 /// Source of a trace's I/Os, in order; a separate thread reads the trace ahead.
 #[derive(Debug)]
 pub(crate) struct Replay {
     chunks: Receiver<Result<Vec<Planned>, String>>,
     chunk: vec::IntoIter<Planned>,
     next: Option<Planned>,
-    counts: Counts,
+    counts: TraceCounts,
     /// The reason why the trace could not be read to its end; `None` while there is no error.
     broken: Option<String>,
 }
@@ -97,7 +78,7 @@ impl Replay {
             chunks,
             chunk: Vec::new().into_iter(),
             next: None,
-            counts: Counts::default(),
+            counts: TraceCounts::default(),
             broken: None,
         };
         replay.advance();
@@ -151,7 +132,7 @@ impl Replay {
 
     /// Ends a replay that took `elapsed` nanoseconds and returns its counts. I/Os that were due by then but had not started are counted as
     /// not begun. Fails if the trace could not be read to its end.
-    pub(crate) fn finish(mut self, elapsed: u64) -> Result<Counts, EngineError> {
+    pub(crate) fn finish(mut self, elapsed: u64) -> Result<TraceCounts, EngineError> {
         while self.next.is_some_and(|planned| planned.times.at < elapsed) {
             self.counts.not_begun += 1;
             self.advance();
@@ -193,24 +174,6 @@ fn read(mut events: Events, room: Room, scale: u32, chunks: &SyncSender<Result<V
             return;
         }
     }
-}
-
-impl TraceTimes {
-    /// Converts the times of a traced I/O. `from` is the time of the trace's first I/O; `scale` is the replay speed in percent of the recorded
-    /// speed.
-    fn of(event: &TracedIo, from: u64, scale: u32) -> Self {
-        let since = event.at_ns.saturating_sub(from);
-        Self {
-            at: scaled(since, scale),
-            completes: event.latency_ns.map(|latency| scaled(since.saturating_add(latency), scale)),
-            latency_ns: event.latency_ns,
-        }
-    }
-}
-
-/// Converts a time of the trace in nanoseconds to the replay's speed, `scale` percent of the recorded speed: 200 halves the time.
-fn scaled(ns: u64, scale: u32) -> u64 {
-    u64::try_from(u128::from(ns) * 100 / u128::from(scale.max(1))).unwrap_or(u64::MAX)
 }
 
 impl Room {

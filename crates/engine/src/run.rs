@@ -4,18 +4,23 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use iotax_load::clock;
+use iotax_load::control::Control;
+use iotax_load::error::EngineError;
+use iotax_load::io_errors::errno_name;
+use iotax_load::latencies::Latencies;
+use iotax_load::request::IoKind;
+use iotax_load::shared::Common;
+use iotax_load::watch;
+use iotax_load::window::Window;
+use iotax_load::workers::{Work, Workers};
 use iotax_model::record::{ErrorCount, Outcome};
 use iotax_model::trace::Events;
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::IoEngine;
 
 use crate::backend::{self, Choice, Options, Setup};
-use crate::clock;
-use crate::control::Control;
-use crate::error::EngineError;
 use crate::flow::{Flow, FlowShare};
-use crate::io_errors::errno_name;
-use crate::latencies::Latencies;
 use crate::layout::{self, CutFile};
 use crate::open::Target;
 use crate::page_cache::{self, CachedPages};
@@ -24,13 +29,8 @@ use crate::pattern::Pattern;
 use crate::payload::SECTOR;
 use crate::prepare;
 use crate::replay::Replay;
-use crate::request::IoKind;
-use crate::shared::Common;
 use crate::verify::Verification;
-use crate::watch;
-use crate::window::Window;
 use crate::worker::{self, Task};
-use crate::workers::{Work, Workers};
 
 /// A job whose target is open and whose workers are ready and wait for the start.
 pub(crate) struct Prepared<'a> {
@@ -370,26 +370,6 @@ mod tests {
         assert_eq!(samples, [100_000_000, 200_000_000]);
         assert_eq!((outcome.tallies.ios(), outcome.notes), (0, vec![]), "nothing came, nothing was late");
         assert_eq!(outcome.errors, [], "what ends after the window counts nowhere");
-    }
-
-    #[test]
-    fn a_worker_whose_io_never_returns_is_left_behind() {
-        if io_uring_is_missing() {
-            return;
-        }
-        let (reader, writer) = std::io::pipe().expect("pipe");
-        let reader = File::from(std::os::fd::OwnedFd::from(reader));
-        let mut samples = 0;
-        let outcome = run(&job(IoEngine::IoUring, Rw::Read), &target(reader, false), &mut |event| {
-            samples += usize::from(matches!(event, Event::Sample(_)));
-        });
-        let outcome = outcome.expect("an outcome");
-        assert_eq!((outcome.tallies.ios(), samples), (0, 2));
-        let [note] = outcome.notes.as_slice() else { panic!("{:?}", outcome.notes) };
-        assert!(note.starts_with("1 worker(s) still waited 300ms after the end"), "{note}");
-        assert_eq!(outcome.stop, Some(Stop::Unanswered));
-        // Lets the blocked read return.
-        drop(writer);
     }
 
     #[test]

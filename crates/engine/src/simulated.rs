@@ -3,20 +3,20 @@
 use std::cell::RefCell;
 use std::io;
 
+use iotax_load::buffers::{Buffers, Slot};
+use iotax_load::clock;
+use iotax_load::error::EngineError;
+use iotax_load::latencies::Latencies;
+use iotax_load::request::{Completion, Io};
+use iotax_load::window::Window;
+use iotax_load::workers::{Finish, WorkerReport};
 use iotax_model::record::{Tallies, Tally};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
 use iotax_model::workload::{IoEngine, Rw, Workload, WorkloadKeys};
 
-use crate::backend::{Backend, Completion, Setup};
-use crate::buffers::{Buffers, Slot};
-use crate::clock;
-use crate::error::EngineError;
-use crate::latencies::Latencies;
+use crate::backend::{Backend, Setup};
 use crate::overhead::alone;
-use crate::request::Io;
-use crate::window::Window;
-use crate::workers::{Finish, WorkerReport};
 
 const SERVICE_NS: u64 = 50_000;
 const STALL_NS: u64 = 1_500_000_000;

@@ -2,9 +2,10 @@
 
 use std::io;
 
+use iotax_load::buffers::Slot;
+use iotax_load::error::EngineError;
+
 use crate::backend::{Backend, Options, Psync, Setup, Uring, Virtio};
-use crate::buffers::Slot;
-use crate::error::EngineError;
 use crate::open::Target;
 
 /// A task of unmeasured I/O, such as a fill, that runs on any backend.

@@ -9,6 +9,18 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
+use iotax_load::blackouts::BlackoutRecorder;
+use iotax_load::buffers::Slot;
+use iotax_load::clock;
+use iotax_load::error::EngineError;
+use iotax_load::intervals::{IntervalRecorder, IntervalState};
+use iotax_load::io_errors::{IoErrors, errno_name};
+use iotax_load::latencies::{Alike, Latencies};
+use iotax_load::pace::{Pace, Recorded};
+use iotax_load::punctual::RealtimePriority;
+use iotax_load::request::{Completion, Io, IoKind};
+use iotax_load::shared::{Common, Heartbeat};
+use iotax_load::workers::{Finish, WorkerContext, WorkerReport};
 use iotax_model::threads;
 use iotax_model::workload::{IoEngine, Rw, Stamps, ToleratedErrors, Workload};
 use rustix::thread::set_current_timer_slack;
@@ -16,27 +28,13 @@ use rustix::thread::set_current_timer_slack;
 use self::batching::{Batch, Batching};
 use self::slots::{InFlight, Slots};
 use self::source::{NextIo, Source};
-use crate::backend::{
-    Backend, Completion, Falloc, Ftruncate, Libaio, Mmap, Null, Psync, Pvsync2, Setup, Uring, Virtio,
-};
-use crate::blackouts::BlackoutRecorder;
-use crate::buffers::Slot;
-use crate::clock;
-use crate::error::EngineError;
+use crate::backend::{Backend, Falloc, Ftruncate, Libaio, Mmap, Null, Psync, Pvsync2, Setup, Uring, Virtio};
 use crate::flow::FlowShare;
-use crate::intervals::{IntervalRecorder, IntervalState};
-use crate::io_errors::{IoErrors, errno_name};
-use crate::latencies::{Alike, Latencies};
-use crate::pace::{Pace, Recorded};
 use crate::passes::Passes;
 use crate::pattern::Pattern;
 use crate::placement;
-use crate::punctual::Priority;
 use crate::replay::Replay;
-use crate::request::{Io, IoKind};
-use crate::shared::{Common, Heartbeat};
 use crate::verify::Verification;
-use crate::workers::{Finish, WorkerContext, WorkerReport};
 
 /// Number of consecutive failures after which a worker backs off, so that it does not retry failing I/O in a busy loop.
 const FAILURES_BEFORE_PAUSE: u32 = 64;
@@ -151,7 +149,7 @@ struct Worker<B> {
     heartbeat: Arc<Heartbeat>,
     /// Realtime priority of the thread, from before the start until the first I/Os are submitted or none is due; `None` after that, and if
     /// the thread did not get one.
-    priority: Option<Priority>,
+    priority: Option<RealtimePriority>,
     /// Time of the last return from a call to the kernel, in nanoseconds of the engine's clock. Completions are counted at this time, and
     /// I/Os due by then are started.
     now: u64,

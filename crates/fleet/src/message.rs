@@ -237,3 +237,14 @@ pub struct Merged {
     /// Latencies of these members' I/Os in the interval.
     pub latency: Histogram,
 }
+
+impl Merged {
+    /// Adds the figures of other members in the same interval. Sums do not overflow, because members send them.
+    pub fn merge(&mut self, other: &Self) {
+        let Self { step: _, interval: _, members, ios, bytes, latency } = other;
+        self.members = self.members.saturating_add(*members);
+        self.ios = self.ios.saturating_add(*ios);
+        self.bytes = self.bytes.saturating_add(*bytes);
+        self.latency.merge(latency);
+    }
+}

@@ -3,6 +3,7 @@
 //! This crate opens no files and starts no processes, and only [`threads`] reads a clock. Parsers take text, and [`wire`] reads from byte streams
 //! that the caller opens. Keys of workloads are named as in fio and keys of guests as in QEMU, where these have the same setting.
 
+pub mod cell;
 mod compiled;
 pub mod crash;
 pub mod exit;
@@ -31,6 +32,7 @@ pub mod words;
 pub mod workload;
 pub mod wrap;
 
+pub use cell::{CellKey, MeasurementKey};
 pub use histogram::Histogram;
 pub use plan::Plan;
 pub use run::{Run, RunState};
@@ -38,5 +40,5 @@ pub use schedule::Cell;
 pub use suite::Suite;
 pub use target::TargetSpec;
 pub use units::{Bytes, Nanos};
-pub use warning::{Warning, WarningKind};
+pub use warning::{Severity, Warning, WarningKind};
 pub use workload::{IoEngine, Rw, Workload};

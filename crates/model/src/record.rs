@@ -26,7 +26,7 @@ pub use edges::WindowEdges;
 pub use fleet_member::{FleetMember, FleetMode, FleetStart};
 pub use imported_metrics::{Dated, ImportSource, ImportedMetric, ImportedMetrics};
 pub use layer_counters::LayerCounters;
-pub use merge::CpuScope;
+pub use merge::LoadRelation;
 pub use net_stats::{Carried, Flow, Gap, Interface, NicActivity, Probes, WaySample};
 pub use pace::CpuPace;
 pub use pacing::Pacing;

@@ -108,11 +108,12 @@ impl Findings {
 
     /// Adds the results of another check of the same target.
     pub fn merge(&mut self, other: Self) {
-        self.checked += other.checked;
-        self.uncertain += other.uncertain;
-        self.unfinished |= other.unfinished;
-        self.journal = self.journal.take().or(other.journal);
-        other.faults.into_iter().for_each(|fault| self.put(fault));
+        let Self { checked, uncertain, unfinished, journal, faults } = other;
+        self.checked += checked;
+        self.uncertain += uncertain;
+        self.unfinished |= unfinished;
+        self.journal = self.journal.take().or(journal);
+        faults.into_iter().for_each(|fault| self.put(fault));
     }
 
     /// Returns the reason why the verification is incomplete: an incomplete journal, or a final check that did not finish. `None` if it is

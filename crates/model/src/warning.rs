@@ -61,6 +61,70 @@ words! {
     }
 }
 
+/// The severity of a warning, the most serious first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Stored data are wrong.
+    WrongData,
+    /// Figures are missing.
+    Missing,
+    /// The figures are not those of the storage or of the network's path.
+    OtherSubject,
+    /// The figures may be wrong.
+    Doubtful,
+    /// Something other than the storage limited the load, or the load was not the one asked for.
+    OtherLimit,
+    /// The conditions were not equal for all measurements.
+    Unequal,
+    /// The figures scatter, or hold for these conditions only.
+    Disturbed,
+}
+
+impl Severity {
+    /// Returns true if the figures are wrong, missing, or not those of the storage.
+    #[must_use]
+    pub fn is_grave(self) -> bool {
+        self <= Self::OtherSubject
+    }
+}
+
+impl WarningKind {
+    /// Returns how serious a warning of this kind is.
+    #[must_use]
+    pub const fn severity(self) -> Severity {
+        self.effect().0
+    }
+
+    /// Returns whether a warning of this kind can make a measurement unusable for comparisons.
+    #[must_use]
+    pub const fn can_spoil(self) -> bool {
+        self.effect().1
+    }
+
+    /// Returns the severity, and whether the kind can make a measurement unusable.
+    const fn effect(self) -> (Severity, bool) {
+        match self {
+            Self::Corrupt => (Severity::WrongData, true),
+            Self::Incomplete => (Severity::Missing, true),
+            Self::CacheLie | Self::BufferedDirect | Self::Bypassed => (Severity::OtherSubject, true),
+            Self::Holes => (Severity::OtherSubject, false),
+            Self::Clock => (Severity::Doubtful, true),
+            Self::Changed | Self::Compressible => (Severity::Doubtful, false),
+            Self::CannotSustain | Self::UnfaithfulReplay => (Severity::OtherLimit, true),
+            Self::SaturatedGenerator | Self::CpuBound | Self::LinkBound | Self::Throttled | Self::Loss => {
+                (Severity::OtherLimit, false)
+            }
+            Self::CacheKept | Self::Extended | Self::Offloads => (Severity::Unequal, false),
+            Self::OtherLoad
+            | Self::Gap
+            | Self::Retransmits
+            | Self::Unsteady
+            | Self::Outlier
+            | Self::Emulated => (Severity::Disturbed, false),
+        }
+    }
+}
+
 /// A warning with its evidence and remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -17,7 +17,7 @@ use super::parameters::Parameters;
 use super::report::End;
 use super::stream::{Options, Socket, tcp_info};
 use super::streams;
-use iotax_engine::EngineError;
+use iotax_load::error::EngineError;
 
 /// Maximum time to wait for a server to stop. It may have to finish a blocked write first.
 const END_PATIENCE: Duration = Duration::from_secs(30);

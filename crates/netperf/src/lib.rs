@@ -20,7 +20,8 @@ mod stream;
 mod streams;
 mod test;
 
-use iotax_engine::{Control, EngineError};
+use iotax_load::control::Control;
+use iotax_load::error::EngineError;
 use iotax_model::net::Peer;
 use iotax_model::record::Outcome;
 use iotax_model::wire::{Event, Job};
@@ -31,7 +32,7 @@ pub use report::{
 pub use server::{Server, ServerEvent, Serving};
 pub use test::{ClientTest, Prepared, Progress};
 
-/// Runs one measurement with the server at `peer`. `events` receives the same events as from [`iotax_engine::measure`]. The load starts at
+/// Runs one measurement with the server at `peer`. `events` receives the same events as from the engine's `measure`. The load starts at
 /// the time set in `control`. An early end set in `control` ends round trips; streams ignore it.
 ///
 /// # Errors
@@ -42,7 +43,7 @@ pub fn measure_under(
     peer: &Peer,
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
-    iotax_engine::check(job)?;
+    iotax_load::check(job)?;
     let Some(traffic) = job.workload.kind().traffic() else {
         return Err(EngineError::Net(format!("{}: the workload has no net = {{...}}", peer.host)));
     };

@@ -8,8 +8,9 @@ use iotax_model::wire::{Event, Job};
 
 use super::report::{End, StreamEnd, StreamFigures, TestInterval, TestReport};
 use super::test::{ClientTest, Progress};
-use iotax_engine::clock::ProcessUsage;
-use iotax_engine::{Control, EngineError};
+use iotax_load::clock::ProcessUsage;
+use iotax_load::control::Control;
+use iotax_load::error::EngineError;
 
 /// Measures a job's streams with the server at `peer`.
 pub(super) fn streams(

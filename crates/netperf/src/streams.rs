@@ -13,7 +13,7 @@ use iotax_model::threads;
 use super::parameters::Parameters;
 use super::report::{Connection, StreamEnd, StreamFigures, StreamInterval};
 use super::stream::{self, Amount, Counters, Options, Settings, Snapshot, Socket, TcpInfo};
-use iotax_engine::clock;
+use iotax_load::clock;
 
 /// Maximum time in nanoseconds to wait for the last write of a stopped sender.
 const LAST_WRITE_NS: u64 = 100_000_000;

@@ -12,8 +12,8 @@ use super::parameters::Parameters;
 use super::report::{End, Start, TestInterval, TestReport};
 use super::stream::{Socket, busy_polls};
 use super::streams::Streams;
-use iotax_engine::EngineError;
-use iotax_engine::clock::{self, ProcessUsage};
+use iotax_load::clock::{self, ProcessUsage};
+use iotax_load::error::EngineError;
 
 /// Interval at which a test that ends after a number of bytes checks its progress.
 const LOOK: Duration = Duration::from_millis(5);

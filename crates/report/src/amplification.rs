@@ -5,7 +5,7 @@ use iotax_analysis::flushes::FlushesPerTransaction;
 use iotax_analysis::{IoAmplification, Judgement, Metric};
 use iotax_model::record::{LayerCounters, Measurement};
 use iotax_model::units::human;
-use iotax_model::{Run, TargetSpec};
+use iotax_model::{CellKey, Run, TargetSpec};
 
 use crate::figure::grouped;
 
@@ -32,7 +32,7 @@ pub(super) fn remarkable(flow: &IoAmplification) -> Vec<String> {
 /// 312 read misses`. Leaves out counts of 0, and layers whose counts are not known for every round.
 pub(super) fn counted(run: &Run, workload: &str) -> Vec<String> {
     let of_target = |target: &TargetSpec| {
-        let here = run.measurements.iter().filter(|m| m.target == target.name && m.workload == workload);
+        let here = run.of_cell(CellKey { workload, target: &target.name });
         let line = |of: LayerCounters| {
             let counts = of.counts.iter().filter(|(_, count)| **count > 0);
             let counts: Vec<String> =
@@ -51,15 +51,15 @@ pub(super) fn counted(run: &Run, workload: &str) -> Vec<String> {
 pub(super) fn transactions(run: &Run, judgement: &Judgement, workload: &str) -> Vec<String> {
     let Some(work) = run.plan.workloads.iter().find(|work| work.name == workload) else { return vec![] };
     let of_target = |target: &TargetSpec| {
-        let here = run.measurements.iter().filter(|m| m.target == target.name && m.workload == workload);
-        let here: Vec<&Measurement> = here.collect();
+        let cell = CellKey { workload, target: &target.name };
+        let here: Vec<&Measurement> = run.of_cell(cell).collect();
         let record = run.targets.iter().find(|record| record.name == target.name);
         let each = FlushesPerTransaction::of(work, record, &here);
         let parts: Vec<String> = each
             .iter()
             .map(|of| format!("{:.2} flushes of {} in {}", of.flushes, human::time(of.wait_ns), of.layer))
             .collect();
-        let whole = judgement.summary(workload, &target.name)?.of(Metric::LATENCY_MEAN)?;
+        let whole = judgement.summary(cell)?.of(Metric::LATENCY_MEAN)?;
         (!parts.is_empty()).then(|| {
             format!("{}, a transaction of {}: {}", target.name, human::time(whole), parts.join(", "))
         })

@@ -3,6 +3,7 @@
 use iotax_analysis::curve::{Curve, Curves, Located, RatePoint};
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Judgement, Metric};
+use iotax_model::CellKey;
 use iotax_model::units::human;
 
 use super::figure::{signed_time, title};
@@ -64,7 +65,8 @@ fn against(
     curve: &Curve<'_>,
     base: &Curve<'_>,
 ) -> Option<String> {
-    let compared = judgement.comparison(&curves.work.name, curve.target, Metric::IOPS)?;
+    let compared =
+        judgement.comparison(CellKey { workload: &curves.work.name, target: curve.target }, Metric::IOPS)?;
     let share = curve.capacity?.at / base.capacity?.at;
     let name = base.target;
     Some(match compared.ratio.verdict {
@@ -87,7 +89,8 @@ fn at_half(judgement: &Judgement, curve: &Curve<'_>, base: &Curve<'_>) -> Option
     };
     let found = curve.points.iter().filter_map(both);
     let (rate, more, name) = found.min_by(|a, b| (a.0 - half).abs().total_cmp(&(b.0 - half).abs()))?;
-    let compared = judgement.comparison(&name, curve.target, Metric::LATENCY_MEAN)?;
+    let compared =
+        judgement.comparison(CellKey { workload: &name, target: curve.target }, Metric::LATENCY_MEAN)?;
     let rate = human::count(rate);
     Some(match compared.ratio.verdict {
         Verdict::Same => format!("the same latency at {rate} IOPS"),

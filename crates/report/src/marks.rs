@@ -1,7 +1,7 @@
 //! Marks rows of tables whose figures need care (lost, emulated, unusable), and explains failures in one line.
 
-use iotax_model::Workload;
 use iotax_model::units::human::listed;
+use iotax_model::{CellKey, Workload};
 
 use super::figure::{grouped, share};
 use iotax_analysis::{Failure, Judgement};
@@ -13,7 +13,7 @@ pub(super) const LOST: &str = "lost";
 /// Returns the marks of a target's row for a workload: `unusable`, `lost`, `emulated`; empty for a normal row.
 pub(super) fn marks(run: &Run, judgement: &Judgement, workload: &str, target: &str) -> Vec<&'static str> {
     [
-        (judgement.is_unusable(run, workload, target), "unusable"),
+        (judgement.is_unusable(run, CellKey { workload, target }), "unusable"),
         (is_lost(run, target), LOST),
         (is_emulated(run, target), "emulated"),
     ]
@@ -40,7 +40,7 @@ pub(super) fn failures(run: &Run, judgement: &Judgement, workload: &Workload) ->
 
 fn line(run: &Run, workload: &Workload, target: &str, failure: &Failure) -> String {
     let ios = failure.ios;
-    let here = run.measurements.iter().filter(|m| m.target == target && m.workload == workload.name);
+    let here = run.of_cell(CellKey { workload: &workload.name, target });
     let which = match (failure.measurements as usize, here.clone().count()) {
         (failed, all) if all > 1 => format!(" ({failed} of {all} measurements)"),
         _ => String::new(),

@@ -2,7 +2,7 @@
 
 use iotax_model::net::NetTest;
 use iotax_model::units::human;
-use iotax_model::{Histogram, Workload};
+use iotax_model::{CellKey, Histogram, Workload};
 
 use super::figure::{change_with, evenness, gigabits, grouped, share, tax};
 use iotax_analysis::network::StreamTotals;
@@ -138,12 +138,15 @@ pub(super) fn figures<'a>(
     let columns: Vec<Column> = columns.iter().filter(fits).copied().collect();
     let mut rows = Vec::new();
     for target in &run.plan.targets {
-        let Some(summary) = judgement.summary(&workload.name, &target.name) else { continue };
-        let comparison = judgement.comparison(&workload.name, &target.name, leading);
+        let Some(judged) = judgement.cell(CellKey { workload: &workload.name, target: &target.name }) else {
+            continue;
+        };
+        let summary = &judged.summary;
+        let comparison = judgement.comparison(judged.key(), leading);
         let cell = Cell {
             workload,
             summary,
-            network: judgement.cell(&workload.name, &target.name).and_then(|cell| cell.network.as_ref()),
+            network: judged.network.as_ref(),
             comparison,
             is_baseline: compares && target.name == run.plan.baseline,
         };

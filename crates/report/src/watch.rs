@@ -7,11 +7,11 @@ use iotax_analysis::watch::{
     CompletionGap, DeviceOwner, Episode, EventEffect, FigureChange, Judged, Price, RecoveryTime, SHORTEST_NS,
     Sight, Stalled, episodes, price_comparisons, prices,
 };
-use iotax_model::Run;
 use iotax_model::Workload;
 use iotax_model::plan::{Limit, Requirement, WatchSpec};
 use iotax_model::record::Stop;
 use iotax_model::units::human;
+use iotax_model::{CellKey, Run};
 
 use super::figure::{UNKNOWN, change_with, counted, title};
 
@@ -187,10 +187,8 @@ pub(super) fn summary(run: &Run, watch: &WatchSpec, all: &[Episode<'_>]) -> Vec<
     let mut lines = Vec::new();
     for target in &run.plan.targets {
         for workload in &run.plan.workloads {
-            let of = |episode: &&Episode<'_>| {
-                let m = episode.measurement;
-                m.target == target.name && m.workload == workload.name
-            };
+            let cell = CellKey { workload: &workload.name, target: &target.name };
+            let of = |episode: &&Episode<'_>| episode.measurement.cell() == cell;
             let ours: Vec<&Episode<'_>> = all.iter().filter(of).collect();
             if !ours.is_empty() {
                 let what = if watch.is_control(&workload.name) { " without events" } else { "" };

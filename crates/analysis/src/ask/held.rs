@@ -2,7 +2,7 @@
 
 use iotax_model::plan::AskSpec;
 use iotax_model::record::Measurement;
-use iotax_model::{Run, Workload};
+use iotax_model::{CellKey, Run, Workload};
 
 use super::keeps;
 
@@ -30,7 +30,7 @@ impl Held {
         };
         let mut of_target = run.plan.workloads.iter().filter(is_of).filter_map(|workload| {
             let rate = crate::curve::offered(workload)?;
-            let cell = run.measurements.iter().filter(|m| m.target == target && m.workload == workload.name);
+            let cell = run.of_cell(CellKey { workload: &workload.name, target });
             let windows: Vec<(f64, &Measurement)> = cell.map(|m| (rate, m)).collect();
             (!windows.is_empty()).then_some((workload, rate, windows))
         });

@@ -14,7 +14,7 @@ use std::fmt;
 
 use iotax_model::plan::{AskSpec, Slo};
 use iotax_model::record::Measurement;
-use iotax_model::{Histogram, Workload};
+use iotax_model::{CellKey, Histogram, Workload};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -291,7 +291,7 @@ fn measured<'a>(run: &'a Run, asked: &Workload, target: &str) -> Measured<'a> {
     let workloads = run.plan.workloads.iter().filter(is_trial);
     for workload in workloads {
         let rate = crate::curve::offered(workload);
-        let cell = run.measurements.iter().filter(|m| m.target == target && m.workload == workload.name);
+        let cell = run.of_cell(CellKey { workload: &workload.name, target });
         for m in cell {
             found.all.push(m);
             found.open.extend(rate.map(|rate| (rate, m)));

@@ -21,8 +21,7 @@ pub(super) fn cannot_sustain(case: &Case<'_>) -> Option<Finding> {
     let pacing = m.outcome.pacing?;
     let slots = u64::from(workload.iodepth) * u64::from(workload.numjobs);
     // Curves and searches overload their targets on purpose, and report no latency at such rates.
-    let telling = case.run.plan.curve().is_none()
-        && case.run.plan.ask().is_none()
+    let telling = !case.run.plan.overloads()
         && pacing.backlog > slots
         && pacing.backlog as f64 > BACKLOG * pacing.due as f64;
     let what = if workload.kind().is_network() { "round trips" } else { "I/Os" };

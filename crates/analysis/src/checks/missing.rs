@@ -3,7 +3,7 @@
 use iotax_model::record::Stop;
 use iotax_model::units::human;
 use iotax_model::verify_errors::FaultKind;
-use iotax_model::{RunState, Warning, WarningKind};
+use iotax_model::{CellKey, RunState, Warning, WarningKind};
 
 use super::Case;
 use crate::cells::by_cell;
@@ -20,7 +20,7 @@ use iotax_model::Run;
 /// count as missing. In a search, nothing counts as missing.
 pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<Warning> {
     // A search chooses its measurements as it goes, so none can be missing.
-    if run.plan.ask().is_some() {
+    if run.plan.searches() {
         return None;
     }
     // A run that waits for a steady state adds rounds one by one.
@@ -52,16 +52,16 @@ pub(super) fn comparisons<'a>(
 ) -> impl Iterator<Item = Warning> + 'a {
     let measured = by_cell(run);
     // A search compares the rates that it finds; targets under load together are not compared.
-    let is_compared = run.plan.ask().is_none() && !run.plan.is_together();
+    let is_compared = !run.plan.searches() && !run.plan.is_together();
     each_cell(run).filter(move |_| is_compared).filter_map(move |(workload, spec)| {
-        let target = &spec.name;
-        let compared = run.measurements.is_empty() || comparisons.iter().any(|c| c.workload == workload && c.target == *target);
+        let (workload, target) = (&workload.name, &spec.name);
+        let compared = run.measurements.is_empty() || comparisons.iter().any(|c| c.cell() == CellKey { workload, target });
         // The run's own warnings give the reason for a lost target.
         let lost = |name: &str| run.targets.iter().any(|record| record.name == name && record.lost.is_some());
         if compared || *target == run.plan.baseline || lost(target) || lost(&run.plan.baseline) {
             return None;
         }
-        let rounds = |target: &str| measured.get(&(workload, target)).map_or(0, Vec::len);
+        let rounds = |target: &str| measured.get(&CellKey { workload, target }).map_or(0, Vec::len);
         let evidence = format!(
             "no round holds both {target} ({} measured) and {} ({} measured) with I/O completed, so they are not compared",
             rounds(target), run.plan.baseline, rounds(&run.plan.baseline),

@@ -31,7 +31,7 @@ fn is_poisson(case: &Case<'_>) -> bool {
 /// Finds a rate that changed within the window: throttled if it fell once and stayed down, else unsteady.
 pub(super) fn uneven(case: &Case<'_>) -> Option<Finding> {
     // A watch changes the rate on purpose, and a replay's rate follows its trace.
-    if case.run.plan.watch().is_some() || case.workload.read_iolog.is_some() {
+    if case.run.plan.disturbs() || case.workload.read_iolog.is_some() {
         return None;
     }
     throttled(case).or_else(|| unsteady(case))

@@ -4,16 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use iotax_model::plan::Neighbour;
 use iotax_model::record::{Environment, ImportSource, Measurement, TargetRecord};
-use iotax_model::{TargetSpec, WarningKind, Workload};
+use iotax_model::{CellKey, MeasurementKey, TargetSpec, WarningKind, Workload};
 use serde_json::Value;
 
 use super::rates::{self, LocatedRate};
 use crate::Grade;
 use crate::Judgement;
 use crate::cell_means::{RoundFigure, means};
-use crate::cells::Place;
-use crate::cells::place;
-use crate::cells::place_of;
 use crate::fidelity::is_late;
 use crate::figures::is_empty;
 use crate::metric::{Metric, OverRounds};
@@ -137,7 +134,7 @@ impl Account {
     pub fn of(run: &Run, judgement: &Judgement) -> Self {
         let kinds = Kinds::of(judgement);
         // The rates that a search tries differ from run to run, so only the searched workloads count.
-        let workloads: Vec<Workload> = if run.plan.ask().is_some() {
+        let workloads: Vec<Workload> = if run.plan.searches() {
             run.plan.asked().cloned().collect()
         } else {
             run.plan.workloads.clone()
@@ -150,9 +147,8 @@ impl Account {
         let measured = measured.map(|(m, grade)| {
             let unusable = unusable(*grade, kinds.about(m));
             // A few empty windows and some late replays are left out, as within the run.
-            let is_left_out = unusable.is_some()
-                && (is_empty(m) || is_late(m))
-                && !judgement.is_unusable(run, &m.workload, &m.target);
+            let is_left_out =
+                unusable.is_some() && (is_empty(m) || is_late(m)) && !judgement.is_unusable(run, m.cell());
             MeasurementFigures {
                 target: m.target.clone(),
                 workload: m.workload.clone(),
@@ -215,12 +211,8 @@ impl Account {
     }
 
     /// Iterates over the figures of each measurement of a workload on a target.
-    pub(super) fn cell<'a>(
-        &'a self,
-        target: &'a str,
-        workload: &'a str,
-    ) -> impl Iterator<Item = &'a MeasurementFigures> {
-        self.figures.iter().filter(move |f| f.target == target && f.workload == workload)
+    pub(super) fn cell<'a>(&'a self, cell: CellKey<'a>) -> impl Iterator<Item = &'a MeasurementFigures> {
+        self.figures.iter().filter(move |f| cell == CellKey { target: &f.target, workload: &f.workload })
     }
 }
 
@@ -230,15 +222,15 @@ pub fn metrics(measurement: &Measurement) -> Vec<(Metric, f64)> {
 }
 
 /// Kinds of the warnings about each measurement, as words.
-pub struct Kinds<'a>(HashMap<Place<'a>, Vec<&'static str>>);
+pub struct Kinds<'a>(HashMap<MeasurementKey<'a>, Vec<&'static str>>);
 
 impl<'a> Kinds<'a> {
     /// Collects a judgement's warnings about single measurements.
     pub fn of(judgement: &'a Judgement) -> Self {
         let mut kinds: HashMap<_, Vec<_>> = HashMap::new();
         for warning in &judgement.warnings {
-            if let Some(place) = place_of(warning) {
-                kinds.entry(place).or_default().push(warning.kind.word());
+            if let Some(key) = warning.measurement() {
+                kinds.entry(key).or_default().push(warning.kind.word());
             }
         }
         Self(kinds)
@@ -246,25 +238,13 @@ impl<'a> Kinds<'a> {
 
     /// Returns the kinds of the warnings about one measurement, in the judgement's order.
     pub fn about<'b>(&'b self, m: &'b Measurement) -> &'b [&'static str] {
-        self.0.get(&place(m)).map_or(&[], Vec::as_slice)
+        self.0.get(&m.key()).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Kinds of warnings that can make a measurement unusable.
-const SPOILING: [WarningKind; 8] = [
-    WarningKind::Incomplete,
-    WarningKind::Corrupt,
-    WarningKind::Clock,
-    WarningKind::CacheLie,
-    WarningKind::Bypassed,
-    WarningKind::BufferedDirect,
-    WarningKind::CannotSustain,
-    WarningKind::UnfaithfulReplay,
-];
-
 /// Returns the kinds of warnings that make a measurement unusable, as text; `None` if the measurement is usable.
 pub fn unusable(grade: Grade, kinds: &[&str]) -> Option<String> {
-    let spoils = |kind: &&&str| SPOILING.iter().any(|spoiling| spoiling.word() == **kind);
+    let spoils = |kind: &&&str| kind.parse().is_ok_and(WarningKind::can_spoil);
     let why: Vec<&str> = kinds.iter().filter(spoils).copied().collect();
     let why = if why.is_empty() { "unusable".into() } else { why.join(", ").replace('_', " ") };
     (grade == Grade::Unusable).then_some(why)

@@ -6,6 +6,7 @@ use crate::comparison::Ratio;
 use crate::metric::Metric;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, Estimate};
+use iotax_model::CellKey;
 
 /// One metric of a workload on a target, in one run.
 #[derive(Debug, Clone, PartialEq)]
@@ -158,7 +159,7 @@ impl Followed {
 impl RunCell {
     /// Returns the logarithms of a metric's usable values, one per round; if all are unusable, of all values. `None` without values.
     fn sample(&self, metric: Metric, accounts: &[Account]) -> Option<Differences> {
-        let figures = accounts[self.run].cell(&self.target, &self.workload);
+        let figures = accounts[self.run].cell(CellKey { target: &self.target, workload: &self.workload });
         let logs = figures.filter_map(|f| Some((f.of(metric)?.ln(), f.unusable.is_none())));
         Differences::new(usable_or_all(logs))
     }

@@ -15,7 +15,7 @@ pub mod rates;
 use std::collections::HashMap;
 use std::fmt;
 
-use iotax_model::Workload;
+use iotax_model::{CellKey, Workload};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -336,8 +336,10 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
             .map(|m| (m, (a.account.means(&workload.a.name, m), b.account.means(&workload.b, m))))
             .collect();
         for (t, target) in targets.iter().enumerate() {
-            let ours: Vec<&MeasurementFigures> = a.account.cell(&target.a, &workload.a.name).collect();
-            let theirs: Vec<&MeasurementFigures> = b.account.cell(&target.b, &workload.b).collect();
+            let ours: Vec<&MeasurementFigures> =
+                a.account.cell(CellKey { target: &target.a, workload: &workload.a.name }).collect();
+            let theirs: Vec<&MeasurementFigures> =
+                b.account.cell(CellKey { target: &target.b, workload: &workload.b }).collect();
             missing.extend(unmeasured(
                 a,
                 b,

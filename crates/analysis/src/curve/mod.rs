@@ -9,7 +9,7 @@ mod knee;
 
 use iotax_model::record::Measurement;
 use iotax_model::workload::RateProcess;
-use iotax_model::{Histogram, Nanos, Workload};
+use iotax_model::{CellKey, Histogram, Nanos, Workload};
 
 pub use grid::{Grid, Ray, grids};
 pub use knee::{Knee, Located};
@@ -152,7 +152,7 @@ pub(crate) fn work(workload: &Workload) -> Workload {
 #[must_use]
 pub fn curves(run: &Run) -> Vec<Curves<'_>> {
     // A search tries many similar rates in one or two windows each, which form no curve (see `crate::ask::Answer::steps`).
-    if run.plan.ask().is_some() {
+    if run.plan.searches() {
         return Vec::new();
     }
     let mut works: Vec<(Workload, Vec<&Workload>)> = Vec::new();
@@ -176,8 +176,8 @@ fn of_work<'a>(run: &'a Run, members: &[&'a Workload]) -> Option<Curves<'a>> {
     let closed = members.iter().copied().find(|workload| !workload.is_open_loop());
     let of_target = |target: &'a str| -> Option<Curve<'a>> {
         let cell = |workload: &Workload| -> Vec<&Measurement> {
-            let of_cell = |m: &&Measurement| m.target == target && m.workload == workload.name;
-            run.measured().filter(of_cell).collect()
+            let key = CellKey { workload: &workload.name, target };
+            run.measured().filter(|m| m.cell() == key).collect()
         };
         let points: Vec<RatePoint<'a>> = open
             .iter()

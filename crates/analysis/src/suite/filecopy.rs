@@ -7,7 +7,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use iotax_model::Run;
+use iotax_model::{CellKey, Run};
 
 use crate::stats::geometric_mean;
 
@@ -70,7 +70,7 @@ fn measured(
     target: &str,
     &(workload, title, baseline_kib_per_s): &(&'static str, &'static str, f64),
 ) -> Option<Copy> {
-    let ours = run.measured().filter(|m| m.target == target && m.workload == workload);
+    let ours = run.measured().filter(|m| m.cell() == CellKey { workload, target });
     let mut rates: Vec<f64> = ours
         .filter_map(|measured| {
             let seconds = measured.outcome.duration_ns as f64 / 1e9;

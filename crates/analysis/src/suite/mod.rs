@@ -6,12 +6,13 @@ pub mod transition;
 
 use iotax_model::record::Measurement;
 use iotax_model::suite::SuiteShape;
-use iotax_model::{Bytes, Suite, Workload};
+use iotax_model::{Bytes, CellKey, Suite, Workload};
 
 pub use knee::OutstandingKnee;
 pub use transition::Transition;
 
 use crate::cell_means::CellMeans;
+use crate::cells::by_cell;
 use crate::checks;
 use crate::metric::Metric;
 use crate::stats::median;
@@ -110,16 +111,18 @@ pub fn tests(run: &Run) -> Vec<SuiteTest<'_>> {
 }
 
 fn tests_of<'a>(run: &'a Run, suite: &Suite) -> Vec<SuiteTest<'a>> {
-    let mut cells = std::collections::HashMap::<(&str, &str), Vec<&Measurement>>::new();
-    for m in run.measured() {
-        cells.entry((&m.target, &m.workload)).or_default().push(m);
-    }
+    let cells = by_cell(run);
     let metrics = [Metric::IOPS, Metric::BYTES_PER_S, Metric::LATENCY_MEAN];
     let means = CellMeans::of(run, &metrics, &checks::of_measurements(run));
     let test = |(name, workloads): (&'a str, Vec<&'a Workload>)| {
         let one = |target: &'a str| {
             let point = |workload: &&'a Workload| {
-                SuiteCell::of(workload, target, cells.get(&(target, &workload.name))?, &means)
+                SuiteCell::of(
+                    workload,
+                    target,
+                    cells.get(&CellKey { workload: &workload.name, target })?,
+                    &means,
+                )
             };
             let points: Vec<SuiteCell<'a>> = workloads.iter().filter_map(point).collect();
             (!points.is_empty()).then(|| TargetSeries::of(target, suite.shape, points))

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use iotax_model::Run;
+use iotax_model::{CellKey, Run};
 use serde::{Deserialize, Serialize};
 
 use crate::ask::{self, HighestRate};
@@ -82,9 +82,9 @@ impl RunFigures {
     pub fn of(run: &Run, metrics: &[Metric]) -> Self {
         let findings = checks::of_measurements(run);
         let mut cells: Vec<CellFigures> = Vec::new();
-        let mut places: HashMap<(&str, &str), usize> = HashMap::new();
+        let mut places: HashMap<CellKey<'_>, usize> = HashMap::new();
         for m in run.measured().filter(|m| !is_unusable(m, &findings)) {
-            let place = *places.entry((&m.target, &m.workload)).or_insert_with(|| {
+            let place = *places.entry(m.cell()).or_insert_with(|| {
                 let (target, workload) = (m.target.clone(), m.workload.clone());
                 cells.push(CellFigures { target, workload, rounds: Vec::new() });
                 cells.len() - 1
@@ -111,9 +111,10 @@ impl RunFigures {
     }
 
     /// Returns the logarithms of a metric's values of a workload on a target, by ascending round; this fixed order makes sums reproducible.
-    pub(super) fn logs(&self, target: &str, workload: &str, metric: Metric) -> BTreeMap<u32, f64> {
+    pub(super) fn logs(&self, cell: CellKey<'_>, metric: Metric) -> BTreeMap<u32, f64> {
         let column = self.metrics.iter().position(|known| known == metric.word());
-        let cell = self.cells.iter().find(|cell| cell.target == target && cell.workload == workload);
+        let cell =
+            self.cells.iter().find(|of| cell == CellKey { target: &of.target, workload: &of.workload });
         let (Some(column), Some(cell)) = (column, cell) else { return BTreeMap::new() };
         let log = |(round, values): &(u32, Vec<Option<f64>>)| Some((*round, (*values.get(column)?)?.ln()));
         cell.rounds.iter().filter_map(log).collect()

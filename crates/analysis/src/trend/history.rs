@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use iotax_model::record::Environment;
-use iotax_model::{Run, Workload};
+use iotax_model::{CellKey, Run, Workload};
 
 use super::figures::RunFigures;
 use crate::compare::HOW_LONG;
@@ -80,14 +80,14 @@ impl PastRun {
         self.subjects.iter().find(|subject| subject.name == name)
     }
 
-    /// Lists differences between this run and a later one, for a target and a workload, other than their results.
+    /// Lists differences between this run and a later one, for a cell, other than their results.
     #[must_use]
-    pub fn differences(&self, later: &Self, target: &str, workload: &str) -> Vec<Difference> {
+    pub fn differences(&self, later: &Self, cell: CellKey<'_>) -> Vec<Difference> {
         let mut found = differences::machines(&self.environment, &later.environment);
-        if let (Some(one), Some(other)) = (self.subject(target), later.subject(target)) {
+        if let (Some(one), Some(other)) = (self.subject(cell.target), later.subject(cell.target)) {
             found.extend(differences::targets(one, other));
         }
-        if let (Some(one), Some(other)) = (self.workload(workload), later.workload(workload)) {
+        if let (Some(one), Some(other)) = (self.workload(cell.workload), later.workload(cell.workload)) {
             found.extend(differences::workloads(&one.workload, &other.workload));
         }
         found.extend(differences::tags(&self.tags, &later.tags));
@@ -95,32 +95,28 @@ impl PastRun {
     }
 }
 
-/// Identity of a series: target, workload and the workload's settings. A workload with a changed setting starts another series, even under
+/// Identity of a series: a cell and the workload's settings. A workload with a changed setting starts another series, even under
 /// the same name; only settings that do not change the I/O, such as the duration, may change.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct CellKey {
-    pub(super) target: String,
-    pub(super) workload: String,
-    keys: String,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct SeriesKey<'a> {
+    pub(super) cell: CellKey<'a>,
+    keys: &'a str,
 }
 
 /// Lists the series of all runs in the order of first appearance, each with the workload of the newest run that has it.
-pub(super) fn cells(runs: &[PastRun]) -> Vec<(CellKey, Workload)> {
-    let mut found: Vec<(CellKey, Workload)> = Vec::new();
-    let mut places: HashMap<CellKey, usize> = HashMap::new();
+pub(super) fn series(runs: &[PastRun]) -> Vec<(SeriesKey<'_>, &Workload)> {
+    let mut found: Vec<(SeriesKey<'_>, &Workload)> = Vec::new();
+    let mut places: HashMap<SeriesKey<'_>, usize> = HashMap::new();
     for run in runs {
         for KeyedWorkload { workload, keys } in &run.workloads {
             for subject in &run.subjects {
-                let key = CellKey {
-                    target: subject.name.clone(),
-                    workload: workload.name.clone(),
-                    keys: keys.clone(),
-                };
+                let cell = CellKey { target: &subject.name, workload: &workload.name };
+                let key = SeriesKey { cell, keys };
                 if let Some(place) = places.get(&key) {
-                    found[*place].1 = workload.clone();
+                    found[*place].1 = workload;
                 } else {
-                    places.insert(key.clone(), found.len());
-                    found.push((key, workload.clone()));
+                    places.insert(key, found.len());
+                    found.push((key, workload));
                 }
             }
         }
@@ -154,21 +150,22 @@ pub(super) struct LogPoint {
 /// the control were measured.
 pub(super) fn points(
     runs: &[PastRun],
-    cell: &CellKey,
+    series: SeriesKey<'_>,
     metric: Metric,
     control: Option<&str>,
 ) -> Vec<LogPoint> {
+    let cell = series.cell;
     let of_run = |(i, run): (usize, &PastRun)| {
-        let has_it = run.workload(&cell.workload).is_some_and(|keyed| keyed.keys == cell.keys);
+        let has_it = run.workload(cell.workload).is_some_and(|keyed| keyed.keys == series.keys);
         if !has_it {
             return None;
         }
-        let logs = run.figures.logs(&cell.target, &cell.workload, metric);
+        let logs = run.figures.logs(cell, metric);
         let Some(control) = control else {
             let mean = mean(logs.into_values())?;
             return Some(LogPoint { run: i, target: mean.0, control: None, value: mean.0, rounds: mean.1 });
         };
-        let of_control = run.figures.logs(control, &cell.workload, metric);
+        let of_control = run.figures.logs(CellKey { target: control, ..cell }, metric);
         let both: Vec<(f64, f64)> =
             logs.iter().filter_map(|(round, log)| Some((*log, *of_control.get(round)?))).collect();
         let (target, rounds) = mean(both.iter().map(|pair| pair.0))?;

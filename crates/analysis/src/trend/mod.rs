@@ -15,7 +15,7 @@ pub use energy::{LEAST_RUNS, LEAST_SIDE, LEVEL};
 pub use figures::{AnswerFigure, FoundAnswer, RunFigures};
 pub use history::PastRun;
 
-use iotax_model::Workload;
+use iotax_model::{CellKey, Workload};
 
 use crate::compare::{Difference, Gate, GateDirection};
 use crate::metric::Metric;
@@ -158,30 +158,29 @@ pub fn trends(runs: &[PastRun], question: &TrendQuestion) -> Trends {
     let is_meant = |asked: &Option<String>, name: &str| asked.as_ref().is_none_or(|asked| asked == name);
     let control = question.control.as_deref().or_else(|| history::planned_control(runs));
     let mut trends = Vec::new();
-    for (cell, workload) in history::cells(runs) {
-        if !is_meant(&question.target, &cell.target) || !is_meant(&question.workload, &cell.workload) {
+    for (key, workload) in history::series(runs) {
+        if !is_meant(&question.target, key.cell.target) || !is_meant(&question.workload, key.cell.workload) {
             continue;
         }
         let mut metrics: Vec<Metric> = Vec::new();
         let gated = question.gates.iter().map(|gate| gate.metric);
         for metric in
-            question.metrics.iter().copied().chain(gated).map(|metric| metric.or_of_streams(&workload))
+            question.metrics.iter().copied().chain(gated).map(|metric| metric.or_of_streams(workload))
         {
-            if metric.compares(&workload) && !metrics.contains(&metric) {
+            if metric.compares(workload) && !metrics.contains(&metric) {
                 metrics.push(metric);
             }
         }
-        let is_control = control == Some(&*cell.target);
+        let is_control = control == Some(key.cell.target);
         for metric in metrics {
             let mut control = control.filter(|_| !is_control);
-            let mut points = history::points(runs, &cell, metric, control);
+            let mut points = history::points(runs, key, metric, control);
             // A workload that the control does not measure is followed alone.
             if points.is_empty() && control.take().is_some() {
-                points = history::points(runs, &cell, metric, None);
+                points = history::points(runs, key, metric, None);
             }
             if !points.is_empty() {
-                let series =
-                    Series { runs, cell: &cell, workload: &workload, metric, control, points: &points };
+                let series = Series { runs, cell: key.cell, workload, metric, control, points: &points };
                 trends.push(Trend { is_control, ..series.followed(question.since) });
             }
         }
@@ -193,7 +192,7 @@ pub fn trends(runs: &[PastRun], question: &TrendQuestion) -> Trends {
 /// The series of a workload on a target by one metric, before changes are searched for.
 struct Series<'a> {
     runs: &'a [PastRun],
-    cell: &'a history::CellKey,
+    cell: CellKey<'a>,
     workload: &'a Workload,
     metric: Metric,
     control: Option<&'a str>,
@@ -214,7 +213,7 @@ impl Series<'_> {
             rounds: u32::try_from(point.rounds).unwrap_or(u32::MAX),
         });
         Trend {
-            target: self.cell.target.clone(),
+            target: self.cell.target.to_owned(),
             workload: self.workload.clone(),
             metric: self.metric,
             control: self.control.map(str::to_owned),
@@ -249,7 +248,7 @@ impl Series<'_> {
             }),
             is_worse: (change.shift > 0.0) != self.metric.more_is_better(),
             is_new: since.is_none_or(|since| run(first_after) >= since),
-            causes: before.differences(after, &self.cell.target, &self.cell.workload),
+            causes: before.differences(after, self.cell),
         }
     }
 }

@@ -3,8 +3,8 @@
 //! The compared seconds are those of the event's command or operation, at least one second. They do not depend on the event's effect:
 //! seconds chosen because an effect was seen would show a cost even in pure noise.
 
-use iotax_model::Histogram;
 use iotax_model::record::{Measurement, Sample};
+use iotax_model::{CellKey, Histogram};
 
 use super::clock::HostClock;
 use super::{Episode, EventEffect, RecoveryTime};
@@ -89,9 +89,8 @@ pub fn prices<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<Price<'a>> {
     let mut all = Vec::new();
     for target in &run.plan.targets {
         for workload in run.plan.workloads.iter().filter(|workload| !watch.is_control(&workload.name)) {
-            let of = |episode: &&Episode<'_>| {
-                episode.measurement.target == target.name && episode.measurement.workload == workload.name
-            };
+            let cell = CellKey { workload: &workload.name, target: &target.name };
+            let of = |episode: &&Episode<'_>| episode.measurement.cell() == cell;
             let ours: Vec<&Episode<'_>> = episodes.iter().filter(of).collect();
             for (_, event) in watch.scheduled(workload.runtime) {
                 let pairs: Vec<Pair<'_>> = ours

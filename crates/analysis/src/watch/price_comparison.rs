@@ -4,13 +4,12 @@
 //! targets form one family of Holm's procedure, because a reader may pick the one that looks worst.
 
 use iotax_model::plan::WatchSpec;
-use iotax_model::{Plan, Run, TargetSpec, Workload};
+use iotax_model::{CellKey, MeasurementKey, Plan, Run, TargetSpec, Workload};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::price::{Seconds, longest_gap, span};
 use super::{Episode, EventEffect};
-use crate::cells::place;
 use crate::comparison::Ratio;
 use crate::percentile::percentile;
 use crate::sample::{ComparedFigure, Sample, decide_family};
@@ -127,10 +126,8 @@ pub fn price_comparisons<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<Pric
     let findings = checks::of_measurements(run);
     let unusable = grade::withheld(&findings);
     let find = |target: &str, workload: &str, round: u32| {
-        episodes.iter().find(|episode| {
-            let m = episode.measurement;
-            m.target == target && m.workload == workload && m.round == round
-        })
+        let key = MeasurementKey { cell: CellKey { workload, target }, round };
+        episodes.iter().find(|episode| episode.measurement.key() == key)
     };
     let seen = |side: Side<'a>, load: &str, round: u32| {
         let control = watch.control.as_deref().and_then(|control| find(side.target, control, round));
@@ -144,7 +141,7 @@ pub fn price_comparisons<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<Pric
                 (1..=plan.repeat).filter_map(|round| Some([of(ours, round)?, of(theirs, round)?])).collect();
             let mut both = rounds.iter().flatten();
             let withheld = both.find_map(|one| {
-                let reason = unusable.get(&place(one.episode.measurement)).cloned();
+                let reason = unusable.get(&one.episode.measurement.key()).cloned();
                 reason.or_else(|| one.failure())
             });
             for figure in EventFigure::ALL {

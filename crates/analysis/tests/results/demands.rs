@@ -4,7 +4,7 @@ use iotax_analysis::demands::{DemandOnTarget, Kept, NoFigure, all_of, demands};
 use iotax_analysis::judge;
 use iotax_model::plan::Demand;
 use iotax_model::record::{Measurement, Tally};
-use iotax_model::{Histogram, Run};
+use iotax_model::{CellKey, Histogram, Run};
 use iotax_testkit::runs::{HOST, Truth, run};
 
 const QD1: &str = "randread-4k-qd1";
@@ -25,7 +25,10 @@ fn on<'a>(all: &'a [DemandOnTarget<'a>], target: &str) -> &'a DemandOnTarget<'a>
 fn host_mean() -> f64 {
     let run = two(&[], 1.0, 0.004);
     let judgement = judge(&run);
-    judgement.summary(QD1, "host-file").and_then(|host| host.latency.mean()).expect("measured")
+    judgement
+        .summary(CellKey { workload: QD1, target: "host-file" })
+        .and_then(|host| host.latency.mean())
+        .expect("measured")
 }
 
 #[test]

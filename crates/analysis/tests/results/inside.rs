@@ -4,9 +4,9 @@ use iotax_analysis::cpu_breakdown::Role;
 use iotax_analysis::fairness::by_count;
 use iotax_analysis::latency_breakdown::View;
 use iotax_analysis::{CpuByRole, Judgement, LatencyBreakdown, Metric, judge};
-use iotax_model::Run;
 use iotax_model::record::{CpuTime, HostCpu};
 use iotax_model::target::GuestFs;
+use iotax_model::{CellKey, Run};
 
 use iotax_testkit::runs::ladder;
 use iotax_testkit::runs::observed::{SEEN, both_ladders, crowd, look_inside};
@@ -18,7 +18,7 @@ fn near(value: f64, truth: f64) -> bool {
 }
 
 fn inside<'a>(judgement: &'a Judgement, target: &str) -> &'a LatencyBreakdown {
-    judgement.cell(QD1, target).and_then(|cell| cell.latency.as_ref()).expect("seen")
+    judgement.cell(CellKey { workload: QD1, target }).and_then(|cell| cell.latency.as_ref()).expect("seen")
 }
 
 fn names(inside: &LatencyBreakdown) -> Vec<&str> {
@@ -142,7 +142,10 @@ fn a_filesystem_in_the_guest_is_named() {
 fn cpu_time_is_told_apart_by_role() {
     let judgement = judge(&both_ladders());
     let of = |target: &str| -> &CpuByRole {
-        judgement.cell(QD1, target).and_then(|cell| cell.cpu.as_ref()).expect("observed")
+        judgement
+            .cell(CellKey { workload: QD1, target })
+            .and_then(|cell| cell.cpu.as_ref())
+            .expect("observed")
     };
     let vm = of("vm-raw");
     for (role, share) in [
@@ -172,7 +175,12 @@ fn servers_of_storage_are_a_role_apart_from_qemus() {
         threads.insert("ceph-osd".into(), CpuTime { user_ns: 0, system_ns: time.system_ns });
     }
     let judgement = judge(&run);
-    let of = |target: &str| judgement.cell(QD1, target).and_then(|cell| cell.cpu.as_ref()).expect("observed");
+    let of = |target: &str| {
+        judgement
+            .cell(CellKey { workload: QD1, target })
+            .and_then(|cell| cell.cpu.as_ref())
+            .expect("observed")
+    };
     let vm = of("vm-raw");
     assert!(near(vm.of_role(Role::StorageServer).expect("observed"), 0.25 * 9_800.0), "{vm:?}");
     assert_eq!((vm.of_role(Role::Iothread), of("host-file").of_role(Role::StorageServer)), (None, None));
@@ -189,7 +197,10 @@ fn cpu_time_is_that_of_what_takes_part_and_not_of_other_programs() {
         *cpu = HostCpu { user_ns: 9 * busy, irq_ns: busy / 100, ..*cpu };
     }
     let judgement = judge(&run);
-    let vm = judgement.cell(QD1, "vm-raw").and_then(|cell| cell.cpu.as_ref()).expect("observed");
+    let vm = judgement
+        .cell(CellKey { workload: QD1, target: "vm-raw" })
+        .and_then(|cell| cell.cpu.as_ref())
+        .expect("observed");
     assert_eq!(vm.of_role(Role::Other), None);
     assert!(near(vm.of_role(Role::Interrupts).expect("observed"), 98.0), "{vm:?}");
     let sum: f64 = vm.roles.iter().map(|(_, ns)| ns).sum();
@@ -210,7 +221,10 @@ fn threads_that_say_more_than_the_hosts_account_leave_no_rest() {
         host.guest_threads.get_mut("vcpu").expect("observed").user_ns = busy;
     }
     let judgement = judge(&run);
-    let vm = judgement.cell(QD1, "vm-raw").and_then(|cell| cell.cpu.as_ref()).expect("observed");
+    let vm = judgement
+        .cell(CellKey { workload: QD1, target: "vm-raw" })
+        .and_then(|cell| cell.cpu.as_ref())
+        .expect("observed");
     assert_eq!(vm.of_role(Role::Other), None);
 }
 

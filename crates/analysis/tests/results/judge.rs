@@ -6,7 +6,7 @@ use iotax_analysis::{Judgement, judge};
 use iotax_model::Run;
 use iotax_model::record::{CacheDrop, CpuTime, DiskActivity, ErrorCount, Pacing, Stop};
 use iotax_model::units::Nanos;
-use iotax_model::{IoEngine, Warning, WarningKind};
+use iotax_model::{CellKey, IoEngine, Warning, WarningKind};
 
 use iotax_testkit::runs::{HOST, Truth, bench, ladder, run};
 
@@ -17,7 +17,7 @@ fn two(slowdown: f64, noise: f64, rounds: u32) -> Run {
 }
 
 fn verdict(judgement: &Judgement, metric: Metric) -> Verdict {
-    judgement.comparison(QD1, "vm-raw", metric).expect("compared").ratio.verdict
+    judgement.comparison(CellKey { workload: QD1, target: "vm-raw" }, metric).expect("compared").ratio.verdict
 }
 
 fn of_kind(judgement: &Judgement, kind: WarningKind) -> Vec<&Warning> {
@@ -31,14 +31,22 @@ fn a_known_slowdown_is_found_and_its_size_is_right() {
         assert_eq!(verdict(&judgement, metric), Verdict::Slower, "{metric:?}");
     }
     assert_eq!(verdict(&judgement, Metric::CPU_PER_IO), Verdict::Same);
-    let latency = judgement.comparison(QD1, "vm-raw", Metric::LATENCY_MEAN).expect("compared");
+    let latency = judgement
+        .comparison(CellKey { workload: QD1, target: "vm-raw" }, Metric::LATENCY_MEAN)
+        .expect("compared");
     let interval = latency.ratio.interval.expect("five rounds");
     assert!(interval.low < 1.25 && 1.25 < interval.high, "{interval:?}");
     let tax = latency.ratio.tax.expect("a time");
-    let host = judgement.summary(QD1, "host-file").expect("measured").latency.mean().expect("I/O");
+    let host = judgement
+        .summary(CellKey { workload: QD1, target: "host-file" })
+        .expect("measured")
+        .latency
+        .mean()
+        .expect("I/O");
     let interval = tax.interval.expect("five rounds");
     assert!(interval.low < host * 0.25 && host * 0.25 < interval.high, "{tax:?} for {}", host * 0.25);
-    let iops = judgement.comparison(QD1, "vm-raw", Metric::IOPS).expect("compared");
+    let iops =
+        judgement.comparison(CellKey { workload: QD1, target: "vm-raw" }, Metric::IOPS).expect("compared");
     assert!((iops.ratio.mean - 0.8).abs() < 0.01 && iops.ratio.tax.is_none(), "{iops:?}");
 }
 
@@ -48,7 +56,9 @@ fn only_rounds_that_both_have_are_compared() {
     run.measurements
         .retain(|m| !(m.target == "vm-raw" && m.round == 2 || m.target == "host-file" && m.round == 4));
     let judgement = judge(&run);
-    let latency = judgement.comparison(QD1, "vm-raw", Metric::LATENCY_MEAN).expect("compared");
+    let latency = judgement
+        .comparison(CellKey { workload: QD1, target: "vm-raw" }, Metric::LATENCY_MEAN)
+        .expect("compared");
     assert_eq!(latency.rounds, 3);
     let warnings = of_kind(&judgement, WarningKind::Incomplete);
     assert_eq!(warnings.len(), 1);
@@ -78,7 +88,8 @@ fn the_steps_add_up_to_the_total() {
             .map(|edge| judgement.step(workload, edge, Metric::LATENCY_MEAN).expect("compared"))
             .map(|step| step.ratio.tax.expect("a time").ns)
             .sum();
-        let total = judgement.comparison(workload, "vm-qcow2-snapshot", Metric::LATENCY_MEAN);
+        let total =
+            judgement.comparison(CellKey { workload, target: "vm-qcow2-snapshot" }, Metric::LATENCY_MEAN);
         let total = total.expect("compared").ratio.tax.expect("a time").ns;
         assert!((steps / total - 1.0).abs() < 1e-9, "{steps} {total}");
     }

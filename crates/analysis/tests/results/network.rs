@@ -7,7 +7,7 @@ use iotax_model::Run;
 use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::record::{Probes, Share};
 use iotax_model::units::BitRate;
-use iotax_model::{Warning, WarningKind};
+use iotax_model::{CellKey, Warning, WarningKind};
 
 use iotax_testkit::runs::network::{
     LOOPBACK, TestPath, VETH, VIRTIO, alone, ladder, measurement, rtt, run, tcp, udp, workload,
@@ -41,7 +41,10 @@ pub(crate) fn first(run: &mut Run) -> &mut iotax_model::record::Measurement {
 
 /// The packets of datagrams on a target.
 pub(crate) fn network<'a>(judgement: &'a Judgement, target: &str) -> &'a Network {
-    judgement.cell("udp-upload-1470", target).and_then(|cell| cell.network.as_ref()).expect("a network's")
+    judgement
+        .cell(CellKey { workload: "udp-upload-1470", target })
+        .and_then(|cell| cell.network.as_ref())
+        .expect("a network's")
 }
 
 /// Has datagrams lost, one for each so many that came, which had reached the server's interface or not. It counts headers too,
@@ -85,12 +88,18 @@ fn streams_are_compared_by_what_they_carry_and_round_trips_by_their_time() {
             Metric::CPU_PER_IO
         ]
     );
-    let up = judgement.comparison("tcp-upload", "vm-virtio", Metric::BYTES_PER_S).expect("compared");
+    let up = judgement
+        .comparison(CellKey { workload: "tcp-upload", target: "vm-virtio" }, Metric::BYTES_PER_S)
+        .expect("compared");
     assert!((up.ratio.mean - VIRTIO.rate / LOOPBACK.rate).abs() < 0.02, "{}", up.ratio.mean);
     assert_eq!(up.ratio.verdict, Verdict::Slower, "less is carried");
-    let cpu = judgement.comparison("tcp-upload", "vm-virtio", Metric::CPU_PER_GIB).expect("compared");
+    let cpu = judgement
+        .comparison(CellKey { workload: "tcp-upload", target: "vm-virtio" }, Metric::CPU_PER_GIB)
+        .expect("compared");
     assert!((cpu.ratio.mean / (VIRTIO.cpu_ns / LOOPBACK.cpu_ns) - 1.0).abs() < 0.02, "{}", cpu.ratio.mean);
-    let given = judgement.comparison("udp-upload-1470", "veth", Metric::BYTES_PER_S).expect("compared");
+    let given = judgement
+        .comparison(CellKey { workload: "udp-upload-1470", target: "veth" }, Metric::BYTES_PER_S)
+        .expect("compared");
     assert_eq!(given.ratio.verdict, Verdict::Same, "the bitrate was given");
 }
 
@@ -280,9 +289,15 @@ fn streams_without_packets_are_measured_all_the_same() {
     }
     assert_eq!(kinds(&run), []);
     let judgement = judge(&run);
-    assert!(judgement.comparison("tcp-upload", "vm-virtio", Metric::BYTES_PER_S).is_some());
     assert!(
-        judgement.comparison("tcp-upload", "vm-virtio", Metric::CPU_PER_IO).is_none(),
+        judgement
+            .comparison(CellKey { workload: "tcp-upload", target: "vm-virtio" }, Metric::BYTES_PER_S)
+            .is_some()
+    );
+    assert!(
+        judgement
+            .comparison(CellKey { workload: "tcp-upload", target: "vm-virtio" }, Metric::CPU_PER_IO)
+            .is_none(),
         "unknown is not 0"
     );
     for m in &mut run.measurements {

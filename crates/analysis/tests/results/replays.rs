@@ -3,8 +3,8 @@
 use iotax_analysis::phases::phased_comparisons;
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Grade, Judgement, Metric, judge};
-use iotax_model::Run;
 use iotax_model::record::{ReplayPhase, Replayed};
+use iotax_model::{CellKey, Run};
 use iotax_testkit::runs::{HOST, Truth, run};
 
 const WORK: &str = "randread-4k-qd1";
@@ -31,7 +31,8 @@ fn spoil(run: &mut Run, target: &str, round: u32, change: fn(&mut Replayed)) {
 }
 
 fn iops(judgement: &Judgement) -> (u32, f64, Verdict, Option<&str>) {
-    let one = judgement.comparison(WORK, "vm-raw", Metric::IOPS).expect("compared");
+    let one =
+        judgement.comparison(CellKey { workload: WORK, target: "vm-raw" }, Metric::IOPS).expect("compared");
     (one.rounds, one.ratio.mean, one.ratio.verdict, one.ratio.withheld.as_deref())
 }
 
@@ -47,7 +48,7 @@ fn a_few_late_replays_are_left_out_with_their_pairs() {
     assert!((left.1 / ratio - 1.0).abs() < 0.01, "{} {ratio}", left.1);
     let late = judgement.grades.iter().filter(|grade| **grade == Grade::Unusable).count();
     assert_eq!(late, 2, "they stay marked");
-    assert!(!judgement.is_unusable(&run, WORK, "vm-raw"));
+    assert!(!judgement.is_unusable(&run, CellKey { workload: WORK, target: "vm-raw" }));
 }
 
 #[test]
@@ -58,7 +59,7 @@ fn a_machine_that_is_late_in_most_rounds_gets_no_verdict() {
     let (_, _, verdict, withheld) = iops(&judgement);
     assert_eq!(verdict, Verdict::Undecided);
     assert!(withheld.is_some_and(|why| why.contains("unfaithful_replay")), "{withheld:?}");
-    assert!(judgement.is_unusable(&run, WORK, "vm-raw"));
+    assert!(judgement.is_unusable(&run, CellKey { workload: WORK, target: "vm-raw" }));
     let all: Vec<(&str, u32)> = (1..=ROUNDS).map(|round| ("vm-raw", round)).collect();
     assert!(iops(&judge(&replays(&all))).3.is_some());
 }

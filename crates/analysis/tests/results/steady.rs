@@ -2,7 +2,7 @@
 
 use iotax_analysis::{Metric, SteadyState, judge};
 use iotax_model::plan::{Design, UntilSteady};
-use iotax_model::{Bytes, Nanos, Run, RunState, Workload};
+use iotax_model::{Bytes, CellKey, Nanos, Run, RunState, Workload};
 use iotax_testkit::runs::{HOST, Truth, complete, measurement, record, target};
 
 /// Fresh for five rounds, then each round takes longer, until three times as long from round 12 on. The host file never changes.
@@ -58,12 +58,16 @@ fn figures_are_those_of_the_window() {
     let run = run_of(16, 0.005);
     let judgement = judge(&run);
     let of = |target: &str| {
-        judgement.summary("randwrite-4k-qd32", target).and_then(|s| s.of(Metric::IOPS)).expect("measured")
+        judgement
+            .summary(CellKey { workload: "randwrite-4k-qd32", target })
+            .and_then(|s| s.of(Metric::IOPS))
+            .expect("measured")
     };
     let ratio = of("host-file") / of("drive");
     assert!((2.9..3.1).contains(&ratio), "the drive's five steady rounds take three times as long: {ratio}");
-    let compared =
-        judgement.comparison("randwrite-4k-qd32", "drive", Metric::LATENCY_MEAN).expect("compared");
+    let compared = judgement
+        .comparison(CellKey { workload: "randwrite-4k-qd32", target: "drive" }, Metric::LATENCY_MEAN)
+        .expect("compared");
     assert!((2.9..3.1).contains(&compared.ratio.mean), "{compared:?}");
     assert_eq!(judgement.grades.len(), run.measurements.len(), "every measurement is graded");
     assert!(run.measured().all(|m| m.round > 11) && run.measured().count() == 10);

@@ -7,12 +7,12 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileTypeExt;
 
+use iotax_load::buffers::{Buffers, Slot};
+use iotax_load::error::EngineError;
+use iotax_load::request::IoKind;
 use rustix::fs::fallocate;
 
-use super::{Backend, Completion, Io, Note, Options, Setup};
-use crate::buffers::{Buffers, Slot};
-use crate::error::EngineError;
-use crate::request::{IoKind, PUNCH};
+use super::{Backend, Completion, Io, Note, Options, PUNCH, Setup};
 
 /// The calls of one backend: read, write and sync.
 pub(crate) trait Transfer: Sized {

@@ -2,12 +2,12 @@
 
 use std::io;
 
+use iotax_load::error::EngineError;
 use iotax_model::workload::{IoEngine, Workload};
 
 use super::Options;
 use super::io_uring::Ring;
 use super::libaio::Context;
-use crate::error::EngineError;
 
 /// The backend to use, and a note if it is not the requested one.
 #[derive(Debug, PartialEq, Eq)]

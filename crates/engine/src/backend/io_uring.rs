@@ -8,13 +8,13 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 use io_uring::{Submitter, cqueue, opcode, squeue, types};
+use iotax_load::buffers::{Buffers, Slot};
+use iotax_load::error::{EngineError, OpenRefusal};
+use iotax_load::request::IoKind;
 
 pub(super) use self::ring::Ring;
 use super::calls::{by_call, is_device};
-use super::{Backend, Completion, Io, Note, Priorities, Setup};
-use crate::buffers::{Buffers, Slot};
-use crate::error::{EngineError, OpenRefusal};
-use crate::request::{IoKind, PUNCH};
+use super::{Backend, Completion, Io, Note, PUNCH, Priorities, Setup};
 
 /// Maximum length in bytes of one registered buffer (1 GiB, see io_uring_register(2)).
 const LONGEST_REGISTERED: usize = 1 << 30;

@@ -9,15 +9,15 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 
+use iotax_load::buffers::{Buffers, Slot};
+use iotax_load::error::EngineError;
+use iotax_load::request::IoKind;
 use rustix::fs::{OFlags, fcntl_getfl};
 
 pub(super) use self::context::Context;
 use self::context::{ControlBlock, DURABLY, Event, FDSYNC, FSYNC, HAS_PRIORITY, PREAD, PWRITE};
 use super::calls::{by_call, is_device};
 use super::{Backend, Completion, Io, Note, Priorities, Setup};
-use crate::buffers::{Buffers, Slot};
-use crate::error::EngineError;
-use crate::request::IoKind;
 
 /// Maximum number of I/Os per io_submit call. With more, the kernel plugs the block layer (AIO_PLUG_THRESHOLD in its fs/aio.c): it holds each
 /// I/O back until the last one is prepared or one has to wait. Reads that miss the page cache then reach only a twentieth of the rate.

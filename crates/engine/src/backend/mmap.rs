@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::ptr::{self, NonNull};
 
+use iotax_load::error::EngineError;
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
@@ -16,7 +17,6 @@ use rustix::param::page_size;
 use self::fault::Watch;
 use super::Options;
 use super::calls::{OneByOne, Transfer};
-use crate::error::EngineError;
 
 /// The mmap backend of one worker.
 pub(crate) type Mmap = OneByOne<Mapping>;

@@ -15,8 +15,13 @@ mod virtio;
 use std::fs::File;
 use std::io;
 
+use iotax_load::buffers::{Buffers, Slot};
+use iotax_load::error::EngineError;
+use iotax_load::request::{Completion, Io};
+use iotax_load::workers::Note;
 use iotax_model::units::Bytes;
 use iotax_model::workload::{Memory, SyncMode, Workload};
+use rustix::fs::FallocateFlags;
 
 pub(crate) use self::choose::{Choice, choose};
 pub(crate) use self::io_uring::Uring;
@@ -28,9 +33,9 @@ pub(crate) use self::psync::Psync;
 pub(crate) use self::pvsync2::Pvsync2;
 pub(crate) use self::space::{Falloc, Ftruncate};
 pub(crate) use self::virtio::{Device, SECTOR as VIRTIO_SECTOR, Virtio, flush as flush_virtio};
-use crate::buffers::{Buffers, Slot};
-use crate::error::EngineError;
-use crate::request::Io;
+
+/// The fallocate(2) flags that punch a hole and keep the file's length.
+pub(crate) const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
 /// The file, depth, buffer size and options with which a backend is opened.
 #[derive(Debug)]
@@ -68,14 +73,6 @@ impl Options {
     }
 }
 
-/// A completed I/O: its slot, which is free again, and its result.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Completion {
-    pub(crate) slot: Slot,
-    /// Number of bytes moved or discarded, 0 for a flush, or a negative errno.
-    pub(crate) result: i32,
-}
-
 /// The I/O engine of one worker, used on the thread that opened it. Each I/O takes a slot, and its completion returns the slot. Dropping a
 /// backend waits for the I/O in flight, on a virtio device for at most 15 s.
 pub(crate) trait Backend: Sized {
@@ -106,15 +103,6 @@ pub(crate) trait Backend: Sized {
     }
 }
 
-/// A remark that I/O was done differently than requested; equal notes of all workers are reported once.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
-    /// Number of I/Os that were done differently; `None` if they were not counted.
-    pub ios: Option<u64>,
-    /// The text. If `ios` is set, the text continues a sentence that begins with the number of I/Os.
-    pub words: String,
-}
-
 /// Allocates the buffers for `setup`, with the kind of memory that its options name.
 fn buffers(setup: &Setup) -> Result<(Buffers, Vec<Slot>), EngineError> {
     let (memory, bytes) = (setup.options.mem, Bytes(setup.slot_bytes as u64));
@@ -131,8 +119,8 @@ fn buffers(setup: &Setup) -> Result<(Buffers, Vec<Slot>), EngineError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::OpenRefusal;
-    use crate::request::IoKind;
+    use iotax_load::error::OpenRefusal;
+    use iotax_load::request::IoKind;
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::{FileExt, MetadataExt};
 
@@ -305,10 +293,10 @@ mod tests {
         let (mut backend, _slots) = B::open(setup(&file, 1)).expect("opened");
         let mut done = Vec::new();
         for wait_ns in [0, 30_000_000] {
-            let begin = crate::clock::now();
+            let begin = iotax_load::clock::now();
             backend.submit(wait_ns).expect("waited");
             backend.reap(&mut done);
-            assert!(crate::clock::now() - begin >= wait_ns);
+            assert!(iotax_load::clock::now() - begin >= wait_ns);
             assert_eq!(done, []);
         }
     }

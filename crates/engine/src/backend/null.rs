@@ -2,9 +2,10 @@
 
 use std::io;
 
+use iotax_load::buffers::{Buffers, Slot};
+use iotax_load::error::EngineError;
+
 use super::{Backend, Completion, Io, Setup};
-use crate::buffers::{Buffers, Slot};
-use crate::error::EngineError;
 
 /// The null backend of one worker.
 #[derive(Debug)]

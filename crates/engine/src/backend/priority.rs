@@ -1,9 +1,8 @@
 //! I/Os whose priority differs from their thread's (`cmdprio`).
 
+use iotax_load::random::{Purpose, SplitMix64};
+use iotax_load::request::{Io, IoKind};
 use iotax_model::workload::{Priority, PriorityShareOfLength, PrioritySplit, Workload};
-
-use crate::random::{Purpose, SplitMix64};
-use crate::request::{Io, IoKind};
 
 /// The realtime class, fio's default for `cmdprio_percentage` without `cmdprio_class`.
 const REAL_TIME: u16 = 1;

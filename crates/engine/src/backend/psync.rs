@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::io;
 
+use iotax_load::error::EngineError;
 use rustix::io::{pread, pwrite};
 
 use super::Options;
 use super::calls::{OneByOne, Transfer};
-use crate::error::EngineError;
 
 /// The psync backend of one worker.
 pub(crate) type Psync = OneByOne<Positioned>;

@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 
+use iotax_load::error::EngineError;
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
 
 use super::calls::{OneByOne, Transfer};
 use super::{Note, Options};
-use crate::error::EngineError;
 
 /// The pvsync2 backend of one worker.
 pub(crate) type Pvsync2 = OneByOne<Flagged>;

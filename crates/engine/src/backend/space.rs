@@ -3,12 +3,12 @@
 use std::fs::File;
 use std::io;
 
+use iotax_load::error::EngineError;
 use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 use rustix::io::Errno;
 
 use super::Options;
 use super::calls::{OneByOne, Transfer};
-use crate::error::EngineError;
 
 /// The falloc backend: a write allocates its range, a trim punches a hole.
 pub(crate) type Falloc = OneByOne<Allocation>;

@@ -9,16 +9,16 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use iotax_load::buffers::{Buffers, Slot};
+use iotax_load::clock;
+use iotax_load::error::EngineError;
+use iotax_load::request::IoKind;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use virtio_driver::{EventFd, QueueNotifier};
 
 pub(crate) use self::device::{Device, SECTOR};
 use self::device::{Queue, Request};
 use super::{Backend, Completion, Io, Options, Setup};
-use crate::buffers::{Buffers, Slot};
-use crate::clock;
-use crate::error::EngineError;
-use crate::request::IoKind;
 
 /// Maximum time in nanoseconds to wait for I/O in flight when a backend is dropped.
 const LAST_WAIT_NS: u64 = 15_000_000_000;

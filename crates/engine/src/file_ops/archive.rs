@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
 
+use iotax_load::error::EngineError;
+use iotax_load::request::{Io, IoKind};
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, statat, syncfs};
 
 use super::Routine;
@@ -13,8 +15,6 @@ use super::newc::{self, HEADER, Header};
 use super::setup::{OwnDirectory, WorkerSetup};
 use super::tree::{Entry, Filler, or_break};
 use super::trees;
-use crate::error::EngineError;
-use crate::request::{Io, IoKind};
 
 /// Name of the archive, next to the tree's root.
 const ARCHIVE: &str = ".archive.cpio";

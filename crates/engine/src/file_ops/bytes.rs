@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::{ControlFlow, Range};
 
+use iotax_load::error::EngineError;
+use iotax_load::request::{Io, IoKind};
+
 use super::Routine;
 use super::meter::{Meter, Over};
 use super::output::Output;
 use super::record::Record;
 use super::setup::WorkerSetup;
-use crate::error::EngineError;
-use crate::request::{Io, IoKind};
 
 /// The test that reads a worker's part of the area byte by byte.
 struct Getc {

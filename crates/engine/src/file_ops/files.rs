@@ -12,6 +12,9 @@ use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
+use iotax_load::error::EngineError;
+use iotax_load::random::{Purpose, SplitMix64};
+use iotax_load::request::{Io, IoKind};
 use iotax_model::units::Bytes;
 use iotax_model::workload::{FileSize, Test, Workload};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, renameat, statat, syncfs, unlinkat};
@@ -20,9 +23,6 @@ use super::Routine;
 use super::meter::{Meter, Over};
 use super::setup::{OwnDirectory, WorkerSetup};
 use super::tree::{Filler, make_file};
-use crate::error::EngineError;
-use crate::random::{Purpose, SplitMix64};
-use crate::request::{Io, IoKind};
 
 const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 /// Maximum number of letters in a name.

@@ -5,14 +5,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock;
-use crate::intervals::{IntervalRecorder, IntervalState};
-use crate::io_errors::IoErrors;
-use crate::latencies::Latencies;
-use crate::request::Io;
-use crate::shared::{Common, Heartbeat};
-use crate::window::Window;
-use crate::workers::{Finish, WorkerContext};
+use iotax_load::clock;
+use iotax_load::intervals::{IntervalRecorder, IntervalState};
+use iotax_load::io_errors::IoErrors;
+use iotax_load::latencies::Latencies;
+use iotax_load::request::Io;
+use iotax_load::shared::{Common, Heartbeat};
+use iotax_load::window::Window;
+use iotax_load::workers::{Finish, WorkerContext};
 use iotax_model::threads;
 
 /// Number of consecutive failures after which a worker pauses after each failed call, so that it does not retry in a busy loop.

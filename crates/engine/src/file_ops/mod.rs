@@ -51,22 +51,22 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use iotax_load::clock;
+use iotax_load::control::Control;
+use iotax_load::error::EngineError;
+use iotax_load::latencies::Latencies;
+use iotax_load::watch;
+use iotax_load::window::Window;
+use iotax_load::workers::{Finish, WorkerContext, WorkerReport, Workers};
 use iotax_model::record::{CpuTime, Outcome, Pacing};
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::Test;
 
 use self::meter::{Meter, Over};
 use self::setup::WorkerSetup;
-use crate::clock;
-use crate::control::Control;
-use crate::error::EngineError;
-use crate::latencies::Latencies;
 use crate::open::{self, Target};
 use crate::prepare::read_ahead;
 use crate::run::flush;
-use crate::watch;
-use crate::window::Window;
-use crate::workers::{Finish, WorkerContext, WorkerReport, Workers};
 
 /// The part of a test that one worker runs.
 pub(crate) trait Routine {

@@ -5,13 +5,13 @@ use std::io::{Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt;
 
+use iotax_load::error::EngineError;
+use iotax_load::request::{Io, IoKind};
 use iotax_model::workload::Workload;
 
 use super::meter::{Meter, Over};
 use super::setup::WorkerSetup;
-use crate::error::EngineError;
 use crate::open::Access;
-use crate::request::{Io, IoKind};
 
 /// A file that is written sequentially through the meter and flushed as the workload asks (`fsync`, `fdatasync`, `end_fsync`).
 pub(super) struct Output {

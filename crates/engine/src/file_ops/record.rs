@@ -1,12 +1,12 @@
 //! The buffer in which one worker of a test keeps a record.
 
+use iotax_load::buffers::{Buffers, Slot};
+use iotax_load::error::EngineError;
+use iotax_load::random::{Purpose, SplitMix64};
 use iotax_model::units::Bytes;
 
 use super::setup::WorkerSetup;
-use crate::buffers::{Buffers, Slot};
-use crate::error::EngineError;
 use crate::payload::{Payload, SECTOR};
-use crate::random::{Purpose, SplitMix64};
 
 /// A buffer of `bs` bytes, aligned for direct I/O, with generated content.
 pub(super) struct Record {

@@ -4,14 +4,15 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::{ControlFlow, Range};
 
+use iotax_load::error::EngineError;
+use iotax_load::request::{Io, IoKind};
+
 use super::Routine;
 use super::meter::{Meter, Over};
 use super::output::Output;
 use super::record::Record;
 use super::setup::WorkerSetup;
 use super::stdio::WriteBuffer;
-use crate::error::EngineError;
-use crate::request::{Io, IoKind};
 
 /// Describes the I/O that reads or writes one record at `offset`.
 fn io(direction: IoKind, offset: u64, bytes: &[u8]) -> Io {

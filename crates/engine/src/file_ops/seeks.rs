@@ -3,14 +3,15 @@
 use std::io::Read;
 use std::ops::ControlFlow;
 
+use iotax_load::error::EngineError;
+use iotax_load::random::{Purpose, SplitMix64};
+use iotax_load::request::{Io, IoKind};
+
 use super::Routine;
 use super::meter::{Meter, Over};
 use super::output::Output;
 use super::record::Record;
 use super::setup::WorkerSetup;
-use crate::error::EngineError;
-use crate::random::{Purpose, SplitMix64};
-use crate::request::{Io, IoKind};
 
 /// Number of records read per record that is modified and written back.
 const UPDATE_EVERY: u64 = 10;

@@ -5,9 +5,9 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use iotax_load::error::EngineError;
 use iotax_model::workload::{Test, Workload};
 
-use crate::error::EngineError;
 use crate::page_cache::{drop_caches_of_machine, drop_pages};
 
 /// The data with which a test prepares and runs one worker.

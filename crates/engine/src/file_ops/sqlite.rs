@@ -9,14 +9,14 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use iotax_load::error::EngineError;
+use iotax_load::random::{Purpose, SplitMix64};
 use iotax_model::crash::{JournalMode, SqliteMode, Synchronous};
 use rusqlite::{Connection, ErrorCode};
 
 use super::Routine;
 use super::meter::{Meter, Over};
 use super::setup::WorkerSetup;
-use crate::error::EngineError;
-use crate::random::{Purpose, SplitMix64};
 
 /// Bytes of an account in the database, about as many as in pgbench.
 const ACCOUNT: u64 = 128;

@@ -8,13 +8,14 @@ use std::io::{Read, Seek, SeekFrom};
 use std::ops::{ControlFlow, Range};
 use std::os::unix::fs::MetadataExt;
 
+use iotax_load::error::EngineError;
+use iotax_load::request::{Io, IoKind};
+
 use super::Routine;
 use super::meter::{Meter, Over};
 use super::output::Output;
 use super::record::Record;
 use super::setup::WorkerSetup;
-use crate::error::EngineError;
-use crate::request::{Io, IoKind};
 
 /// Allocates a buffer of the file's preferred I/O length (st_blksize).
 fn buffer(file: &File) -> Result<Vec<u8>, EngineError> {

@@ -6,12 +6,12 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 
+use iotax_load::random::{Purpose, SplitMix64};
 use iotax_model::workload::Content;
 use rand_distr::{Distribution, StandardNormal};
 use rustix::fs::{Mode, OFlags, mkdirat, openat};
 
 use crate::payload::Source;
-use crate::random::{Purpose, SplitMix64};
 
 /// Spread of file sizes: the standard deviation of the natural logarithm, as in a kernel's source. It makes the mean three times the median.
 const SPREAD: f64 = 1.45;

@@ -5,14 +5,14 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 
+use iotax_load::error::EngineError;
+use iotax_load::request::{Io, IoKind};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat, unlinkat};
 
 use super::Routine;
 use super::meter::{Meter, Over};
 use super::setup::{OwnDirectory, WorkerSetup};
 use super::tree::{self, Entry, Filler};
-use crate::error::EngineError;
-use crate::request::{Io, IoKind};
 
 /// The kind of I/O under which a failed directory listing is counted.
 const LISTING: Io = Io { direction: IoKind::Read, offset: 0, length: 0 };

@@ -1,6 +1,6 @@
 //! Random choice between values with given percentages.
 
-use crate::random::SplitMix64;
+use iotax_load::random::SplitMix64;
 
 /// A table of 100 entries, in which each value occurs as often as its percentage.
 #[derive(Debug, Clone)]

@@ -1,10 +1,10 @@
 //! Chooses whether the next I/O is a read, a write or a trim.
 
+use iotax_load::random::SplitMix64;
+use iotax_load::request::IoKind;
 use iotax_model::workload::{Rw, Workload};
 
 use super::Permutation;
-use crate::random::SplitMix64;
-use crate::request::IoKind;
 
 /// The directions of a pattern's I/Os.
 #[derive(Debug, Clone)]

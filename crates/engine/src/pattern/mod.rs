@@ -10,6 +10,8 @@ mod sizes;
 mod walk;
 mod zones;
 
+use iotax_load::random::{Purpose, SplitMix64};
+use iotax_load::request::{Io, IoKind};
 use iotax_model::units::Bytes;
 use iotax_model::workload::{SyncFileRange, Workload};
 
@@ -17,8 +19,6 @@ use self::mix::Mix;
 use self::order::Order;
 pub(crate) use self::permutation::Permutation;
 use self::sizes::Sizes;
-use crate::random::{Purpose, SplitMix64};
-use crate::request::{Io, IoKind};
 
 /// Generator of one worker's I/Os, in order.
 #[derive(Debug, Clone)]

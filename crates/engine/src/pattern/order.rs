@@ -1,5 +1,6 @@
 //! Chooses the offset of the next I/O.
 
+use iotax_load::random::{Purpose, SplitMix64};
 use iotax_model::units::Bytes;
 use iotax_model::workload::Workload;
 
@@ -7,7 +8,6 @@ use super::blocks::Blocks;
 use super::sizes::Size;
 use super::walk::Walk;
 use super::zones::Zones;
-use crate::random::{Purpose, SplitMix64};
 
 /// The order of a pattern's offsets. Offsets are in bytes from the start of the target.
 #[derive(Debug, Clone)]

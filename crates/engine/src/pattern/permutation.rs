@@ -1,6 +1,6 @@
 //! Random orders in which every number occurs once, without a record of the numbers already used.
 
-use crate::random::SplitMix64;
+use iotax_load::random::SplitMix64;
 
 /// Rounds of the mixing function: with three, the results of neighbouring counters are unrelated.
 const ROUNDS: usize = 3;
@@ -95,7 +95,7 @@ impl Permutation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Purpose;
+    use iotax_load::random::Purpose;
     use proptest::prelude::*;
 
     fn pass(permutation: &mut Permutation, count: u64) -> Vec<u64> {

@@ -1,11 +1,11 @@
 //! Chooses the length of the next I/O.
 
+use iotax_load::random::SplitMix64;
+use iotax_load::request::IoKind;
 use iotax_model::units::Bytes;
 use iotax_model::workload::Workload;
 
 use super::hundred::Hundred;
-use crate::random::SplitMix64;
-use crate::request::IoKind;
 
 /// Length of an I/O in bytes, and the alignment in bytes of its offset if that is random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

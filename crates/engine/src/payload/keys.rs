@@ -1,8 +1,7 @@
 //! Decides which writes get new content and which repeat an earlier content (`dedupe_percentage`).
 
+use iotax_load::random::nth;
 use iotax_model::workload::WorkingSet;
-
-use crate::random::nth;
 
 /// Assignment of a key to each write by the write's number; equal keys produce equal contents.
 ///

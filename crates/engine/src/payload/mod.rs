@@ -3,11 +3,11 @@
 mod keys;
 mod shape;
 
+use iotax_load::random::SplitMix64;
 use iotax_model::workload::Content;
 
 use self::keys::Keys;
 use self::shape::Shape;
-use crate::random::SplitMix64;
 
 /// Sector size in bytes; contents are generated in whole sectors.
 pub(crate) const SECTOR: u32 = 512;

@@ -1,8 +1,7 @@
 //! The bytes of a content: which are random and which are filler.
 
+use iotax_load::random::{SplitMix64, nth};
 use iotax_model::workload::Content;
-
-use crate::random::{SplitMix64, nth};
 
 /// Bytes of the random block that every content is made from. It fits into the CPU's L1 cache.
 const BASE: usize = 16 << 10;

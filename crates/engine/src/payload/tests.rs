@@ -1,5 +1,5 @@
 use super::*;
-use crate::random::Purpose;
+use iotax_load::random::Purpose;
 use iotax_model::units::Bytes;
 use std::collections::HashSet;
 

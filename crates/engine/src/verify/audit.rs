@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use iotax_load::error::EngineError;
 use iotax_model::verify_errors::{FaultKind, Recovery};
 use iotax_model::workload::SyncMode;
 
@@ -10,7 +11,6 @@ use super::journal::{self, Record};
 use super::judge::{Expected, judge};
 use super::scan::scan;
 use super::stamp::Mark;
-use crate::error::EngineError;
 use crate::open::{self, Access};
 use crate::page_cache::drop_pages_of;
 

@@ -16,6 +16,8 @@ mod verifier;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use iotax_load::error::EngineError;
+use iotax_load::random::{Purpose, SplitMix64};
 use iotax_model::verify_errors::{FaultKind, Findings};
 use iotax_model::wire::Job;
 use iotax_model::workload::{SyncMode, Verify};
@@ -26,10 +28,8 @@ use self::judge::{Expected, judge};
 pub(crate) use self::stamp::{Mark, write_stamps};
 use self::table::{Known, Table};
 pub(crate) use self::verifier::{Next, Verifier};
-use crate::error::EngineError;
 use crate::open::Target;
 use crate::page_cache::drop_pages_of;
-use crate::random::{Purpose, SplitMix64};
 
 /// The state of the verification that the workers of a measurement share.
 #[derive(Debug)]

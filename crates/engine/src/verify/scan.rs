@@ -2,11 +2,12 @@
 
 use std::io;
 
-use crate::backend::{Backend, Completion};
-use crate::buffers::Slot;
-use crate::error::EngineError;
+use iotax_load::buffers::Slot;
+use iotax_load::error::EngineError;
+use iotax_load::request::{Completion, Io, IoKind};
+
+use crate::backend::Backend;
 use crate::open::Target;
-use crate::request::{Io, IoKind};
 use crate::transfer::{self, Transfer};
 
 /// Bytes of one read; more only if a single block is longer.

@@ -13,10 +13,9 @@
 //! All numbers are little-endian. Each sector has a stamp, not only each block: storage guarantees no more than whole sectors, so each sector
 //! of a write can be old, misplaced or damaged independently of the others.
 
+use iotax_load::random::{Purpose, SplitMix64};
+use iotax_load::request::Io;
 use iotax_model::workload::Verify;
-
-use crate::random::{Purpose, SplitMix64};
-use crate::request::Io;
 
 /// Bytes of a sector, the unit that storage writes completely or not at all.
 pub(crate) const SECTOR: usize = 512;
@@ -129,7 +128,7 @@ fn get<const N: usize>(sector: &Sector, at: usize) -> [u8; N] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::IoKind;
+    use iotax_load::request::IoKind;
 
     #[test]
     fn a_stamp_is_read_back_and_any_flipped_bit_is_seen() {

@@ -2,10 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use iotax_load::error::EngineError;
+use iotax_load::request::Io;
 use iotax_model::units::Bytes;
-
-use crate::error::EngineError;
-use crate::request::Io;
 
 /// Bytes of memory that the table takes per block.
 const ENTRY: u64 = size_of::<AtomicU64>() as u64;
@@ -119,7 +118,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::IoKind;
+    use iotax_load::request::IoKind;
 
     fn write(offset: u64, length: u32) -> Io {
         Io { direction: IoKind::Write, offset: 8192 + offset, length }

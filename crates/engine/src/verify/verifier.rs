@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use iotax_load::request::{Io, IoKind};
 use iotax_model::verify_errors::Findings;
 
 use super::Verification;
@@ -9,7 +10,6 @@ use super::judge::{Expected, judge};
 use super::stamp::write_stamps;
 use super::table::{Known, Table};
 use crate::pattern::Pattern;
-use crate::request::{Io, IoKind};
 
 /// Verifier that stamps, records and checks the I/Os of one worker.
 #[derive(Debug)]

@@ -1,10 +1,9 @@
 //! The slots of a worker and the I/Os in flight in them.
 
-use crate::backend::Completion;
-use crate::blackouts;
-use crate::buffers::Slot;
-use crate::clock;
-use crate::request::{Io, IoKind};
+use iotax_load::blackouts;
+use iotax_load::buffers::Slot;
+use iotax_load::clock;
+use iotax_load::request::{Completion, Io, IoKind};
 
 /// An I/O in flight.
 // Made of fields in registers: an `Io` that lies in memory for a call would be copied from there, which stalls the CPU.

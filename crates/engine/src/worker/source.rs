@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
+use iotax_load::error::EngineError;
+use iotax_load::pace::{TraceCounts, TraceTimes};
+use iotax_load::random::{Purpose, SplitMix64};
+use iotax_load::request::{Io, IoKind};
 use iotax_model::verify_errors::Findings;
 use iotax_model::workload::Workload;
 
 use crate::backend::Setup;
-use crate::error::EngineError;
 use crate::flow::FlowShare;
 use crate::passes::Passes;
 use crate::pattern::Pattern;
 use crate::payload::{Payload, SECTOR};
-use crate::random::{Purpose, SplitMix64};
-use crate::replay::{Counts, Replay, TraceTimes};
-use crate::request::{Io, IoKind};
+use crate::replay::Replay;
 use crate::verify::{Next, Verification, Verifier};
 
 /// Nanoseconds to wait before asking again for a block that another write has claimed.
@@ -157,7 +158,7 @@ impl Source {
 
     /// Returns the findings of the verification and the counts of the replay; each is `None` if there was none. `elapsed` is the duration of
     /// the replay in nanoseconds.
-    pub(super) fn finish(self, elapsed: u64) -> Result<(Option<Findings>, Option<Counts>), EngineError> {
+    pub(super) fn finish(self, elapsed: u64) -> Result<(Option<Findings>, Option<TraceCounts>), EngineError> {
         match self.origin {
             Origin::Pattern => Ok((None, None)),
             Origin::Verifier(verifier) => Ok((Some(verifier.finish()), None)),

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::clock;
-use crate::intervals::{IntervalRecorder, IntervalState};
-use crate::punctual::{self, Priority};
-use crate::shared::Common;
-use crate::window::Window;
+use iotax_load::clock;
+use iotax_load::intervals::{IntervalRecorder, IntervalState};
+use iotax_load::punctual::{self, RealtimePriority};
+use iotax_load::shared::Common;
+use iotax_load::window::Window;
 use iotax_model::threads;
 
 /// Time in nanoseconds for which a worker spins before an I/O is due, because a sleeping thread wakes up late.
@@ -36,9 +36,9 @@ pub(super) fn until_start(
     window: Window,
     common: &Common,
     recorder: &mut IntervalRecorder,
-) -> Result<Option<Priority>, Stopped> {
+) -> Result<Option<RealtimePriority>, Stopped> {
     // Raised before the wait, because a thread at normal priority may have to wait for a CPU after its timer expires.
-    let priority = if clock::now() < window.start { Priority::raise() } else { None };
+    let priority = if clock::now() < window.start { RealtimePriority::raise() } else { None };
     while !common.is_stopped() {
         let now = clock::now();
         if now >= recorder.boundary

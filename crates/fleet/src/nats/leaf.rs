@@ -56,7 +56,7 @@ impl Merger {
         self.counts.late += u64::from(self.passed.contains(&key));
         match self.open.entry(key) {
             Entry::Vacant(place) => drop(place.insert((sample, now_ns))),
-            Entry::Occupied(mut place) => merge(&mut place.get_mut().0, &sample),
+            Entry::Occupied(mut place) => place.get_mut().0.merge(&sample),
         }
     }
 
@@ -93,13 +93,6 @@ impl Merger {
     pub fn counts(&self) -> LeafCounts {
         self.counts
     }
-}
-
-fn merge(into: &mut Merged, sample: &Merged) {
-    into.members = into.members.saturating_add(sample.members);
-    into.ios = into.ios.saturating_add(sample.ios);
-    into.bytes = into.bytes.saturating_add(sample.bytes);
-    into.latency.merge(&sample.latency);
 }
 
 /// A leaf connected to a NATS server.
@@ -211,7 +204,7 @@ mod tests {
                 let sample = sample(*step, *interval, latencies);
                 match truth.entry((*step, *interval)) {
                     Entry::Vacant(place) => drop(place.insert(sample.clone())),
-                    Entry::Occupied(mut place) => merge(place.get_mut(), &sample),
+                    Entry::Occupied(mut place) => place.get_mut().merge(&sample),
                 }
                 now += pause;
                 let leaf = &mut leaves[index % 2];
@@ -223,7 +216,7 @@ mod tests {
             for merged in passed {
                 match sums.entry((merged.step, merged.interval)) {
                     Entry::Vacant(place) => drop(place.insert(merged)),
-                    Entry::Occupied(mut place) => merge(place.get_mut(), &merged),
+                    Entry::Occupied(mut place) => place.get_mut().merge(&merged),
                 }
             }
             prop_assert_eq!(sums, truth);

@@ -1,14 +1,13 @@
 //! Merges the rounds of a workload on a target, because fio has no rounds.
 
-use iotax_model::record::{ErrorCount, Measurement, Share};
+use iotax_model::record::{LoadRelation, Measurement, Outcome, Share};
+use iotax_model::{CellKey, Run};
 
 use crate::Unfit;
-use iotax_model::Run;
 
 /// A workload on a target with all its rounds merged, because readers of fio's formats would take two jobs of the same name for different jobs.
 pub(super) struct MergedRounds {
-    /// The merged measurement: counts, times, errors and samples cover all rounds. The engine is unknown if rounds differ in it. Everything
-    /// else comes from the first round.
+    /// The merged measurement: outcome, shares and samples cover all rounds. Everything else comes from the first round.
     pub(super) merged: Measurement,
     pub(super) rounds: u32,
     /// Time at which the last round ended, in milliseconds since 1970-01-01 UTC.
@@ -21,56 +20,40 @@ impl MergedRounds {
     /// # Errors
     /// A measurement has a result that fio's formats cannot express.
     pub(super) fn all(run: &Run) -> Result<Vec<Self>, Unfit> {
-        let mut cells: Vec<Self> = Vec::new();
+        let mut cells: Vec<Vec<&Measurement>> = Vec::new();
         for m in &run.measurements {
             refuse(run, m)?;
-            let ended_at_ms = m.started_at_ms + m.outcome.duration_ns / 1_000_000;
-            let is_same =
-                |cell: &&mut Self| cell.merged.target == m.target && cell.merged.workload == m.workload;
-            match cells.iter_mut().find(is_same) {
-                Some(cell) => cell.add(m, ended_at_ms),
-                None => cells.push(Self { merged: m.clone(), rounds: 1, ended_at_ms }),
+            match cells.iter_mut().find(|rounds| rounds[0].cell() == m.cell()) {
+                Some(rounds) => rounds.push(m),
+                None => cells.push(vec![m]),
             }
         }
         let plan = &run.plan;
-        cells.sort_by_key(|Self { merged, .. }| {
-            let workload = plan.workloads.iter().position(|workload| workload.name == merged.workload);
-            (workload, plan.targets.iter().position(|target| target.name == merged.target))
+        cells.sort_by_key(|rounds| {
+            let CellKey { workload, target } = rounds[0].cell();
+            let workload = plan.workloads.iter().position(|known| known.name == workload);
+            (workload, plan.targets.iter().position(|known| known.name == target))
         });
-        Ok(cells)
+        Ok(cells.iter().map(|rounds| Self::new(rounds)).collect())
     }
 
-    /// Merges another round of the same workload on the same target.
-    fn add(&mut self, m: &Measurement, ended_at_ms: u64) {
-        self.rounds += 1;
-        self.ended_at_ms = self.ended_at_ms.max(ended_at_ms);
-        let (all, one) = (&mut self.merged.outcome, &m.outcome);
-        all.duration_ns += one.duration_ns;
-        all.tallies.merge(&one.tallies);
-        all.cpu.user_ns += one.cpu.user_ns;
-        all.cpu.system_ns += one.cpu.system_ns;
-        all.counts = all.counts.zip(one.counts).map(|(mut all, one)| {
-            all.context_switches += one.context_switches;
-            all.major_faults += one.major_faults;
-            all.minor_faults += one.minor_faults;
-            all
-        });
-        one.errors.iter().for_each(|error| ErrorCount::add(&mut all.errors, error));
-        all.ioengine = all.ioengine.filter(|engine| one.ioengine == Some(*engine));
-        add_shares(&mut all.jobs, &one.jobs);
-        add_shares(&mut self.merged.shares, &m.shares);
-        self.merged.samples.extend_from_slice(&m.samples);
-    }
-}
-
-fn add_shares(all: &mut Vec<Share>, round: &[Share]) {
-    for share in round {
-        match all.iter_mut().find(|known| known.name == share.name) {
-            Some(known) => {
-                known.duration_ns += share.duration_ns;
-                known.tallies.merge(&share.tallies);
-            }
-            None => all.push(share.clone()),
+    /// Merges the rounds of one workload on one target, of which there is at least one.
+    fn new(rounds: &[&Measurement]) -> Self {
+        let outcomes = rounds.iter().map(|m| (format!("round {}", m.round), m.outcome.clone()));
+        let mut shares = Vec::new();
+        for share in rounds.iter().flat_map(|m| &m.shares) {
+            Share::add(&mut shares, share, LoadRelation::Successive);
+        }
+        let ends = rounds.iter().map(|m| m.started_at_ms + m.outcome.duration_ns / 1_000_000);
+        Self {
+            merged: Measurement {
+                outcome: Outcome::merge(outcomes, LoadRelation::Successive),
+                samples: rounds.iter().flat_map(|m| &m.samples).cloned().collect(),
+                shares,
+                ..rounds[0].clone()
+            },
+            rounds: u32::try_from(rounds.len()).unwrap_or(u32::MAX),
+            ended_at_ms: ends.max().unwrap_or_default(),
         }
     }
 }

@@ -8,7 +8,7 @@ use iotax_analysis::time::utc;
 use iotax_model::record::{Sample, Tally, TargetRecord};
 use iotax_model::{Histogram, Run, TargetSpec};
 use iotax_report::columns;
-use iotax_report::mark::{Mark, MarkPosition};
+use iotax_report::mark::Mark;
 use iotax_report::table::{DataTable, UnixMs, run_number, seconds};
 use iotax_report::tables::{self, MeasurementRow, latency, place, rows_of, span};
 
@@ -77,7 +77,7 @@ pub fn files(judged: &(Run, Judgement), tags: &[String]) -> Vec<DatasetFile> {
             "{}/year={year}/month={month}/run-{}-{compact}-{:x}.parquet",
             table.name, run.id, run.seed
         ),
-        mark: Mark { format: "parquet", place: MarkPosition::ParquetAuthor(table.author) },
+        mark: super::mark(table.author),
         bytes: written(table.author, &(table.made)(judged, tags)),
     });
     each.collect()

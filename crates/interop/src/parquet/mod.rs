@@ -4,9 +4,11 @@ pub mod dataset;
 
 use std::sync::Arc;
 
+use ::bytes::Bytes;
 use ::parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::properties::WriterProperties;
+use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use ::parquet::schema::parser::parse_message_type;
 
@@ -19,7 +21,18 @@ use iotax_report::tables;
 /// Text in the `created_by` field of the file.
 const AUTHOR: &str = "iotax, a row for each measurement";
 
-pub(super) const MARK: Mark = Mark { format: "parquet", place: MarkPosition::ParquetAuthor(AUTHOR) };
+pub(super) const MARK: Mark = mark(AUTHOR);
+
+/// Returns the mark of a Parquet file with this text in its `created_by` field.
+const fn mark(author: &'static str) -> Mark {
+    Mark { format: "parquet", place: MarkPosition::Author(author, created_by) }
+}
+
+/// Reads the `created_by` field of a Parquet file; `None` if the contents are no Parquet file.
+fn created_by(contents: &[u8]) -> Option<String> {
+    let file = SerializedFileReader::new(Bytes::copy_from_slice(contents)).ok()?;
+    file.metadata().file_metadata().created_by().map(str::to_owned)
+}
 
 /// Builds a Parquet file with one row per measurement of `runs`, in order. Unknown values are null, points in time are UTC time stamps in
 /// milliseconds, counts are 64-bit integers.
@@ -104,4 +117,19 @@ fn number(value: &CellValue) -> Option<f64> {
 
 fn flag(value: &CellValue) -> Option<bool> {
     if let CellValue::Flag(value) = value { Some(*value) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_parquet_file_has_no_author() {
+        for other in [&b"PAR1 iotax PAR1"[..], b"PAR1\xff\xff\xff\x7fPAR1", b"", b"iotax"] {
+            assert_eq!(created_by(other), None);
+        }
+        let table = DataTable { columns: vec![("rate".into(), ColumnType::Number)], rows: Vec::new() };
+        let file = written("iotax, a table", &table);
+        assert!(mark("iotax, a table").stands_in(&file) && !MARK.stands_in(&file));
+    }
 }

@@ -5,9 +5,9 @@ use iotax_analysis::judge;
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Grade, Metric};
 use iotax_interop::import::{Imported, recognise, runs};
-use iotax_model::Run;
 use iotax_model::RunState;
 use iotax_model::record::{Dated, Measurement};
+use iotax_model::{CellKey, Run};
 use iotax_report::{csv, json};
 use iotax_report::{document, html, markdown};
 use iotax_store::{NewRun, Store};
@@ -105,7 +105,8 @@ fn what_a_source_does_not_tell_is_unknown() {
     // A result without a count has no rate of 0.
     let stat = bonnie.measurements.iter().find(|m| m.workload == "seq_stat").expect("too fast to tell");
     assert_eq!(Metric::compared().filter_map(|metric| metric.of(stat)).count(), 0);
-    let cell = judge(&bonnie).summary("seq_stat", "gamma").expect("measured").clone();
+    let cell =
+        judge(&bonnie).summary(CellKey { workload: "seq_stat", target: "gamma" }).expect("measured").clone();
     assert_eq!((cell.of(Metric::IOPS), cell.of(Metric::LATENCY_MEAN)), (None, None));
 }
 

@@ -3,7 +3,7 @@
 use iotax_analysis::metric::{Better, Definition, Names, OverRounds, Unit};
 use iotax_analysis::{Judgement, Metric, judge, judge_by};
 use iotax_interop::export::{Document, FORMATS};
-use iotax_model::Run;
+use iotax_model::{CellKey, Run};
 use iotax_report::{csv, document, html, json, markdown, terminal};
 
 use iotax_testkit::runs::{HOST, Truth, run};
@@ -67,7 +67,8 @@ fn a_new_figure_is_one_definition_and_in_every_output() {
     }
     assert_eq!(with.len(), 4 + 9 + 2, "every output was looked at");
     let compared = judge_by(&run, &figures);
-    let comparison = compared.comparison("randread-4k-qd1", "vm-raw", Metric::new(&MEAN_LENGTH));
+    let comparison = compared
+        .comparison(CellKey { workload: "randread-4k-qd1", target: "vm-raw" }, Metric::new(&MEAN_LENGTH));
     assert_eq!(comparison.map(|c| c.ratio.mean), Some(1.0), "it is compared too");
 }
 

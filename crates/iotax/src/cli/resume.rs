@@ -50,7 +50,7 @@ pub(super) struct Args {
 /// Refuses `--repeat` for a search, and for a run with interim looks at its results (`--until-decided`). These looks were fixed before the
 /// run began, and its false-positive rate depends on them. Refuses `--max-time` for a run without such looks.
 fn refuse_other_design(args: &Args, run: &Run) -> Result<(), Failure> {
-    if run.plan.ask().is_some()
+    if run.plan.searches()
         && let Some(repeat) = args.repeat
     {
         return Err(usage(format!(
@@ -168,7 +168,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         let more = || {
             format!("; more rounds: {}", run.command("resume", &format!("--repeat {}", 2 * run.plan.repeat)))
         };
-        let more = if run.plan.ask().is_some() { String::new() } else { more() };
+        let more = if run.plan.searches() { String::new() } else { more() };
         say!("run {} has all its measurements{more}", run.id);
         return Ok(Exit::Fine);
     }

@@ -174,7 +174,7 @@ impl Runner<'_> {
         // Keep a watch that the user ended, whether QEMU still answers or not.
         let paused = parts.iter_mut().flat_map(Part::everything).try_for_each(Target::pause);
         // The reason for a failed measurement is more useful than the error of a guest that does not answer.
-        if plan.watch().is_none() && performed.iter().all(Result::is_ok) {
+        if !plan.disturbs() && performed.iter().all(Result::is_ok) {
             paused?;
         }
         let measured =

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use iotax_model::record::{Carried, CpuScope, CpuTime, Flow, Outcome, Sample, Share, Tallies};
+use iotax_model::record::{Carried, CpuTime, Flow, LoadRelation, Outcome, Sample, Share, Tallies};
 use iotax_model::units::Nanos;
 use iotax_model::workload::Workload;
 
@@ -174,7 +174,7 @@ fn merge_interval(all: &[AgentRun], parts: &[Vec<&Sample>], place: usize, durati
 /// Merges the outcomes of all agents over the common part of their windows; notes name the agent.
 fn merge_outcomes(all: &[AgentRun], duration_ns: u64, shares: &[Share]) -> Outcome {
     let parts = all.iter().zip(shares).map(|(ran, share)| (ran.who(), of_window(ran, duration_ns, share)));
-    let mut outcome = Outcome::merge(parts, CpuScope::OwnProcess);
+    let mut outcome = Outcome::merge(parts, LoadRelation::OwnProcess);
     let untold = |ran: &AgentRun| ran.outcome.carried.is_some() && ran.received_of_sent().is_none();
     if outcome.tallies.write.is_some() && all.iter().any(untold) {
         outcome.notes.push("a server does not tell what it received: what was sent to it counts".into());

@@ -98,7 +98,7 @@ impl Runner<'_> {
     pub(super) fn measure_alive(&mut self, scheduled: ScheduledCell) -> anyhow::Result<Measurement> {
         let measurement = self.measure_if_there(scheduled)?;
         // A watch's event may well stop a disk, and must not happen twice.
-        if self.plan.watch().is_some() || !self.hangs(scheduled.cell, &measurement) {
+        if self.plan.disturbs() || !self.hangs(scheduled.cell, &measurement) {
             return Ok(measurement);
         }
         self.revive(scheduled.cell)?;

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const TOPS: [&str; 4] = ["crates/", "docs/", "scripts/", "examples/"];
 
 /// The same, of places below `crates/`.
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 9] = [
     "model/src",
+    "load/src",
     "engine/src",
     "testbed/src",
     "analysis/src",

@@ -4,8 +4,9 @@
 pub(crate) const WALLS: &[(&str, &[&str])] = &[
     ("iotax-model", &[]),
     ("iotax-testkit", &["iotax-model"]),
-    ("iotax-engine", &["iotax-model", "iotax-testkit"]),
-    ("iotax-netperf", &["iotax-model", "iotax-engine", "iotax-testkit"]),
+    ("iotax-load", &["iotax-model", "iotax-testkit"]),
+    ("iotax-engine", &["iotax-model", "iotax-load", "iotax-testkit"]),
+    ("iotax-netperf", &["iotax-model", "iotax-load", "iotax-testkit"]),
     ("iotax-testbed", &["iotax-model", "iotax-testkit"]),
     ("iotax-analysis", &["iotax-model", "iotax-testkit"]),
     ("iotax-store", &["iotax-model", "iotax-analysis", "iotax-testkit"]),
@@ -74,8 +75,9 @@ pub(crate) const ROOMS: [(&str, &[&str]); 3] = [
 ];
 
 /// The crates that rooms are held to.
-pub(crate) const CRATES: [&str; 12] = [
+pub(crate) const CRATES: [&str; 13] = [
     "iotax_model",
+    "iotax_load",
     "iotax_engine",
     "iotax_netperf",
     "iotax_testbed",

@@ -119,7 +119,7 @@ impl Plan {
     /// Returns whether the run chooses rates, and so the number of measurements. False for a curve whose rates have been chosen.
     #[must_use]
     pub fn finds_rates(&self) -> bool {
-        self.ask().is_some() || self.wants_rates()
+        self.searches() || self.wants_rates()
     }
 
     /// Returns whether this plan measures a curve and its rates have not been chosen yet.

@@ -104,6 +104,43 @@ impl Plan {
         }
     }
 
+    /// Returns whether the run searches: it chooses what to measure as it goes, so that no measurement can be missing.
+    #[must_use]
+    pub const fn searches(&self) -> bool {
+        match &self.design {
+            Design::Ask(_) => true,
+            Design::FixedRounds
+            | Design::UntilDecided(_)
+            | Design::UntilSteady(_)
+            | Design::Curve(_)
+            | Design::Watch(_) => false,
+        }
+    }
+
+    /// Returns whether the run overloads its targets on purpose.
+    #[must_use]
+    pub const fn overloads(&self) -> bool {
+        match &self.design {
+            Design::Curve(_) | Design::Ask(_) => true,
+            Design::FixedRounds | Design::UntilDecided(_) | Design::UntilSteady(_) | Design::Watch(_) => {
+                false
+            }
+        }
+    }
+
+    /// Returns whether the run disturbs its load on purpose, so that failed I/Os, hangs and changed rates are results.
+    #[must_use]
+    pub const fn disturbs(&self) -> bool {
+        match &self.design {
+            Design::Watch(_) => true,
+            Design::FixedRounds
+            | Design::UntilDecided(_)
+            | Design::UntilSteady(_)
+            | Design::Curve(_)
+            | Design::Ask(_) => false,
+        }
+    }
+
     /// Returns whether rounds are added depending on the results so far.
     #[must_use]
     pub const fn adds_rounds(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Checks plans that replay a trace.
 
-use super::{Plan, PlanError};
+use super::{Design, Plan, PlanError};
 use crate::target::TargetSpec;
 
 impl Plan {
@@ -14,10 +14,13 @@ impl Plan {
             "replay in a guest is not possible yet; use a target of the host, such as virtio-qcow2:DIR"
         } else if self.everything().any(|target| target.remote().is_some()) {
             "replay on another machine is not possible yet; run iotax there"
-        } else if self.curve().is_some() || self.ask().is_some() || self.watch().is_some() {
-            "the trace decides the rate, which [curve], [ask] and [watch] would set"
         } else {
-            return Ok(());
+            match &self.design {
+                Design::FixedRounds | Design::UntilDecided(_) | Design::UntilSteady(_) => return Ok(()),
+                Design::Curve(_) | Design::Ask(_) | Design::Watch(_) => {
+                    "the trace decides the rate, which [curve], [ask] and [watch] would set"
+                }
+            }
         };
         Err(workload.refusal("read_iolog", path, reason).into())
     }

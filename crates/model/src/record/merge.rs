@@ -1,19 +1,32 @@
-//! Merges the results of concurrent loads. Structs are destructured without `..`, so that a new field does not compile until it is merged here.
+//! Merges the results of several loads. Structs are destructured without `..`, so that a new field does not compile until it is merged here.
 
 use std::collections::BTreeMap;
 
 use super::{
     BlockStats, BlockTally, CpuTime, DiskActivity, DiskFlushes, ErrorCount, HostActivity, HostCpu,
-    NicActivity, Outcome, Pacing, PageCache, Pressure, Replayed, Sample, Share, WindowEdges,
+    NicActivity, Outcome, Pacing, PageCache, Pressure, ProcessCounts, Replayed, Sample, Share, WindowEdges,
 };
 
-/// The scope of the CPU time in the outcomes of concurrent loads: one process for all loads, or a process for each.
+/// The relation between loads whose outcomes are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CpuScope {
-    /// All loads ran in one process, whose CPU time is in every outcome: the merged outcome has the CPU time of the longest load.
+pub enum LoadRelation {
+    /// All loads ran at the same time in one process, whose CPU time is in every outcome: the merged outcome has the CPU time of the longest load.
     SharedProcess,
-    /// Each load ran in its own process: CPU times are added, and the other counters of the processes are dropped.
+    /// The loads ran at the same time, each in its own process: CPU times are added, and the other counters of the processes are dropped.
     OwnProcess,
+    /// The loads ran one after another, as rounds do: windows, CPU times and counters of the processes are added, and the activity of the
+    /// agent's machine is dropped.
+    Successive,
+}
+
+impl LoadRelation {
+    /// Returns the duration of two loads together.
+    fn duration(self, one_ns: u64, other_ns: u64) -> u64 {
+        match self {
+            Self::SharedProcess | Self::OwnProcess => one_ns.max(other_ns),
+            Self::Successive => one_ns + other_ns,
+        }
+    }
 }
 
 impl Sample {
@@ -35,12 +48,12 @@ impl Sample {
 }
 
 impl Outcome {
-    /// Merges the outcomes of concurrent loads, given by name: jobs in one process, guests, or several network servers. Each note gets the name of
-    /// its load as a prefix.
+    /// Merges the outcomes of several loads, given by name: jobs in one process, guests, several network servers, or rounds. Each note gets the name
+    /// of its load as a prefix.
     ///
-    /// Counts are added, and the longest window is used. Absent afterwards: blackouts and gaps of devices; the flush time, if a load that
+    /// Counts are added; of concurrent loads the longest window is used. Absent afterwards: blackouts and gaps of devices; the flush time, if a load that
     /// wrote or failed has none; page cache and machine activity, if any load lacks them; the I/O engine, if engines differ.
-    pub fn merge(parts: impl IntoIterator<Item = (String, Self)>, scope: CpuScope) -> Self {
+    pub fn merge(parts: impl IntoIterator<Item = (String, Self)>, relation: LoadRelation) -> Self {
         let parts: Vec<(String, Self)> = parts.into_iter().collect();
         let outcomes = || parts.iter().map(|(_, outcome)| outcome);
         let engine = outcomes().next().and_then(|first| first.ioengine);
@@ -52,20 +65,21 @@ impl Outcome {
         let unflushed = outcomes().any(is_unflushed);
         let mut all = Self {
             ioengine: engine.filter(|_| outcomes().all(|outcome| outcome.ioengine == engine)),
+            counts: (relation == LoadRelation::Successive).then(ProcessCounts::default),
             page_cache: cached.and_then(|parts| parts.into_iter().reduce(PageCache::merge)),
             inside: inside
-                .filter(|machines| !machines.is_empty())
+                .filter(|machines| !machines.is_empty() && relation != LoadRelation::Successive)
                 .map(|machines| HostActivity::merge(&machines)),
             ..Self::default()
         };
         for (name, outcome) in parts {
-            all.add(&name, outcome, scope);
+            all.add(&name, outcome, relation);
         }
         all.flush_ns = all.flush_ns.filter(|_| !unflushed);
         all
     }
 
-    fn add(&mut self, name: &str, part: Self, scope: CpuScope) {
+    fn add(&mut self, name: &str, part: Self, relation: LoadRelation) {
         let Self {
             duration_ns,
             tallies,
@@ -89,14 +103,18 @@ impl Outcome {
             carried,
             jobs,
         } = part;
-        match scope {
-            CpuScope::SharedProcess if duration_ns > self.duration_ns => {
+        match relation {
+            LoadRelation::SharedProcess if duration_ns > self.duration_ns => {
                 (self.cpu, self.counts) = (cpu, counts);
             }
-            CpuScope::SharedProcess => {}
-            CpuScope::OwnProcess => self.cpu = self.cpu.plus(cpu),
+            LoadRelation::SharedProcess => {}
+            LoadRelation::OwnProcess => self.cpu = self.cpu.plus(cpu),
+            LoadRelation::Successive => {
+                self.cpu = self.cpu.plus(cpu);
+                self.counts = self.counts.zip(counts).map(|(one, other)| one.plus(other));
+            }
         }
-        self.duration_ns = self.duration_ns.max(duration_ns);
+        self.duration_ns = relation.duration(self.duration_ns, duration_ns);
         self.tallies.merge(&tallies);
         self.edges = self.edges.into_iter().chain(edges).reduce(WindowEdges::merge);
         self.ramp_ios += ramp_ios;
@@ -114,17 +132,17 @@ impl Outcome {
             (Some(all), Some(carried)) => all.merge(&carried),
             (none, carried) => *none = none.take().or(carried),
         }
-        jobs.iter().for_each(|job| Share::add(&mut self.jobs, job));
+        jobs.iter().for_each(|job| Share::add(&mut self.jobs, job, relation));
     }
 }
 
 impl Share {
-    /// Adds a share to a list that has one entry per name. For a known name, tallies are added and the longer duration is kept.
-    fn add(known: &mut Vec<Self>, share: &Self) {
+    /// Adds a share to a list that has one entry per name. For a known name, tallies are added; of concurrent loads the longer duration is kept.
+    pub fn add(known: &mut Vec<Self>, share: &Self, relation: LoadRelation) {
         let Self { name, duration_ns, tallies } = share;
         match known.iter_mut().find(|one| one.name == *name) {
             Some(one) => {
-                one.duration_ns = one.duration_ns.max(*duration_ns);
+                one.duration_ns = relation.duration(one.duration_ns, *duration_ns);
                 one.tallies.merge(tallies);
             }
             None => known.push(share.clone()),
@@ -179,6 +197,17 @@ impl CpuTime {
     pub const fn plus(self, other: Self) -> Self {
         let Self { user_ns, system_ns } = other;
         Self { user_ns: self.user_ns + user_ns, system_ns: self.system_ns + system_ns }
+    }
+}
+
+impl ProcessCounts {
+    const fn plus(self, other: Self) -> Self {
+        let Self { context_switches, major_faults, minor_faults } = other;
+        Self {
+            context_switches: self.context_switches + context_switches,
+            major_faults: self.major_faults + major_faults,
+            minor_faults: self.minor_faults + minor_faults,
+        }
     }
 }
 

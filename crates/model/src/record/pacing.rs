@@ -23,12 +23,13 @@ impl Pacing {
     /// Combines two concurrent loads: counts are added, and the longer delays kept.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
+        let Self { due, delayed, longest_delay_ns, backlog, backlog_ns } = other;
         Self {
-            due: self.due + other.due,
-            delayed: self.delayed + other.delayed,
-            longest_delay_ns: self.longest_delay_ns.max(other.longest_delay_ns),
-            backlog: self.backlog + other.backlog,
-            backlog_ns: self.backlog_ns.max(other.backlog_ns),
+            due: self.due + due,
+            delayed: self.delayed + delayed,
+            longest_delay_ns: self.longest_delay_ns.max(longest_delay_ns),
+            backlog: self.backlog + backlog,
+            backlog_ns: self.backlog_ns.max(backlog_ns),
         }
     }
 }

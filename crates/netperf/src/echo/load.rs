@@ -12,7 +12,7 @@ use iotax_model::workload::Workload;
 
 use super::super::report::TestReport;
 use super::super::test::{ClientTest, Prepared, Progress};
-use iotax_engine::EngineError;
+use iotax_load::error::EngineError;
 
 /// Agrees with the server on the load: a second test, of TCP streams, with the warm-up and window of the round trips.
 pub(super) fn prepare(

@@ -42,13 +42,14 @@ use super::parameters::Parameters;
 use super::report::End;
 use super::stream::{self, Socket};
 use super::{dial, test};
-use iotax_engine::clock;
-use iotax_engine::latencies::Latencies;
-use iotax_engine::random::{Purpose, SplitMix64};
-use iotax_engine::watch;
-use iotax_engine::window::Window;
-use iotax_engine::workers::{Work, Workers};
-use iotax_engine::{Control, EngineError};
+use iotax_load::clock;
+use iotax_load::control::Control;
+use iotax_load::error::EngineError;
+use iotax_load::latencies::Latencies;
+use iotax_load::random::{Purpose, SplitMix64};
+use iotax_load::watch;
+use iotax_load::window::Window;
+use iotax_load::workers::{Work, Workers};
 
 /// Default length of a message in bytes.
 const LENGTH: Bytes = Bytes(64);

@@ -17,16 +17,16 @@ use rustix::time::Timespec;
 use super::in_flight::InFlightMessages;
 use super::message::Message;
 use super::transport::{Reply, Transport};
-use iotax_engine::EngineError;
-use iotax_engine::blackouts::BlackoutRecorder;
-use iotax_engine::clock;
-use iotax_engine::intervals::{IntervalRecorder, IntervalState};
-use iotax_engine::io_errors::IoErrors;
-use iotax_engine::latencies::Latencies;
-use iotax_engine::pace::Pace;
-use iotax_engine::request::{Io, IoKind};
-use iotax_engine::window::Window;
-use iotax_engine::workers::{DRAIN, Finish, WorkerContext, WorkerReport};
+use iotax_load::blackouts::BlackoutRecorder;
+use iotax_load::clock;
+use iotax_load::error::EngineError;
+use iotax_load::intervals::{IntervalRecorder, IntervalState};
+use iotax_load::io_errors::IoErrors;
+use iotax_load::latencies::Latencies;
+use iotax_load::pace::Pace;
+use iotax_load::request::{Io, IoKind};
+use iotax_load::window::Window;
+use iotax_load::workers::{DRAIN, Finish, WorkerContext, WorkerReport};
 
 /// Nanoseconds after which a message counts as lost, even if its reply arrives later.
 pub(super) const DEADLINE: u64 = 5_000_000_000;

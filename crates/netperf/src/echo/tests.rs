@@ -18,10 +18,11 @@ use super::transport::Transport;
 use super::udp::Udp;
 use super::{Prepared, length, measure};
 use crate::server::{Server, Serving};
-use iotax_engine::clock;
-use iotax_engine::watch;
-use iotax_engine::window::Window;
-use iotax_engine::{Control, EngineError};
+use iotax_load::clock;
+use iotax_load::control::Control;
+use iotax_load::error::EngineError;
+use iotax_load::watch;
+use iotax_load::window::Window;
 
 fn job(traffic: &Traffic, runtime_ms: u64) -> Job {
     stretched_job(traffic, runtime_ms, 1)

@@ -24,7 +24,7 @@ use super::parameters::Parameters;
 use super::report::{Start, TestInterval, TestReport};
 use super::stream::Socket;
 use super::{dial, handshake, streams};
-use iotax_engine::clock;
+use iotax_load::clock;
 use iotax_model::threads;
 
 /// Maximum number of connections with an incomplete handshake; with more, the oldest is dropped.

@@ -19,7 +19,7 @@ use super::super::streams::{self, Streams};
 use super::super::test::describe;
 use super::error_log::FailureKind;
 use super::{Arrival, ServerEvent, ServerState};
-use iotax_engine::clock::{self, ProcessUsage};
+use iotax_load::clock::{self, ProcessUsage};
 
 /// Interval at which a test's thread checks for states of the client and for a stop.
 const LOOK: Duration = Duration::from_millis(20);

@@ -74,7 +74,7 @@ impl SendMethod {
     }
 }
 
-/// A time without received data, in nanoseconds of [`iotax_engine::clock::now`].
+/// A time without received data, in nanoseconds of [`iotax_load::clock::now`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GapSpan {
     /// Time of the last arrival before the gap, or the start of the window if that is later.

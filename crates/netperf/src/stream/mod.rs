@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use iotax_engine::buffers::{Buffers, Slot};
-use iotax_engine::random::{Purpose, SplitMix64};
+use iotax_load::buffers::{Buffers, Slot};
+use iotax_load::random::{Purpose, SplitMix64};
 
 pub(crate) use counters::{Counters, GapSpan, Snapshot};
 pub use info::TcpInfo;

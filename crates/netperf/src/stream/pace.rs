@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iotax_engine::clock;
+use iotax_load::clock;
 use iotax_model::threads;
 
 /// Shortest sleep in nanoseconds. Blocks that become due within it are sent together. iperf3's timer has a resolution of a millisecond.

@@ -10,7 +10,7 @@ use rustix::net::{RecvFlags, recv};
 
 use super::pace::Pace;
 use super::{Counters, Memory, PATIENCE, Settings, passes, payload};
-use iotax_engine::clock;
+use iotax_load::clock;
 
 /// The block of bytes that is sent repeatedly, and the call that sends it.
 enum Block {

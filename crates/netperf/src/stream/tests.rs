@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Amount, Counters, Settings, Snapshot, Socket, tcp_info, transfer};
-use iotax_engine::clock;
-use iotax_engine::random::{Purpose, SplitMix64};
+use iotax_load::clock;
+use iotax_load::random::{Purpose, SplitMix64};
 
 fn settings(length: usize) -> Settings {
     Settings { length, bitrate: None, zerocopy: false, skip_copy: false, udp64: false, amount: None }

@@ -6,7 +6,7 @@ use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Edge, Judgement, Metric};
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
-use iotax_model::{Run, TargetSpec};
+use iotax_model::{CellKey, Run, TargetSpec};
 
 use super::ranking::Ranking;
 use super::speed;
@@ -55,7 +55,7 @@ pub(super) fn lines(run: &Run, judgement: &Judgement, ranking: &Ranking<'_>) -> 
     // With more pairs, the table shows them better than lines would.
     if pairs.len() <= MOST_PAIRS {
         lines.extend(along(run, &pairs, |workload, pair, metric| {
-            judgement.comparison(workload, &pair.to, metric)
+            judgement.comparison(CellKey { workload, target: &pair.to }, metric)
         }));
     }
     lines

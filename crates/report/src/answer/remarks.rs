@@ -1,6 +1,5 @@
 //! Selects the remarks shown below the table of results: at most three lines, and the command that shows the rest.
 
-use iotax_analysis::cells::{place, place_of};
 use iotax_analysis::grade::Grade;
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Judgement, Metric};
@@ -17,8 +16,6 @@ use crate::sentences::{lost, next_step};
 const MOST: usize = 3;
 /// Text between the number of remarks that are not shown and the command that shows them.
 pub(crate) const MORE: &str = " more, where, what to do, and all figures: ";
-/// Highest rank at which a warning is grave: the figures are wrong, missing, or not those of the storage. Rank 0 is the most serious.
-const GRAVE: u8 = 2;
 
 /// Returns one line that states whether the figures of a single-target run can be trusted.
 pub(crate) fn trust(run: &Run, judgement: &Judgement) -> String {
@@ -28,10 +25,10 @@ pub(crate) fn trust(run: &Run, judgement: &Judgement) -> String {
         .zip(&judgement.grades)
         .filter_map(|(m, grade)| (*grade == Grade::Unusable).then_some(m))
         .collect();
-    let about = |w: &&Warning| unusable.iter().any(|m| place_of(w) == Some(place(m)));
+    let about = |w: &&Warning| unusable.iter().any(|m| w.measurement() == Some(m.key()));
     let mut found = grouped(&judgement.warnings);
     // Findings that make a measurement unusable come first.
-    found.sort_by_key(|(kind, warnings)| (!warnings.iter().any(about), rank(*kind)));
+    found.sort_by_key(|(kind, warnings)| (!warnings.iter().any(about), kind.severity()));
     let Some((kind, warnings)) = found.first() else {
         let checks = listed(&checks(run).map(str::to_owned));
         let other = if super::emulated(run).is_some() { "other " } else { "" };
@@ -49,18 +46,18 @@ pub(crate) fn trust(run: &Run, judgement: &Judgement) -> String {
     )
 }
 
-/// Returns in full the remarks on a single-target run whose rank is at most [`GRAVE`].
+/// Returns in full the grave remarks on a single-target run.
 pub(crate) fn grave(run: &Run, judgement: &Judgement) -> Vec<String> {
     let all = remarks(run, &judgement.warnings);
-    all.iter().filter(|remark| rank(remark.kind) <= GRAVE).map(ToString::to_string).collect()
+    all.iter().filter(|remark| remark.kind.severity().is_grave()).map(ToString::to_string).collect()
 }
 
 /// Returns the remarks, the most serious first; the last line names the command that shows the rest.
 pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     let mut found = grouped(&judgement.warnings);
-    found.sort_by_key(|(kind, _)| rank(*kind));
+    found.sort_by_key(|(kind, _)| kind.severity());
     let clean = found.is_empty() && !run.measurements.is_empty();
-    let (grave, others): (Vec<_>, Vec<_>) = found.iter().partition(|(kind, _)| rank(*kind) <= GRAVE);
+    let (grave, others): (Vec<_>, Vec<_>) = found.iter().partition(|(kind, _)| kind.severity().is_grave());
     let said = |found: &(WarningKind, Vec<&Warning>)| finding(run, found.0, &found.1);
     let mut lines: Vec<String> = crate::steady_state::sentences(run);
     lines.extend(grave.into_iter().map(said));
@@ -173,30 +170,6 @@ fn of_clocks(warnings: &[&Warning]) -> &'static str {
         0 => "clocks disagree, or a slow one is in use",
         steal if steal == warnings.len() => "the hypervisor gave CPU time to others (steal)",
         _ => "clocks disagree or are slow, and the hypervisor gave CPU time to others (steal)",
-    }
-}
-
-/// Returns the severity of a warning: 0 is the most serious, 6 the least.
-const fn rank(kind: WarningKind) -> u8 {
-    match kind {
-        WarningKind::Corrupt => 0,
-        WarningKind::Incomplete => 1,
-        WarningKind::CacheLie | WarningKind::BufferedDirect | WarningKind::Holes | WarningKind::Bypassed => 2,
-        WarningKind::Changed | WarningKind::Clock | WarningKind::Compressible => 3,
-        WarningKind::SaturatedGenerator
-        | WarningKind::CannotSustain
-        | WarningKind::UnfaithfulReplay
-        | WarningKind::CpuBound
-        | WarningKind::LinkBound
-        | WarningKind::Throttled
-        | WarningKind::Loss => 4,
-        WarningKind::CacheKept | WarningKind::Extended | WarningKind::Offloads => 5,
-        WarningKind::OtherLoad
-        | WarningKind::Gap
-        | WarningKind::Retransmits
-        | WarningKind::Unsteady
-        | WarningKind::Outlier
-        | WarningKind::Emulated => 6,
     }
 }
 

@@ -2,11 +2,11 @@
 
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Judgement, Metric};
-use iotax_model::Run;
 use iotax_model::Workload;
 use iotax_model::target::VirtioSpec;
 use iotax_model::units::human;
 use iotax_model::workload::Kind;
+use iotax_model::{CellKey, Run};
 
 use super::ranking::Ranking;
 use super::speed;
@@ -100,12 +100,13 @@ fn shown(workload: &Workload) -> (Metric, &'static str, fn(f64) -> String) {
 
 fn cell(run: &Run, judgement: &Judgement, workload: &Workload, target: &str) -> Cell {
     let (metric, _, words) = shown(workload);
-    let Some(summary) = judgement.summary(&workload.name, target) else {
+    let key = CellKey { workload: &workload.name, target };
+    let Some(summary) = judgement.summary(key) else {
         let lost = marks::is_lost(run, target);
         return Cell { value: if lost { marks::LOST.into() } else { UNKNOWN.into() }, change: None };
     };
-    let comparison = judgement.comparison(&workload.name, target, Metric::headline(workload));
-    let unusable = judgement.is_unusable(run, &workload.name, target).then_some(Change::Withheld);
+    let comparison = judgement.comparison(key, Metric::headline(workload));
+    let unusable = judgement.is_unusable(run, key).then_some(Change::Withheld);
     let change = comparison.map(change).or(unusable);
     Cell { value: or_unknown(summary.of(metric), words), change }
 }

@@ -3,9 +3,9 @@
 use iotax_analysis::curve::{self, Curves, curves};
 use iotax_analysis::summary::scatter;
 use iotax_analysis::{Grade, Judgement, Metric};
-use iotax_model::Run;
 use iotax_model::Workload;
 use iotax_model::units::human;
+use iotax_model::{CellKey, Run};
 
 use super::run::figures_table;
 use super::{Field, Grid, Page, Part, behind_incomplete, figure, verdict, words};
@@ -132,7 +132,8 @@ fn bench(run: &Run, judgement: &Judgement) -> Page {
 /// Formats the results of a single target on a workload: `4k random read, queue depth 1: 14.7k IOPS, 60.2 MB/s, 67.1 us each, 4.10 us of
 /// CPU, scatter 1.2% over 5 rounds`. `None` if the workload was not measured.
 fn measured(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<String> {
-    let summary = judgement.summary(&workload.name, &run.plan.targets.first()?.name)?;
+    let summary =
+        judgement.summary(CellKey { workload: &workload.name, target: &run.plan.targets.first()?.name })?;
     // Which programs serve the target is not known.
     let mut hosts = run.measured().filter(|m| m.workload == workload.name).filter_map(|m| m.host.as_ref());
     let is_of_all = hosts.any(|host| host.programs_ns.is_none());

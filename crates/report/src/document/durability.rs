@@ -2,8 +2,8 @@
 
 use iotax_analysis::durability::{DurableWrites, MethodOnTarget};
 use iotax_analysis::{Judgement, Metric};
-use iotax_model::Run;
 use iotax_model::units::human;
+use iotax_model::{CellKey, Run};
 
 use super::{Field, Grid, Page, Part, figure, verdict, words};
 use crate::durability::{account_lines, against, sentences};
@@ -104,7 +104,7 @@ fn against_target(run: &Run, judgement: &Judgement, cell: &MethodOnTarget<'_>) -
     if cell.target == run.plan.baseline {
         return figure("baseline");
     }
-    match judgement.comparison(&cell.workload.name, cell.target, Metric::IOPS) {
+    match judgement.comparison(CellKey { workload: &cell.workload.name, target: cell.target }, Metric::IOPS) {
         Some(comparison) if comparison.ratio.withheld.is_none() => {
             coloured(against(&comparison.ratio), comparison.ratio.verdict)
         }

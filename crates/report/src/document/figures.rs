@@ -1,6 +1,6 @@
 //! Shows all known figures: one row per figure, with the targets side by side.
 
-use iotax_model::Workload;
+use iotax_model::{CellKey, Workload};
 
 use super::{Grid, Page, Part, figure, words};
 use crate::figure::{or_unknown, title_in};
@@ -37,7 +37,11 @@ fn table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> 
 
 /// Returns the measured cells of a workload, in the plan's order of targets.
 pub(crate) fn cells<'a>(run: &Run, judgement: &'a Judgement, workload: &Workload) -> Vec<&'a CellJudgement> {
-    run.plan.targets.iter().filter_map(|target| judgement.cell(&workload.name, &target.name)).collect()
+    run.plan
+        .targets
+        .iter()
+        .filter_map(|target| judgement.cell(CellKey { workload: &workload.name, target: &target.name }))
+        .collect()
 }
 
 /// Returns a row per figure that is known for at least one of the cells: the figure's name and its value in each cell.

@@ -1,7 +1,7 @@
 //! Shows how concurrent guests or jobs shared the throughput, and the load of neighbours.
 
-use iotax_model::Workload;
 use iotax_model::units::human;
+use iotax_model::{CellKey, Workload};
 
 use super::{Field, Grid, figure, words};
 use crate::figure::{evenness, or_unknown, rate};
@@ -38,7 +38,7 @@ pub(super) fn crowds(judgement: &Judgement, on: &Workload, of: MemberKind) -> Op
                 String::new(),
             ]);
         }
-        let Some(all) = judgement.summary(workload, target) else { continue };
+        let Some(all) = judgement.summary(CellKey { workload, target }) else { continue };
         add([
             "all".into(),
             or_unknown(all.of(Metric::IOPS), human::count),

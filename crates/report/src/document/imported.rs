@@ -32,10 +32,7 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &Im
     let rows: Vec<Row<'_>> = judgement
         .cells
         .iter()
-        .map(|cell| {
-            let key = (cell.workload.as_str(), cell.target.as_str());
-            (cell, measured.get(&key).map_or(&[][..], Vec::as_slice))
-        })
+        .map(|cell| (cell, measured.get(&cell.key()).map_or(&[][..], Vec::as_slice)))
         .collect();
     if let Some(grid) = overview(run, &rows, source) {
         page.add(Part::Table(grid));

@@ -1,6 +1,6 @@
 //! Shows the figures of network workloads as tables.
 
-use iotax_model::Workload;
+use iotax_model::{CellKey, Workload};
 
 use super::targets::lost_row;
 use super::{Grid, figure, verdict, words};
@@ -23,8 +23,9 @@ pub(super) fn figures(run: &Run, judgement: &Judgement, workload: &Workload) -> 
         fields.push(verdict(said.join(", "), row.comparison.map(|c| c.ratio.verdict)));
     }
     let columns = grid.head.len();
-    let missing =
-        run.plan.targets.iter().filter(|target| judgement.summary(&workload.name, &target.name).is_none());
+    let missing = run.plan.targets.iter().filter(|target| {
+        judgement.summary(CellKey { workload: &workload.name, target: &target.name }).is_none()
+    });
     grid.rows.extend(missing.filter_map(|target| lost_row(run, judgement, &target.name, columns)));
     grid.filled()
 }

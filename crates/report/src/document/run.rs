@@ -4,7 +4,7 @@ use iotax_model::record::Tally;
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
 use iotax_model::workload::{Kind, Test};
-use iotax_model::{Histogram, Workload};
+use iotax_model::{CellKey, Histogram, Workload};
 
 use super::targets::comparison_table;
 use super::{
@@ -99,7 +99,7 @@ pub(super) fn whole(run: &Run, judgement: &Judgement) -> Page {
 /// is followed by a row of response times.
 pub(super) fn figures_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     let target = &run.plan.targets.first()?.name;
-    let summary = judgement.summary(&workload.name, target)?;
+    let summary = judgement.summary(CellKey { workload: &workload.name, target })?;
     let mut grid = Grid::new(&["", "IOPS", "MB/s", "mean", "p50", "p99", "p99.9", "max", "CPU/IO"]);
     // Tests of empty files do no I/O in some directions; those get no row.
     let on_files = matches!(workload.kind(), Kind::Files(test) if test.counts_operations());
@@ -139,7 +139,7 @@ fn not_given(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<St
     if Metric::leading(workload) != Metric::LATENCY_MEAN {
         return None;
     }
-    let tallies = &judgement.summary(&workload.name, &target.name)?.tallies;
+    let tallies = &judgement.summary(CellKey { workload: &workload.name, target: &target.name })?.tallies;
     let rows: Vec<_> = tallies.each().filter_map(|(name, tally)| Some((name, tally?))).collect();
     certainty::left_out(&rows, &SHOWN)
 }

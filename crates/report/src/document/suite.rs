@@ -1,9 +1,9 @@
 //! Shows the tests of a suite, each in one table.
 
-use iotax_model::Bytes;
 use iotax_model::suite::SuiteShape;
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
+use iotax_model::{Bytes, CellKey};
 
 use super::targets::tax_and_verdict;
 use super::{Field, Grid, Page, Part, figure, words};
@@ -72,7 +72,9 @@ fn table(run: &Run, judgement: &Judgement, test: &SuiteTest<'_>) -> Grid {
         if sizes { "IOPS at half / here" } else { "in flight" },
     ]);
     let alone = test.series.first().filter(|_| !compares).map(|course| course.target);
-    let is_unusable = |target| test.workloads.iter().any(|w| judgement.is_unusable(run, &w.name, target));
+    let is_unusable = |target| {
+        test.workloads.iter().any(|w| judgement.is_unusable(run, CellKey { workload: &w.name, target }))
+    };
     let marked = alone.is_some_and(is_unusable);
     head.extend(compares.then_some("tax on mean latency"));
     head.extend((compares || marked).then_some(""));
@@ -109,7 +111,9 @@ fn table(run: &Run, judgement: &Judgement, test: &SuiteTest<'_>) -> Grid {
 
 fn figures(judgement: &Judgement, shape: SuiteShape, course: &TargetSeries<'_>, at: usize) -> [String; 6] {
     let point = &course.points[at];
-    let of = |metric| judgement.summary(&point.workload.name, course.target)?.of(metric);
+    let of = |metric| {
+        judgement.summary(CellKey { workload: &point.workload.name, target: course.target })?.of(metric)
+    };
     let last = match shape {
         SuiteShape::Depths => or_unknown(point.in_flight(), human::count),
         _ => sweep::against_half(course, at).map_or_else(String::new, |ratio| format!("{ratio:.2}")),
@@ -131,7 +135,9 @@ fn map(run: &Run, judgement: &Judgement, course: &TargetSeries<'_>) -> Grid {
         let here =
             |p: &&SuiteCell<'_>| p.workload.size.unwrap_or_default() == file && p.block_size() == record;
         let point = course.points.iter().find(here);
-        point.is_some_and(|p| judgement.is_unusable(run, &p.workload.name, course.target))
+        point.is_some_and(|p| {
+            judgement.is_unusable(run, CellKey { workload: &p.workload.name, target: course.target })
+        })
     };
     let heads: Vec<String> =
         ["file \\ record".into()].into_iter().chain(map.records.iter().map(ToString::to_string)).collect();

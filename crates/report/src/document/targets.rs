@@ -1,7 +1,7 @@
 //! Shows the targets of a workload side by side.
 
-use iotax_model::Workload;
 use iotax_model::units::human;
+use iotax_model::{CellKey, Workload};
 
 use super::{Field, Grid, figure, verdict, words};
 use crate::figure::{UNKNOWN, megabytes, or_unknown, tax};
@@ -15,7 +15,8 @@ pub(super) fn comparison_table(run: &Run, judgement: &Judgement, workload: &Work
     let cpu = Metric::CPU_PER_IO.column(workload);
     let mut grid = Grid::new(&["", rate, "MB/s", "p50", "p99", "tax on mean latency", cpu, ""]);
     for target in &run.plan.targets {
-        let Some(summary) = judgement.summary(&workload.name, &target.name) else {
+        let Some(summary) = judgement.summary(CellKey { workload: &workload.name, target: &target.name })
+        else {
             grid.rows.extend(lost_row(run, judgement, &target.name, grid.head.len()));
             continue;
         };
@@ -38,7 +39,7 @@ pub(super) fn comparison_table(run: &Run, judgement: &Judgement, workload: &Work
 
 /// Returns the time that a target adds to the baseline's mean latency, and the verdict with the target's marks.
 pub(super) fn tax_and_verdict(run: &Run, judgement: &Judgement, workload: &str, target: &str) -> [Field; 2] {
-    let latency = judgement.comparison(workload, target, Metric::LATENCY_MEAN);
+    let latency = judgement.comparison(CellKey { workload, target }, Metric::LATENCY_MEAN);
     let cost = match latency {
         _ if target == run.plan.baseline => "baseline".into(),
         Some(comparison) => comparison.ratio.tax.as_ref().map_or_else(|| UNKNOWN.into(), tax),

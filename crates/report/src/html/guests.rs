@@ -1,7 +1,7 @@
 //! Shows concurrent guests or jobs: the share of each, tail latency by number of guests, and the load of neighbours.
 
-use iotax_model::Workload;
 use iotax_model::units::human;
+use iotax_model::{CellKey, Workload};
 use maud::{Markup, html};
 
 use super::chart::{Across, Cell, Chart, ChartId, Panel, Plot, file_name};
@@ -61,7 +61,7 @@ fn parts(run: &Run, judgement: &Judgement, crowds: &[(&str, &GroupFairness)], on
                     @for member in &crowd.members { (one(member, crowd, in_rate)) }
                     tr {
                         td class=(colour(run, target)) { span.swatch {} (target) ", all" }
-                        @if let Some(all) = judgement.summary(&on.name, target) {
+                        @if let Some(all) = judgement.summary(CellKey { workload: &on.name, target }) {
                             td { (or_unknown(all.of(Metric::IOPS), human::count)) }
                             td { (or_unknown(all.of(Metric::BYTES_PER_S), in_rate)) }
                             td { (or_unknown(all.of(Metric::LATENCY_P50), human::time)) }
@@ -94,7 +94,7 @@ fn one(member: &Contender, crowd: &GroupFairness, in_rate: fn(f64) -> String) ->
 fn tail(judgement: &Judgement, workload: &str, group: &[(u32, &str)]) -> Chart {
     let (mut rows, mut words) = (Vec::new(), Vec::new());
     for (count, target) in group {
-        let Some(summary) = judgement.summary(workload, target) else { continue };
+        let Some(summary) = judgement.summary(CellKey { workload, target }) else { continue };
         for metric in SHOWN {
             let name = metric.name();
             let Some(ns) = summary.of(metric).filter(|ns| *ns > 0.0) else { continue };

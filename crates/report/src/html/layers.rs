@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use iotax_model::Workload;
 use iotax_model::units::human;
+use iotax_model::{CellKey, Workload};
 use maud::{Markup, html};
 
 use super::chart::{Axis, Chart, Label, Plot, Unit};
@@ -128,7 +128,7 @@ fn ladder(run: &Run, judgement: &Judgement, on: &Workload, metric: Metric) -> Ch
 /// Returns a bar per target: its cost over the baseline, for plans without ladder steps.
 fn taxes(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Vec<Rung> {
     let rung = |name: &str| {
-        let comparison = judgement.comparison(workload, name, metric)?;
+        let comparison = judgement.comparison(CellKey { workload, target: name }, metric)?;
         let cost = comparison.ratio.tax.as_ref()?;
         Some(Rung {
             name: name.into(),
@@ -148,7 +148,8 @@ fn rungs(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Ve
     let steps = steps_to(judgement, workload, metric);
     for target in &run.plan.targets {
         if !steps.contains_key(target.name.as_str())
-            && let Some(mean) = judgement.summary(workload, &target.name).and_then(|cell| cell.of(metric))
+            && let Some(mean) =
+                judgement.summary(CellKey { workload, target: &target.name }).and_then(|cell| cell.of(metric))
         {
             rungs.push(Rung {
                 name: target.name.clone(),

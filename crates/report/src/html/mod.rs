@@ -122,7 +122,7 @@ fn report(run: &Run, judgement: &Judgement) -> Markup {
     let tests = iotax_analysis::suite::tests(run);
     let curves = iotax_analysis::curve::curves(run);
     let grids = iotax_analysis::curve::grids(&curves);
-    let each = tests.is_empty() && curves.is_empty() && run.plan.ask().is_none();
+    let each = tests.is_empty() && curves.is_empty() && !run.plan.searches();
     let is_of_methods = iotax_analysis::durability::is_of_methods(run);
     let plain = curves.is_empty() && run.plan.compares_targets();
     html! {
@@ -228,7 +228,7 @@ fn contents(run: &Run, judgement: &Judgement, tests: &[SuiteTest<'_>], curves: &
             @if run.plan.watch().is_some() { a href="#v1" { "What it cost" } }
             @if !iotax_analysis::curve::grids(curves).is_empty() { a href="#g1" { "Reads against writes" } }
             @for (number, curves) in (1..).zip(curves) { a href=(format!("#c{number}")) { (curves.work.name) } }
-            @if tests.is_empty() && curves.is_empty() && run.plan.ask().is_none() {
+            @if tests.is_empty() && curves.is_empty() && !run.plan.searches() {
                 @if !judgement.comparisons.is_empty() && !is_of_methods { a href="#layers" { "Layers" } }
                 @if !judgement.cells.is_empty() && !is_of_methods { a href="#taxes" { "The figures" } }
                 @for workload in run.plan.workloads.iter().filter(|workload| measured(&workload.name)) {

@@ -1,8 +1,8 @@
 //! Shows network workloads: their tables, the throughput of each target, and the interfaces on the path.
 
-use iotax_model::Workload;
 use iotax_model::record::{Measurement, TargetRecord};
 use iotax_model::units::human;
+use iotax_model::{CellKey, Workload};
 use maud::{Markup, html};
 
 use super::chart::{Across, Axis, Cell, Chart, Panel, Plot, Unit};
@@ -121,7 +121,8 @@ pub(super) fn throughput(run: &Run, workload: &Workload) -> Chart {
     let is_shown = workload.kind().is_network() && Metric::leading(workload) == Metric::BYTES_PER_S;
     let rate = |m: &Measurement| Metric::BYTES_PER_S.of(m).map(|bytes| (bytes * 8.0).ln());
     let of = |target: &str| {
-        let here = run.measured().filter(|m| m.workload == workload.name && m.target == target);
+        let cell = CellKey { workload: &workload.name, target };
+        let here = run.measured().filter(|m| m.cell() == cell);
         Differences::new(here.filter_map(rate).collect())
     };
     let found = run.plan.targets.iter().filter(|_| is_shown);

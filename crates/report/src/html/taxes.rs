@@ -84,7 +84,7 @@ fn row(
     compares: bool,
 ) -> Markup {
     let (s, target) = (&cell.summary, cell.target.as_str());
-    let by = |metric| judgement.comparison(&workload.name, target, metric);
+    let by = |metric| judgement.comparison(cell.key(), metric);
     let comparison = by(Metric::LATENCY_MEAN);
     // The verdict of the interval shown next to it.
     let decides = comparison.or_else(|| by(Metric::headline(workload)));
@@ -93,7 +93,7 @@ fn row(
         tr {
             td class=(colour(run, target)) {
                 span.swatch {} (target)
-                @if !compares && judgement.is_unusable(run, &workload.name, target) { span.tag { "unusable" } }
+                @if !compares && judgement.is_unusable(run, cell.key()) { span.tag { "unusable" } }
             }
             td { (or_unknown(s.of(Metric::IOPS), human::count)) }
             td { (or_unknown(s.of(Metric::BYTES_PER_S), rate(run).1)) }

@@ -42,7 +42,7 @@ pub fn unfinished(run: &Run) -> Option<String> {
         RunState::Failed => format!("Run {id} is incomplete: {measured}."),
     };
     // The coordinator resumes a fleet's run, and a watch ended by the user already has its only measurement.
-    let can_go_on = run.fleet.is_none() && (run.plan.ask().is_some() || there < planned);
+    let can_go_on = run.fleet.is_none() && (run.plan.searches() || there < planned);
     Some(if can_go_on { format!("{state} Go on: {}", run.command("resume", "")) } else { state })
 }
 

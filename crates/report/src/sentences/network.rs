@@ -8,7 +8,7 @@ use super::{Versus, margin};
 use crate::figure::{counted, listed_briefly};
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Judgement, Metric};
-use iotax_model::Run;
+use iotax_model::{CellKey, Run};
 
 /// Returns a sentence per pair with a decided comparison, ladder steps first. The targets that ladder steps lead to share one sentence that
 /// compares them with the baseline, because the steps already give their costs.
@@ -82,7 +82,9 @@ fn workloads(found: &[&Comparison]) -> String {
 
 /// Compares throughputs: `carries 9.41 of 31.2 Gbit/s on tcp-upload`; `None` if no comparison is decided.
 fn carried(run: &Run, judgement: &Judgement, versus: &Versus<'_>) -> Option<String> {
-    let rate = |c: &Comparison, target: &str| judgement.summary(&c.workload, target)?.of(Metric::BYTES_PER_S);
+    let rate = |c: &Comparison, target: &str| {
+        judgement.summary(CellKey { workload: &c.workload, target })?.of(Metric::BYTES_PER_S)
+    };
     let moved = |verdict, between: &str| {
         let each = with(versus, Metric::BYTES_PER_S, verdict).into_iter().filter_map(|c| {
             let [ours, theirs] = [&c.target, &c.baseline].map(|target| rate(c, target).map(human::bits));

@@ -6,9 +6,9 @@ use iotax_analysis::compare::{
 };
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Judgement, judge};
-use iotax_model::Nanos;
 use iotax_model::Run;
 use iotax_model::units::Bytes;
+use iotax_model::{CellKey, Nanos};
 use iotax_report::csv;
 use iotax_report::json::comparison;
 use iotax_report::json::{document, read};
@@ -122,7 +122,9 @@ fn two_targets_of_one_run_are_compared_within_rounds_as_the_report_does() {
     assert!(compared.targets[0].differences.iter().any(|d| d.what == "guest" && d.a.is_none()));
     let judgement: Judgement = judge(&run);
     for (w, workload) in run.plan.workloads.iter().enumerate() {
-        let theirs = judgement.comparison(&workload.name, "vm-raw", Metric::LATENCY_MEAN).expect("judged");
+        let theirs = judgement
+            .comparison(CellKey { workload: &workload.name, target: "vm-raw" }, Metric::LATENCY_MEAN)
+            .expect("judged");
         let ours = compared.cell(0, w, Metric::LATENCY_MEAN).expect("compared");
         assert!((ours.ratio.mean - theirs.ratio.mean).abs() < 1e-12);
         assert_eq!(ours.ratio.interval_95, theirs.ratio.interval_95);

@@ -3,7 +3,7 @@
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Failed, Grade, Judgement, Metric, judge};
 use iotax_model::record::{ErrorCount, Tally};
-use iotax_model::{Run, WarningKind};
+use iotax_model::{CellKey, Run, WarningKind};
 use iotax_report::{document, html, markdown, terminal};
 
 use crate::conclusions::sentences;
@@ -149,7 +149,9 @@ fn one_window_in_which_nothing_was_done_is_outweighed_by_ten() {
         m.samples.clear();
         m.host = None;
         let judgement = judge(&run);
-        let comparison = judgement.comparison("randread-4k-qd1", "vm-raw", Metric::IOPS).expect("compared");
+        let comparison = judgement
+            .comparison(CellKey { workload: "randread-4k-qd1", target: "vm-raw" }, Metric::IOPS)
+            .expect("compared");
         assert_eq!(comparison.ratio.withheld.is_none(), usable, "{comparison:?}");
         let why = comparison.ratio.withheld.as_deref().unwrap_or_default();
         assert_eq!(why.contains("(1 without I/O may be left out of 10 rounds and more)"), !usable, "{why}");

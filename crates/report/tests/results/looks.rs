@@ -11,7 +11,7 @@ use iotax_model::Run;
 use iotax_model::RunState;
 use iotax_model::plan::{Design, UntilDecided};
 use iotax_model::record::{ImportSource, Measurement};
-use iotax_model::{Cell, Warning, WarningKind};
+use iotax_model::{Cell, CellKey, Warning, WarningKind};
 use iotax_report::document;
 use iotax_report::sentences::compared::conclusions;
 use iotax_report::terminal::set;
@@ -82,7 +82,7 @@ fn never(_: Cell, _: u32) -> bool {
 }
 
 fn latency<'a>(judgement: &'a Judgement, target: &str) -> &'a iotax_analysis::Comparison {
-    judgement.comparison(QD1, target, Metric::LATENCY_MEAN).expect("compared")
+    judgement.comparison(CellKey { workload: QD1, target }, Metric::LATENCY_MEAN).expect("compared")
 }
 
 #[test]
@@ -105,7 +105,10 @@ fn what_is_clear_is_decided_early_and_no_longer_measured() {
     assert!(count("vm-device") < count("vm-raw"));
     assert_eq!((standing.stopped, standing.rounds()), (Some(Stopped::MaxRounds), 20));
     // Its rounds are others than the baseline's, and its mean is that over all of them wherever it is shown.
-    let shown = judgement.summary(QD1, "vm-device").and_then(|cell| cell.of(Metric::IOPS)).expect("measured");
+    let shown = judgement
+        .summary(CellKey { workload: QD1, target: "vm-device" })
+        .and_then(|cell| cell.of(Metric::IOPS))
+        .expect("measured");
     let listed = RunFigures::all(&done).mean(&done, "vm-device", QD1, Metric::IOPS).expect("measured");
     let account = Account::of(&done, &judgement);
     let [host, device] = ["host-file", "vm-device"].map(|name| side(&account, Some(name)));
@@ -153,8 +156,9 @@ fn later_rounds_change_nothing_of_what_a_look_decided() {
         let judgement = judge(&carried_out(&source, looks, &never));
         for earlier in before.iter().flat_map(|before| &before.comparisons).filter(|c| c.decided_at.is_some())
         {
-            let now =
-                judgement.comparison(&earlier.workload, &earlier.target, earlier.metric).expect("still");
+            let now = judgement
+                .comparison(CellKey { workload: &earlier.workload, target: &earlier.target }, earlier.metric)
+                .expect("still");
             let decision =
                 |c: &Comparison| (c.decided_at, c.ratio.verdict, c.ratio.interval, c.ratio.confidence);
             assert_eq!(decision(now), decision(earlier));
@@ -183,7 +187,9 @@ fn a_change_is_that_of_the_figures_beside_it() {
     assert!(rounds("vm-device") < rounds("host-file"), "it is left out");
     let is_shown = |c: &&Comparison| !c.metric.is_percentile();
     for c in judgement.comparisons.iter().chain(&judgement.steps).filter(is_shown) {
-        let of = |target| judgement.summary(&c.workload, target).and_then(|cell| cell.of(c.metric));
+        let of = |target| {
+            judgement.summary(CellKey { workload: &c.workload, target }).and_then(|cell| cell.of(c.metric))
+        };
         let (ours, theirs) = of(&c.target).zip(of(&c.baseline)).expect("figures");
         assert!((c.ratio.mean * theirs / ours - 1.0).abs() < 1e-9, "{c:?}: {ours} {theirs}");
         assert!(c.ratio.tax.is_none_or(|tax| (tax.ns - (ours - theirs)).abs() < 1e-6), "{c:?}");
@@ -242,8 +248,10 @@ fn repetitions_of_an_import_are_not_taken_for_common_rounds() {
         known: BTreeMap::new(),
         not_understood: vec![],
     });
-    let shown =
-        judge(&imported).summary(QD1, "vm-raw").and_then(|cell| cell.of(Metric::IOPS)).expect("known");
+    let shown = judge(&imported)
+        .summary(CellKey { workload: QD1, target: "vm-raw" })
+        .and_then(|cell| cell.of(Metric::IOPS))
+        .expect("known");
     let of_it = |m: &&Measurement| m.target == "vm-raw" && m.workload == QD1;
     let logs: Vec<f64> = imported
         .measurements

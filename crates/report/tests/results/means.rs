@@ -3,8 +3,8 @@
 use iotax_analysis::compare::{Account, Track, compare, history};
 use iotax_analysis::trend::RunFigures;
 use iotax_analysis::{Metric, judge};
-use iotax_model::Run;
 use iotax_model::record::{Measurement, Stop};
+use iotax_model::{CellKey, Run};
 use iotax_report::json::{document, read};
 use iotax_report::terminal;
 
@@ -32,7 +32,10 @@ fn is(m: &Measurement, target: &str, round: u32) -> bool {
 }
 
 fn shown(run: &Run, target: &str) -> f64 {
-    judge(run).summary(WORK, target).and_then(|summary| summary.of(Metric::IOPS)).expect("measured")
+    judge(run)
+        .summary(CellKey { workload: WORK, target })
+        .and_then(|summary| summary.of(Metric::IOPS))
+        .expect("measured")
 }
 
 /// Asserts that the report, the list, comparisons and several runs side by side show the same mean, also from a document.
@@ -96,7 +99,8 @@ fn an_unusable_measurement_moves_no_mean() {
     }
     let judgement = judge(&run);
     assert_eq!(judgement.effects, judge(&without).effects);
-    let comparison = judgement.comparison(WORK, "vm-raw", Metric::IOPS).expect("told");
+    let comparison =
+        judgement.comparison(CellKey { workload: WORK, target: "vm-raw" }, Metric::IOPS).expect("told");
     let (ratio, interval) = (comparison.ratio.mean, comparison.ratio.interval_95.expect("five rounds"));
     assert!(
         comparison.ratio.withheld.is_some() && interval.low < ratio && ratio < interval.high,

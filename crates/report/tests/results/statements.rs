@@ -5,7 +5,7 @@ use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Judgement, judge};
 use iotax_model::Run;
 use iotax_model::verify_errors::Findings;
-use iotax_model::{Warning, WarningKind};
+use iotax_model::{CellKey, Warning, WarningKind};
 
 use crate::conclusions::sentences;
 use iotax_testkit::runs::{HOST, Truth, bench, ladder, run};
@@ -17,7 +17,7 @@ fn two(slowdown: f64, noise: f64, rounds: u32) -> Run {
 }
 
 fn verdict(judgement: &Judgement, metric: Metric) -> Verdict {
-    judgement.comparison(QD1, "vm-raw", metric).expect("compared").ratio.verdict
+    judgement.comparison(CellKey { workload: QD1, target: "vm-raw" }, metric).expect("compared").ratio.verdict
 }
 
 fn of_kind(judgement: &Judgement, kind: WarningKind) -> Vec<&Warning> {
@@ -30,7 +30,9 @@ fn faster_same_and_undecided_are_told_apart() {
     assert_eq!(verdict(&judge(&two(1.0, 0.002, 5)), Metric::LATENCY_MEAN), Verdict::Same);
     let undecided = judge(&two(1.05, 0.06, 3));
     assert_eq!(verdict(&undecided, Metric::LATENCY_MEAN), Verdict::Undecided);
-    let latency = undecided.comparison(QD1, "vm-raw", Metric::LATENCY_MEAN).expect("compared");
+    let latency = undecided
+        .comparison(CellKey { workload: QD1, target: "vm-raw" }, Metric::LATENCY_MEAN)
+        .expect("compared");
     let needed = latency.ratio.needed_rounds.expect("it has a variance");
     assert!(needed > 3);
     let said = sentences(&two(1.05, 0.06, 3)).join("\n");
@@ -57,7 +59,11 @@ fn steps_follow_the_edges() {
     let edges = [("vm-raw", "host-file"), ("vm-qcow2", "vm-raw"), ("vm-qcow2-snapshot", "vm-qcow2")];
     assert_eq!(pairs, edges);
     let first = judgement.step(QD1, &judgement.edges[0], Metric::LATENCY_MEAN);
-    assert_eq!(first, judgement.comparison(QD1, "vm-raw", Metric::LATENCY_MEAN), "one pair, one verdict");
+    assert_eq!(
+        first,
+        judgement.comparison(CellKey { workload: QD1, target: "vm-raw" }, Metric::LATENCY_MEAN),
+        "one pair, one verdict"
+    );
     let sentences = sentences(&ladder(false));
     let said = sentences.join("\n");
     let qcow2 =

@@ -3,11 +3,11 @@
 use iotax_analysis::Metric;
 use iotax_analysis::compare::{Account, Question, Side, Which, compare};
 use iotax_analysis::judge;
-use iotax_model::Run;
 use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::plan::Neighbour;
 use iotax_model::record::Share;
 use iotax_model::target::NetPath;
+use iotax_model::{CellKey, Run};
 use iotax_report::{document, html};
 
 use crate::conclusions::sentences;
@@ -32,7 +32,11 @@ fn the_hosts_cpu_is_not_compared_where_it_does_not_do_the_same() {
     beside.plan.targets[2].neighbour = Some("host".into());
     assert_eq!(compares(&beside, "vm-virtio"), (0, false));
     assert_eq!(compares(&beside, "veth").0, 6, "the others are");
-    assert!(judge(&beside).comparison("tcp-upload", "vm-virtio", Metric::BYTES_PER_S).is_some());
+    assert!(
+        judge(&beside)
+            .comparison(CellKey { workload: "tcp-upload", target: "vm-virtio" }, Metric::BYTES_PER_S)
+            .is_some()
+    );
     let account = |run: &Run| Account::of(run, &judge(run));
     let cpus = |one: &Account, other: &Account| {
         let question =
@@ -50,8 +54,9 @@ fn the_hosts_cpu_is_not_compared_where_it_does_not_do_the_same() {
 
 #[test]
 fn packets_are_compared_only_where_they_are_as_long() {
-    let compared =
-        |run: &Run, workload: &str, metric| judge(run).comparison(workload, "vm-virtio", metric).is_some();
+    let compared = |run: &Run, workload: &str, metric| {
+        judge(run).comparison(CellKey { workload, target: "vm-virtio" }, metric).is_some()
+    };
     let mut run = run(&[VETH, VIRTIO], &[tcp(Direction::Upload), udp()], 3);
     assert!(compared(&run, "tcp-upload", Metric::CPU_PER_IO));
     let mss = |run: &mut Run, mss| first_of_virtio(run).outcome.carried.as_mut().expect("told").mss = mss;

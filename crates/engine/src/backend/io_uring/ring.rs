@@ -6,10 +6,10 @@ use std::ptr::NonNull;
 
 use io_uring::squeue::{Entry, SubmissionQueue};
 use io_uring::{Builder, IoUring, Submitter, cqueue, types};
+use iotax_load::clock;
+use iotax_load::error::EngineError;
 
 use crate::backend::Options;
-use crate::clock;
-use crate::error::EngineError;
 
 const SECOND: u64 = 1_000_000_000;
 /// Longest wait in nanoseconds. The kernel adds the wait to its clock, which would overflow with a longer one.

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::io;
 
+use iotax_load::window::Window;
 use iotax_model::record::{CpuTime, Pacing};
 
 use super::super::ProgramResults;
 use super::super::meter::Meter;
 use super::log::Transaction;
 use super::processes::ProcessTree;
-use crate::window::Window;
 
 /// Time after its schedule from which the start of a transaction counts as delayed: longer than a timer needs.
 const DELAYED_NS: u64 = 1_000_000;

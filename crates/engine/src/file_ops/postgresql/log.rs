@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::clock;
+use iotax_load::clock;
 
 /// Name of the log in pgbench's working directory. pgbench adds a dot and its process id.
 pub(super) const PREFIX: &str = "transactions";

@@ -16,6 +16,9 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use iotax_load::clock;
+use iotax_load::error::EngineError;
+use iotax_load::window::Window;
 use iotax_model::postgresql::USER;
 use iotax_model::units::Nanos;
 use iotax_model::workload::Workload;
@@ -29,9 +32,6 @@ use self::server::ClusterServer;
 use super::meter::{Meter, Over};
 use super::setup::WorkerSetup;
 use super::{ProgramResults, Routine};
-use crate::clock;
-use crate::error::EngineError;
-use crate::window::Window;
 
 /// Clients for which PostgreSQL's default of 100 connections suffices.
 const CLIENTS: u32 = 90;

@@ -6,6 +6,7 @@ mod sequence;
 mod zipf;
 mod zoned;
 
+use iotax_load::random::{Purpose, SplitMix64};
 use iotax_model::workload::{Distribution, Workload};
 
 use self::normal::Normal;
@@ -14,7 +15,6 @@ use self::sequence::Sequence;
 use self::zipf::Zipf;
 use self::zoned::Zoned;
 use super::permutation::{Bijection, Permutation};
-use crate::random::{Purpose, SplitMix64};
 
 /// Generator of block numbers below a count, by the workload's `random_distribution`.
 #[derive(Debug, Clone)]

@@ -1,8 +1,7 @@
 //! Normally distributed blocks around the middle of the area.
 
+use iotax_load::random::SplitMix64;
 use rand_distr::{Distribution as _, StandardNormal};
-
-use crate::random::SplitMix64;
 
 /// Normal distribution of blocks around the middle of the area; a draw outside of the area is repeated.
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 //! Pareto-distributed ranks, in fio's form.
 
-use crate::random::SplitMix64;
+use iotax_load::random::SplitMix64;
 
 /// fio's self-similar distribution of ranks from 0: the first share h of ranks gets the share 1-h of the draws, and so on recursively. The
 /// first share x of the ranks then gets x^(ln(1-h) / ln(h)) of the draws.

@@ -1,6 +1,6 @@
 //! Zipf-distributed ranks.
 
-use crate::random::SplitMix64;
+use iotax_load::random::SplitMix64;
 
 /// Zipf distribution of ranks from 0: the n-th rank, from 1, has a probability proportional to n^-theta.
 ///

@@ -1,9 +1,9 @@
 //! Zones of the area with different shares of the accesses.
 
+use iotax_load::random::SplitMix64;
 use iotax_model::workload::{AbsoluteZone, Zone};
 
 use crate::pattern::hundred::Hundred;
-use crate::random::SplitMix64;
 
 /// First block of a zone, and its number of blocks.
 type Extent = (u64, u64);

@@ -1,7 +1,7 @@
 use super::*;
-use crate::request::{Io, IoKind};
 use crate::verify::journal::{Header, Journal};
 use crate::verify::stamp::write_stamps;
+use iotax_load::request::{Io, IoKind};
 use iotax_model::verify_errors::{Fault, Findings, JournalState};
 use iotax_model::workload::Verify;
 use std::fs::File;

@@ -23,6 +23,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use iotax_load::request::Io;
 use iotax_model::threads;
 use iotax_model::units::Nanos;
 use iotax_model::verify_errors::IncompleteJournal;
@@ -31,7 +32,6 @@ use self::format::{Content, Frame, LENGTH};
 pub(super) use self::format::{Header, Record};
 pub(super) use self::read::read;
 use self::sink::Sink;
-use crate::request::Io;
 
 /// A journal that is being written by a thread.
 #[derive(Debug)]

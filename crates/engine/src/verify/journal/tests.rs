@@ -1,6 +1,6 @@
 use super::format::MARKER;
 use super::*;
-use crate::request::IoKind;
+use iotax_load::request::IoKind;
 use iotax_model::units::Bytes;
 use iotax_model::verify_errors::{JournalDamage, JournalState};
 use proptest::prelude::*;

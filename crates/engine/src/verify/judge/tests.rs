@@ -1,7 +1,7 @@
 use super::*;
-use crate::random::{Purpose, SplitMix64};
-use crate::request::{Io, IoKind};
 use crate::verify::stamp::write_stamps;
+use iotax_load::random::{Purpose, SplitMix64};
+use iotax_load::request::{Io, IoKind};
 use iotax_model::workload::Verify;
 use proptest::prelude::*;
 

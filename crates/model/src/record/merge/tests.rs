@@ -3,7 +3,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::record::{
-    Blackout, Carried, Flow, Gap, NicActivity, Probes, ProcessCounts, Stop, Tallies, Tally, WaySample,
+    Blackout, Carried, Flow, Gap, NicActivity, Probes, ProcessCounts, ReplayPhase, Stop, Tallies, Tally,
+    WaySample,
 };
 use crate::verify_errors::{FaultKind, Findings};
 use crate::workload::IoEngine;
@@ -13,12 +14,13 @@ const SUMS: &str = "ios bytes count sum_ns buckets ramp_ios user_ns system_ns du
     read_bytes read_merges reads write_bytes write_merges writes read_wait_ns write_wait_ns irq_ns iowait_ns idle_ns \
     steal_ns guest_ns io_some_ns io_full_ns cpu_some_ns memory_some_ns looked_at before after sent received duplicates \
     out_of_order sent_bytes received_bytes sent_packets received_packets lost retransmits rx_bytes rx_packets rx_drops \
-    tx_bytes tx_packets tx_drops total_ns done wait_ns begun left_out not_begun wrapped aligned fua_writes";
+    tx_bytes tx_packets tx_drops total_ns done wait_ns begun left_out not_begun wrapped aligned recorded_ios fua_writes";
 
 /// Figures that are not summed: times, maxima, positions, and what is unknown for several loads.
 const NO_SUMS: &str = "at_ns duration_ns before_ns after_ns longest_delay_ns backlog_ns first_offset last_offset \
     first_offsets first_io_ns flush_ns mean_wait_ns busy min_ns max_ns jitter_ns rtt_ns cwnd oldest_ns mdev_ns mss \
-    context_switches major_faults minor_faults late_p50_ns late_p99_ns late_max_ns recorded_ns took_ns phase_ns";
+    context_switches major_faults minor_faults late_p50_ns late_p99_ns late_max_ns recorded_ns took_ns phase_ns \
+    response_mean_ns response_p99_ns recorded_mean_ns";
 
 /// Returns the sum of each figure over a document, by the figure's name.
 fn figures(value: &Value) -> BTreeMap<String, f64> {
@@ -174,6 +176,31 @@ impl Numbers {
         }
     }
 
+    fn replayed(&mut self) -> Replayed {
+        let phase = ReplayPhase {
+            ios: self.next(),
+            response_mean_ns: Some(self.next()),
+            response_p99_ns: Some(self.next()),
+            recorded_ios: self.next(),
+            recorded_mean_ns: Some(self.next()),
+        };
+        Replayed {
+            due: self.next(),
+            begun: self.next(),
+            left_out: self.next(),
+            not_begun: self.next(),
+            wrapped: self.next(),
+            aligned: self.next(),
+            late_p50_ns: self.next(),
+            late_p99_ns: self.next(),
+            late_max_ns: self.next(),
+            recorded_ns: self.next(),
+            took_ns: self.next(),
+            phase_ns: 1_000,
+            phases: vec![phase],
+        }
+    }
+
     fn outcome(&mut self) -> Outcome {
         let mut findings = Findings { uncertain: self.next(), ..Findings::default() };
         (0..=self.next() % 5).for_each(|place| findings.add(Err(FaultKind::Torn), place));
@@ -184,7 +211,11 @@ impl Numbers {
             edges: Some(WindowEdges { before_ns: self.next(), after_ns: self.next() }),
             ramp_ios: self.next(),
             cpu: self.cpu(),
-            counts: Some(ProcessCounts { context_switches: self.next(), ..ProcessCounts::default() }),
+            counts: Some(ProcessCounts {
+                context_switches: self.next(),
+                major_faults: self.next(),
+                minor_faults: self.next(),
+            }),
             errors: vec![ErrorCount {
                 error: "EIO".into(),
                 direction: "read".into(),
@@ -202,7 +233,7 @@ impl Numbers {
                 backlog,
                 backlog_ns: self.next(),
             }),
-            replayed: Some(Replayed { due: self.next(), begun: self.next(), ..Replayed::default() }),
+            replayed: Some(self.replayed()),
             stop: Some(Stop::Errors),
             blackouts: None::<Vec<Blackout>>,
             devices: Vec::new(),
@@ -230,9 +261,24 @@ proptest! {
     fn every_additive_figure_of_several_loads_is_their_sum(seed: u64, count in 1..5_usize) {
         let mut numbers = Numbers(seed);
         let outcomes: Vec<Outcome> = (0..count).map(|_| numbers.outcome()).collect();
-        let merged = Outcome::merge(named(&outcomes), CpuScope::OwnProcess);
+        let merged = Outcome::merge(named(&outcomes), LoadRelation::OwnProcess);
         assert_sums(&merged, &outcomes, &[]);
         assert_eq!(merged.counts, None);
+
+        let rounds = Outcome::merge(named(&outcomes), LoadRelation::Successive);
+        let parts: Vec<Outcome> =
+            outcomes.iter().map(|outcome| Outcome { inside: None, ..outcome.clone() }).collect();
+        assert_sums(&rounds, &parts, &[]);
+        let of = |counts: fn(&Outcome) -> u64| (counts(&rounds), outcomes.iter().map(counts).sum::<u64>());
+        for (merged, sum) in [
+            of(|outcome| outcome.duration_ns),
+            of(|outcome| outcome.jobs.iter().map(|job| job.duration_ns).sum()),
+            of(|outcome| outcome.counts.map_or(0, |counts| counts.context_switches)),
+            of(|outcome| outcome.counts.map_or(0, |counts| counts.major_faults)),
+            of(|outcome| outcome.counts.map_or(0, |counts| counts.minor_faults)),
+        ] {
+            assert_eq!(merged, sum);
+        }
 
         let samples: Vec<Sample> = (0..count).map(|_| Sample {
             at_ns: numbers.next(),
@@ -289,7 +335,7 @@ fn a_process_that_several_jobs_share_counts_once() {
         ..outcome
     });
     (one.duration_ns, other.duration_ns) = (10, 20);
-    let merged = Outcome::merge(named(&[one.clone(), other.clone()]), CpuScope::SharedProcess);
+    let merged = Outcome::merge(named(&[one.clone(), other.clone()]), LoadRelation::SharedProcess);
     assert_eq!((merged.duration_ns, merged.cpu, merged.counts), (20, other.cpu, other.counts));
     assert_sums(&merged, &[one, other], &["user_ns", "system_ns"]);
 }
@@ -300,7 +346,8 @@ fn what_one_of_several_cannot_tell_is_absent() {
     let one = numbers.outcome();
     let mut read_only = Outcome { flush_ns: None, errors: Vec::new(), ..numbers.outcome() };
     read_only.tallies.write = None;
-    let merge = |other: &Outcome| Outcome::merge(named(&[one.clone(), other.clone()]), CpuScope::OwnProcess);
+    let merge =
+        |other: &Outcome| Outcome::merge(named(&[one.clone(), other.clone()]), LoadRelation::OwnProcess);
     assert_eq!(merge(&read_only).flush_ns, one.flush_ns, "it had nothing to flush");
     let unflushed = Outcome { flush_ns: None, ..one.clone() };
     assert_eq!(merge(&unflushed).flush_ns, None);

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 
 use super::super::options::number;
-use iotax_engine::buffers::{Buffers, Slot};
+use iotax_load::buffers::{Buffers, Slot};
 
 /// Maximum number of batches, or of single datagrams, per call. The kernel's buffer rarely holds more.
 const BATCHES: u32 = 64;

@@ -23,7 +23,7 @@ use super::counters::SendMethod;
 use super::pace::Pace;
 use super::sequence::Sequence;
 use super::{Counters, PATIENCE, Settings, passes};
-use iotax_engine::clock;
+use iotax_load::clock;
 use iotax_model::threads;
 
 /// Length in bytes of the header with a 64-bit number.

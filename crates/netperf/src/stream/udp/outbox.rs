@@ -11,7 +11,7 @@ use super::super::options::number;
 use super::super::pace::Pace;
 use super::super::{Memory, Settings, payload};
 use super::{CLOSE_NS, header_bytes, stamp, write_header};
-use iotax_engine::clock;
+use iotax_load::clock;
 
 /// Maximum number of datagrams in a batch that the kernel splits (UDP_MAX_SEGMENTS; newer kernels permit twice as many).
 const MOST_SEGMENTS: usize = 64;

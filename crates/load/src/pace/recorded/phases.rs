@@ -3,7 +3,7 @@
 use iotax_model::histogram::Histogram;
 use iotax_model::record::ReplayPhase;
 
-use crate::replay::TraceTimes;
+use crate::pace::TraceTimes;
 
 /// Maximum number of phases into which a trace is divided.
 const MOST: usize = 16;

@@ -33,7 +33,7 @@ pub struct IntervalRecorder {
     /// Time of the last successful completion, warm-up included, in nanoseconds of the engine's clock; `None` if there was none.
     pub completed_at: Option<u64>,
     /// Time of the last completion in the warm-up, in nanoseconds of the engine's clock; `None` if there was none.
-    pub(crate) ramp_completed_at: Option<u64>,
+    pub ramp_completed_at: Option<u64>,
     spare: Receiver<Latencies>,
     reports: Sender<WorkerReport>,
 }
@@ -63,7 +63,8 @@ impl IntervalRecorder {
         }
     }
 
-    pub(crate) const fn window(&self) -> Window {
+    /// Returns the window that is split into intervals.
+    pub const fn window(&self) -> Window {
         self.window
     }
 
@@ -94,7 +95,7 @@ impl IntervalRecorder {
     }
 
     /// Closes the current interval, or the warm-up, of a worker that ends early.
-    pub(crate) fn close(&mut self, now: u64, oldest_ns: Option<u64>) {
+    pub fn close(&mut self, now: u64, oldest_ns: Option<u64>) {
         match self.interval {
             None => {
                 self.ramp_ios = self.latencies.ios();

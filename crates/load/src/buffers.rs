@@ -23,7 +23,7 @@ impl Slot {
 
     /// Returns the slot's number, from 0, as passed to the kernel and returned with the completion.
     #[inline]
-    pub(crate) const fn number(&self) -> u32 {
+    pub const fn number(&self) -> u32 {
         self.0
     }
 
@@ -32,7 +32,7 @@ impl Slot {
     /// # Safety
     /// Queueing the I/O consumed the slot of this number, and this is the only call for that completion.
     #[inline]
-    pub(crate) const unsafe fn returned(number: u32) -> Self {
+    pub const unsafe fn returned(number: u32) -> Self {
         Self(number)
     }
 }
@@ -73,7 +73,7 @@ impl Buffers {
 
     /// Allocates like [`Self::new`], in a memory file (memfd). Also returns the file, so that another process can map
     /// the same buffers.
-    pub(crate) fn shared(count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>, OwnedFd)> {
+    pub fn shared(count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>, OwnedFd)> {
         let bytes = slot_bytes.checked_mul(count as usize).ok_or(io::ErrorKind::OutOfMemory)?;
         let file = memfd_create("buffers", MemfdFlags::CLOEXEC)?;
         ftruncate(&file, bytes as u64)?;
@@ -87,7 +87,7 @@ impl Buffers {
     }
 
     /// Returns the address and the length in bytes of the mapping.
-    pub(crate) fn mapped(&self) -> (usize, usize) {
+    pub fn mapped(&self) -> (usize, usize) {
         (self.mapping.0.as_ptr().expose_provenance(), self.mapping.1)
     }
 
@@ -107,12 +107,13 @@ impl Buffers {
     }
 
     /// Returns the size of one buffer in bytes.
-    pub(crate) const fn slot_bytes(&self) -> usize {
+    #[inline]
+    pub const fn slot_bytes(&self) -> usize {
         self.slot_bytes
     }
 
     /// Keeps the memory mapped when this is dropped, because the kernel may still write to it.
-    pub(crate) const fn leak(&mut self) {
+    pub const fn leak(&mut self) {
         self.mapping.1 = 0;
     }
 }

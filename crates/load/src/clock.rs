@@ -34,7 +34,7 @@ static COUNTER: OnceLock<Option<Counter>> = OnceLock::new();
 
 /// Returns the nanoseconds of the system's monotonic clock (clock_gettime).
 #[inline]
-pub(crate) fn system() -> u64 {
+pub fn system() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
 }
 
@@ -158,7 +158,7 @@ mod tsc {
 }
 
 /// Returns the CPU time of the calling thread in nanoseconds.
-pub(crate) fn thread_cpu() -> u64 {
+pub fn thread_cpu() -> u64 {
     nanos(clock_gettime(ClockId::ThreadCPUTime))
 }
 

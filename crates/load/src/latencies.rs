@@ -40,7 +40,7 @@ const fn place(direction: IoKind) -> usize {
 
 /// A group of I/Os of one kind with equal times, such as those of a batch. Adding the group once is faster than adding each I/O.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Alike {
+pub struct Alike {
     direction: IoKind,
     service_ns: u64,
     response_ns: u64,
@@ -51,13 +51,13 @@ pub(crate) struct Alike {
 impl Alike {
     /// Creates a group of one I/O.
     #[inline]
-    pub(crate) const fn new(io: Io, service_ns: u64, response_ns: u64) -> Self {
+    pub const fn new(io: Io, service_ns: u64, response_ns: u64) -> Self {
         Self { direction: io.direction, service_ns, response_ns, ios: 1, bytes: io.length as u64 }
     }
 
     /// Adds another group to this one. Returns false and changes nothing if the kind or a time differs.
     #[inline]
-    pub(crate) fn merge(&mut self, other: &Self) -> bool {
+    pub fn merge(&mut self, other: &Self) -> bool {
         let times = |alike: &Self| (alike.service_ns, alike.response_ns);
         let are_alike = self.direction == other.direction && times(self) == times(other);
         if are_alike {
@@ -88,7 +88,8 @@ impl Latencies {
     }
 
     /// Returns a copy without counts, with histograms for the same kinds of I/O.
-    pub(crate) fn empty_alike(&self) -> Self {
+    #[must_use]
+    pub fn empty_alike(&self) -> Self {
         let mut alike = self.clone();
         alike.clear();
         alike
@@ -102,25 +103,25 @@ impl Latencies {
 
     /// Counts a group of I/Os of one kind with equal times.
     #[inline]
-    pub(crate) fn add_alike(&mut self, alike: &Alike) {
+    pub fn add_alike(&mut self, alike: &Alike) {
         let Alike { direction, service_ns, response_ns, ios, bytes } = *alike;
         self.add_at(place(direction), ios, bytes, service_ns, response_ns);
     }
 
     /// Counts a file operation or transaction that moved `bytes` of data and took `service_ns`, or `response_ns` since its scheduled start.
     #[inline]
-    pub(crate) fn add_meta(&mut self, bytes: u64, service_ns: u64, response_ns: u64) {
+    pub fn add_meta(&mut self, bytes: u64, service_ns: u64, response_ns: u64) {
         self.add_at(META, 1, bytes, service_ns, response_ns);
     }
 
     /// Returns whether the times from a write to the end of the next flush are recorded.
-    pub(crate) const fn has_commits(&self) -> bool {
+    pub const fn has_commits(&self) -> bool {
         self.commits.is_some()
     }
 
     /// Records the nanoseconds from the first write after a flush to the end of the next flush.
     #[inline]
-    pub(crate) fn add_commit(&mut self, ns: u64) {
+    pub fn add_commit(&mut self, ns: u64) {
         if let Some(commits) = &mut self.commits {
             commits.add(ns);
         }
@@ -138,7 +139,7 @@ impl Latencies {
     }
 
     /// Returns the number of reads, writes, trims and file operations; flushes do not count.
-    pub(crate) fn ios(&self) -> u64 {
+    pub fn ios(&self) -> u64 {
         let all = &self.by_direction;
         all[..3].iter().chain(&all[META..]).flatten().map(|counts| counts.service.count()).sum()
     }
@@ -154,7 +155,7 @@ impl Latencies {
     }
 
     /// Adds all counts to `tallies`.
-    pub(crate) fn add_to(&self, tallies: &mut Tallies) {
+    pub fn add_to(&self, tallies: &mut Tallies) {
         if let Some(commits) = &self.commits {
             tallies.commit.get_or_insert_with(Histogram::new).merge(commits);
         }

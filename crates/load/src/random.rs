@@ -58,7 +58,7 @@ impl SplitMix64 {
 
     /// Returns a uniform random number of at least 0 and less than 1.
     #[inline]
-    pub(crate) const fn unit(&mut self) -> f64 {
+    pub const fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
@@ -91,11 +91,12 @@ const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Returns number `number` of the sequence for this seed without computing those before it.
 #[inline]
-pub(crate) const fn nth(seed: u64, number: u64) -> u64 {
+pub const fn nth(seed: u64, number: u64) -> u64 {
     scramble(seed.wrapping_add(number.wrapping_mul(STEP)))
 }
 
 /// Applies SplitMix64's finalizer: a bijection of 64 bits in which every input bit changes about half of the output bits.
+#[inline]
 const fn scramble(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use iotax_model::record::{CpuTime, Outcome, Pacing, Replayed, Stop, WindowEdges};
+use iotax_model::record::{CpuTime, ErrorCount, Outcome, Pacing, Replayed, Stop, WindowEdges};
 use iotax_model::units::Nanos;
+use iotax_model::verify_errors::Findings;
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::Test;
 
-use crate::backend::Note;
 use crate::blackouts;
 use crate::clock::{self, ProcessUsage};
 use crate::collector::{Collector, GRACE};
@@ -17,7 +17,7 @@ use crate::error::EngineError;
 use crate::io_errors::IoErrors;
 use crate::latencies::Latencies;
 use crate::window::Window;
-use crate::workers::{DRAIN, Finish, WorkerReport, Workers};
+use crate::workers::{DRAIN, Finish, Note, WorkerReport, Workers};
 
 /// The stop flag for loads that are never ended early.
 pub static NEVER: AtomicBool = AtomicBool::new(false);
@@ -132,11 +132,8 @@ fn watch(
             Nanos(give_up - window.end)
         )
     });
-    let ProcessUsage { mut cpu, counts } = cpu.used();
-    for CpuTime { user_ns, system_ns } in finishes.iter().map(|finish| finish.programs_cpu) {
-        cpu.user_ns += user_ns;
-        cpu.system_ns += system_ns;
-    }
+    let ProcessUsage { cpu, counts } = cpu.used();
+    let cpu = finishes.iter().map(|finish| finish.programs_cpu).fold(cpu, CpuTime::plus);
     let stop = match (stalled, workers.common.has_failed()) {
         (true, _) => Some(Stop::Stalled),
         (false, true) => Some(Stop::Errors),
@@ -155,20 +152,32 @@ fn watch(
         Some(blackouts::within(spans, least, window))
     });
     let edges = edges(window, &finishes).filter(|_| all_known);
-    let counts = Some(counts);
-    let mut outcome = Outcome {
+    let WorkerTotals { ramp_ios, pacing, replayed, verify, errors, mut notes } = WorkerTotals::of(finishes);
+    notes.extend(stuck.into_iter().chain(left_behind));
+    Ok(Outcome {
         duration_ns,
         tallies,
         edges,
+        ramp_ios,
         cpu,
-        counts,
+        counts: Some(counts),
+        errors,
+        notes,
+        pacing,
+        replayed,
         stop,
         blackouts,
+        verify,
         first_io_ns,
-        ..merged(finishes)
-    };
-    outcome.notes.extend(stuck.into_iter().chain(left_behind));
-    Ok(outcome)
+        // Known to the caller.
+        ioengine: None,
+        devices: Vec::new(),
+        inside: None,
+        flush_ns: None,
+        page_cache: None,
+        carried: None,
+        jobs: Vec::new(),
+    })
 }
 
 /// Returns the time from the last completion of the warm-up to the start of the window, and from the last completion of the window to its end.
@@ -180,24 +189,47 @@ fn edges(window: Window, finishes: &[Finish]) -> Option<WindowEdges> {
     is_within.then(|| WindowEdges { before_ns: window.begin - before, after_ns: window.end - last })
 }
 
-/// Merges the workers' results into an outcome, except for their counts of I/Os.
-fn merged(mut finishes: Vec<Finish>) -> Outcome {
-    let verify = finishes.iter_mut().filter_map(|finish| finish.verify_errors.take());
-    let verify = verify.reduce(|mut all, errors| {
-        all.merge(errors);
-        all
-    });
-    Outcome {
-        ramp_ios: finishes.iter().map(|finish| finish.ramp_ios).sum(),
-        notes: notes(&finishes)
-            .into_iter()
-            .chain(finishes.iter().filter_map(|finish| of_replay(finish.replayed.as_ref()?)))
-            .collect(),
-        pacing: finishes.iter().filter_map(|finish| finish.pacing).reduce(Pacing::merge),
-        replayed: finishes.iter().filter_map(|finish| finish.replayed.clone()).reduce(Replayed::merge),
-        verify,
-        errors: IoErrors::merge(finishes.into_iter().map(|finish| finish.io_errors).collect()),
-        ..Outcome::default()
+/// The results of all workers together, except for their counts of I/Os and the times of their loads.
+struct WorkerTotals {
+    ramp_ios: u64,
+    pacing: Option<Pacing>,
+    replayed: Option<Replayed>,
+    verify: Option<Findings>,
+    errors: Vec<ErrorCount>,
+    notes: Vec<String>,
+}
+
+impl WorkerTotals {
+    fn of(finishes: Vec<Finish>) -> Self {
+        let mut notes = notes(&finishes);
+        notes.extend(finishes.iter().filter_map(|finish| of_replay(finish.replayed.as_ref()?)));
+        let (mut ramp_ios, mut pacing, mut replayed, mut verify) = (0, None, None, None::<Findings>);
+        let mut errors = Vec::with_capacity(finishes.len());
+        for finish in finishes {
+            let Finish {
+                // The caller reads the times, the programs' CPU time and the gaps.
+                began_at: _,
+                ended_at: _,
+                ramp_ios: in_ramp,
+                ramp_completed_at: _,
+                completed_at: _,
+                pacing: paced,
+                replayed: replay,
+                programs_cpu: _,
+                io_errors,
+                blackouts: _,
+                verify_errors,
+                note: _,
+            } = finish;
+            ramp_ios += in_ramp;
+            pacing = pacing.into_iter().chain(paced).reduce(Pacing::merge);
+            replayed = replayed.into_iter().chain(replay).reduce(Replayed::merge);
+            if let Some(findings) = verify_errors {
+                verify.get_or_insert_default().merge(findings);
+            }
+            errors.push(io_errors);
+        }
+        Self { ramp_ios, pacing, replayed, verify, errors: IoErrors::merge(errors), notes }
     }
 }
 
@@ -242,6 +274,9 @@ fn notes(finishes: &[Finish]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iotax_model::units::Bytes;
+    use iotax_model::workload::WorkloadKeys;
+    use std::sync::mpsc;
 
     #[test]
     fn edges_are_the_last_completions_of_all_workers_before_the_window_and_in_it() {
@@ -253,5 +288,40 @@ mod tests {
         assert_eq!(edges(window, &[worker(None, Some(1800))]), None, "no warm-up");
         assert_eq!(edges(window, &[worker(Some(990), Some(990))]), None, "nothing in the window");
         assert_eq!(edges(window.cut(1500), &both), None, "stopped before the last one");
+    }
+
+    #[test]
+    fn a_worker_whose_io_never_returns_is_left_behind() {
+        let keys = WorkloadKeys {
+            runtime: Some(Nanos::from_millis(200)),
+            ramp_time: Some(Nanos(0)),
+            ..WorkloadKeys::default()
+        };
+        let workload = keys.complete(&WorkloadKeys::default());
+        let job = Job::new(workload, Bytes(1 << 20), 1, Nanos::from_millis(100));
+        let room = Latencies::new(&job.workload);
+        let (release, io) = mpsc::channel::<()>();
+        let mut io = Some(io);
+        let spawned = Workers::spawn(1, None, &room, |_| {
+            let io = io.take().expect("one worker");
+            Ok(Box::new(move |context| {
+                let _ = context.reports.send(WorkerReport::Ready);
+                let _ = context.start.recv();
+                let _ = io.recv();
+                Ok(Finish::default())
+            }))
+        });
+        let mut workers = spawned.expect("a thread");
+        let mut samples = 0;
+        let window = Window::new(&job, clock::now());
+        let outcome = carry_out(&mut workers, &job, window, &room, &NEVER, &mut |event| {
+            samples += usize::from(matches!(event, Event::Sample(_)));
+        });
+        let outcome = outcome.expect("an outcome");
+        assert_eq!((outcome.tallies.ios(), samples), (0, 2));
+        let [note] = outcome.notes.as_slice() else { panic!("{:?}", outcome.notes) };
+        assert!(note.starts_with("1 worker(s) still waited 300ms after the end"), "{note}");
+        assert_eq!(outcome.stop, Some(Stop::Unanswered));
+        drop(release);
     }
 }

@@ -26,7 +26,7 @@ impl Window {
 
     /// Creates the window of one of several concurrent jobs. All such windows begin together, `ramp_time` after `start`; each ends with its
     /// job.
-    pub(crate) fn among(job: &Job, start: u64, ramp_time: Nanos) -> Self {
+    pub fn among(job: &Job, start: u64, ramp_time: Nanos) -> Self {
         let (begin, delay) = (start + ramp_time.0, delay(job));
         Self {
             start: start + delay,
@@ -42,18 +42,18 @@ impl Window {
     }
 
     /// Returns the number of intervals, including a last shorter one.
-    pub(crate) const fn intervals(&self) -> u64 {
+    pub const fn intervals(&self) -> u64 {
         (self.end - self.begin).div_ceil(self.interval)
     }
 
     /// Returns the index of the interval that contains `now`, which is not before `begin`; from the window's end on, returns
     /// [`Self::intervals`].
-    pub(crate) const fn interval_at(&self, now: u64) -> u64 {
+    pub const fn interval_at(&self, now: u64) -> u64 {
         if now >= self.end { self.intervals() } else { (now - self.begin) / self.interval }
     }
 
     /// Returns the time at which an interval ends, in nanoseconds of the engine's clock.
-    pub(crate) fn end_of(&self, interval: u64) -> u64 {
+    pub fn end_of(&self, interval: u64) -> u64 {
         (self.begin + (interval + 1) * self.interval).min(self.end)
     }
 

@@ -5,7 +5,7 @@ mod recorded;
 use iotax_model::record::Pacing;
 use iotax_model::workload::{RateProcess, Workload};
 
-pub use self::recorded::Recorded;
+pub use self::recorded::{Recorded, TraceCounts, TraceTimes};
 use crate::random::{Purpose, SplitMix64};
 use crate::window::Window;
 
@@ -69,14 +69,16 @@ impl Pace {
     }
 
     /// Notifies the pacing that no I/O is in flight at `now`; a pause that waited for this begins.
-    pub(crate) const fn all_done(&mut self, now: u64) {
+    #[inline]
+    pub const fn all_done(&mut self, now: u64) {
         if let Self::Think { pause, due: due @ u64::MAX, .. } = self {
             *due = now + *pause;
         }
     }
 
     /// Notifies the pacing that all slots of the worker were in use until `now`: I/Os that were due before count as delayed by the target.
-    pub(crate) const fn was_full(&mut self, now: u64) {
+    #[inline]
+    pub const fn was_full(&mut self, now: u64) {
         match self {
             Self::Open(schedule) => schedule.full_until = now,
             Self::Recorded(recorded) => recorded.was_full(now),

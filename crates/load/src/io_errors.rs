@@ -114,7 +114,7 @@ impl Failures {
 }
 
 /// Returns the symbolic name of an errno that I/O can return, such as `EIO`; for others its number.
-pub(crate) fn errno_name(number: i32) -> String {
+pub fn errno_name(number: i32) -> String {
     const NAMES: &[(Errno, &str)] = &[
         (Errno::ACCESS, "EACCES"),
         (Errno::AGAIN, "EAGAIN"),

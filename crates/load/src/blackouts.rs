@@ -37,7 +37,7 @@ struct ClassGaps {
 }
 
 /// Returns the index in `CLASSES` of an I/O's class; trims count as writes.
-pub(crate) const fn way(direction: IoKind) -> usize {
+pub const fn way(direction: IoKind) -> usize {
     match direction {
         IoKind::Read => 0,
         IoKind::Write | IoKind::DurableWrite | IoKind::Trim => 1,
@@ -67,7 +67,7 @@ impl BlackoutRecorder {
     }
 
     /// Records that an I/O due at `due` failed. A failure does not end a gap.
-    pub(crate) fn failed(&mut self, direction: IoKind, due: u64) {
+    pub fn failed(&mut self, direction: IoKind, due: u64) {
         let way = &mut self.ways[way(direction)];
         way.failed = way.failed.min(due);
     }

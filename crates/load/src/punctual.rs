@@ -19,7 +19,7 @@ use rustix::time::{ClockId, Timespec};
 use crate::clock;
 
 /// Blocks until `at_ns` on the system's monotonic clock. Wakes less precisely if a sandbox forbids clock_nanosleep(2).
-pub(crate) fn sleep_until(at_ns: u64) {
+pub fn sleep_until(at_ns: u64) {
     let at = Timespec {
         tv_sec: i64::try_from(at_ns / 1_000_000_000).unwrap_or(i64::MAX),
         tv_nsec: (at_ns % 1_000_000_000).cast_signed(),
@@ -36,7 +36,7 @@ pub(crate) fn sleep_until(at_ns: u64) {
 }
 
 /// A realtime priority of the calling thread. Dropping this restores the thread's previous scheduling.
-pub(crate) struct Priority {
+pub struct RealtimePriority {
     /// The previous scheduling policy.
     policy: i32,
     param: libc::sched_param,
@@ -44,10 +44,10 @@ pub(crate) struct Priority {
     stays: PhantomData<*const ()>,
 }
 
-impl Priority {
+impl RealtimePriority {
     /// Raises the calling thread's priority; `None` if that is not permitted, or if the thread's policy is not one of the plain ones
     /// (other, batch, idle).
-    pub(crate) fn raise() -> Option<Self> {
+    pub fn raise() -> Option<Self> {
         let (policy, param) = scheduling()?;
         let is_plain = [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].contains(&policy);
         let above_all_plain = libc::sched_param { sched_priority: 1 };
@@ -57,7 +57,7 @@ impl Priority {
     }
 }
 
-impl Drop for Priority {
+impl Drop for RealtimePriority {
     fn drop(&mut self) {
         // Lowering the priority is always permitted, but only a privileged thread may clear the flag.
         let _ = schedule(self.policy, self.param)
@@ -97,7 +97,7 @@ mod tests {
         let before = policy();
         for sleep_ns in [0, 3_000_000] {
             let at_ns = clock::system() + sleep_ns;
-            let priority = Priority::raise();
+            let priority = RealtimePriority::raise();
             sleep_until(at_ns);
             drop(priority);
             assert!(clock::system() >= at_ns);
@@ -106,7 +106,7 @@ mod tests {
         // A thread with another plain policy gets its policy back.
         std::thread::spawn(|| {
             assert!(schedule(libc::SCHED_BATCH, libc::sched_param { sched_priority: 0 }));
-            drop(Priority::raise());
+            drop(RealtimePriority::raise());
             assert_eq!(policy(), libc::SCHED_BATCH);
         })
         .join()
@@ -116,13 +116,13 @@ mod tests {
     #[test]
     fn the_priority_ends_with_its_guard() {
         let before = policy();
-        let Some(priority) = Priority::raise() else {
+        let Some(priority) = RealtimePriority::raise() else {
             iotax_testkit::skip!("SCHED_FIFO is not permitted here");
         };
         assert_eq!(policy() & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO);
         let of_child = std::thread::spawn(policy).join();
         assert_eq!(of_child.expect("known"), libc::SCHED_OTHER);
-        assert!(Priority::raise().is_none(), "it has one already");
+        assert!(RealtimePriority::raise().is_none(), "it has one already");
         drop(priority);
         assert_eq!(policy(), before);
     }
@@ -142,11 +142,11 @@ mod tests {
             own.permitted.remove(CapabilitySet::SYS_NICE);
             set_capabilities(None, own).expect("less is permitted");
             if may {
-                drop(Priority::raise().expect("the limit permits it"));
+                drop(RealtimePriority::raise().expect("the limit permits it"));
                 assert_eq!(policy() & !libc::SCHED_RESET_ON_FORK, libc::SCHED_OTHER);
             }
             setrlimit(Resource::Rtprio, limit(0)).expect("less is permitted");
-            assert!(Priority::raise().is_none());
+            assert!(RealtimePriority::raise().is_none());
             let at_ns = clock::system() + 1_000_000;
             sleep_until(at_ns);
             assert!(clock::system() >= at_ns);

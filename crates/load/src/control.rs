@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::clock;
-use crate::punctual::{self, Priority};
+use crate::punctual::{self, RealtimePriority};
 
 /// Handle with which another thread sets the start of a measurement and ends it early.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl Control {
 
     /// Returns the start of the load in nanoseconds of the engine's clock: the set time, or the current time if none is set or the set time
     /// has passed. Does not block.
-    pub(crate) fn start(&self) -> u64 {
+    pub fn start(&self) -> u64 {
         let now = clock::now();
         match self.start_ns.load(Ordering::Relaxed) {
             0 => now,
@@ -80,7 +80,7 @@ impl Control {
     pub fn await_start(&self) {
         let asked_ns = self.start_ns.load(Ordering::Relaxed);
         if asked_ns > 0 {
-            let _priority = Priority::raise();
+            let _priority = RealtimePriority::raise();
             punctual::sleep_until(asked_ns);
             self.started_ns.store(clock::system(), Ordering::Relaxed);
         }

@@ -18,7 +18,7 @@ impl Common {
     }
 
     /// Makes every worker stop the next time that it checks the flag.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
@@ -30,7 +30,7 @@ impl Common {
 
     /// Counts a failed I/O, and stops all workers when the limit is reached.
     #[cold]
-    pub(crate) fn failed(&self) {
+    pub fn failed(&self) {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
         if self.most_failures.is_some_and(|most| failures >= most) {
             self.stop();
@@ -52,17 +52,20 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    pub(crate) fn new() -> Arc<Self> {
+    /// Creates the heartbeat of a worker that is in no system call.
+    pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
+    /// Records that the worker enters a system call at `now` nanoseconds of the engine's clock.
     #[inline]
-    pub(crate) fn enters(&self, now: u64) {
+    pub fn enters(&self, now: u64) {
         self.since.store(now, Ordering::Relaxed);
     }
 
+    /// Records that the system call has returned.
     #[inline]
-    pub(crate) fn leaves(&self) {
+    pub fn leaves(&self) {
         self.since.store(0, Ordering::Relaxed);
     }
 

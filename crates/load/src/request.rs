@@ -1,9 +1,6 @@
-//! The I/O request that patterns, backends and recorders share.
+//! An I/O and its completion, as patterns, backends and recorders share them.
 
-use rustix::fs::FallocateFlags;
-
-/// The fallocate(2) flags that punch a hole and keep the file's length.
-pub(crate) const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
+use crate::buffers::Slot;
 
 /// An I/O to be done: kind, offset and length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +11,15 @@ pub struct Io {
     pub offset: u64,
     /// Length in bytes; for a read or write at most that of a slot's buffer, 0 for a flush.
     pub length: u32,
+}
+
+/// A completed I/O.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The slot, which is free again.
+    pub slot: Slot,
+    /// Number of bytes moved or discarded, 0 for a flush, or a negative errno.
+    pub result: i32,
 }
 
 /// The kinds of I/O: reads, writes, trims and flushes.
@@ -38,19 +44,19 @@ pub enum IoKind {
 impl IoKind {
     /// Returns true for flushes, which move no data.
     #[inline]
-    pub(crate) const fn is_flush(self) -> bool {
+    pub const fn is_flush(self) -> bool {
         matches!(self, Self::Sync | Self::DataSync | Self::RangeSync(_))
     }
 
     /// Returns true for writes, durable or not.
     #[inline]
-    pub(crate) const fn is_write(self) -> bool {
+    pub const fn is_write(self) -> bool {
         matches!(self, Self::Write | Self::DurableWrite)
     }
 
     /// Returns the name under which records count this kind of I/O; all flushes are `sync`.
     #[inline]
-    pub(crate) const fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Write | Self::DurableWrite => "write",

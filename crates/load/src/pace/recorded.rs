@@ -5,14 +5,59 @@ mod phases;
 
 use iotax_model::histogram::Histogram;
 use iotax_model::record::{Pacing, Replayed};
+use iotax_model::trace::TracedIo;
 use iotax_model::workload::ReplayPace;
 
 use self::dependencies::Dependencies;
 use self::phases::Phases;
-use crate::backend::Completion;
 use crate::clock;
-use crate::replay::{Counts, TraceTimes};
+use crate::request::Completion;
 use crate::window::Window;
+
+/// Times of a traced I/O in nanoseconds since the first traced I/O, scaled by `replay_time_scale`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TraceTimes {
+    /// Time at which the I/O started.
+    pub at: u64,
+    /// Time at which the I/O completed; `None` if the trace has no completion.
+    pub completes: Option<u64>,
+    /// The recorded latency in nanoseconds, not scaled; `None` if the trace has none.
+    pub latency_ns: Option<u64>,
+}
+
+impl TraceTimes {
+    /// Converts the times of a traced I/O. `from` is the time of the trace's first I/O; `scale` is the replay speed in percent of the recorded
+    /// speed.
+    #[must_use]
+    pub fn of(event: &TracedIo, from: u64, scale: u32) -> Self {
+        let since = event.at_ns.saturating_sub(from);
+        Self {
+            at: scaled(since, scale),
+            completes: event.latency_ns.map(|latency| scaled(since.saturating_add(latency), scale)),
+            latency_ns: event.latency_ns,
+        }
+    }
+}
+
+/// Converts a time of the trace in nanoseconds to the replay's speed, `scale` percent of the recorded speed: 200 halves the time.
+fn scaled(ns: u64, scale: u32) -> u64 {
+    u64::try_from(u128::from(ns) * 100 / u128::from(scale.max(1))).unwrap_or(u64::MAX)
+}
+
+/// Counts of a trace's I/Os so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TraceCounts {
+    /// Number of I/Os that were started.
+    pub begun: u64,
+    /// Number of I/Os that were left out, because the target cannot do them.
+    pub left_out: u64,
+    /// Number of I/Os that were due but not started.
+    pub not_begun: u64,
+    /// Number of I/Os that were moved into the area.
+    pub wrapped: u64,
+    /// Number of I/Os that were aligned.
+    pub aligned: u64,
+}
 
 /// The schedule of a replay. Also records how closely the replay follows the trace.
 #[derive(Debug)]
@@ -61,7 +106,7 @@ struct Begun {
 
 impl Recorded {
     /// Creates the schedule of a replay that starts with the window. `next` has the times of the first I/O; at most `slots` I/Os are in flight.
-    pub(crate) fn new(pace: ReplayPace, window: Window, next: Option<TraceTimes>, slots: usize) -> Self {
+    pub fn new(pace: ReplayPace, window: Window, next: Option<TraceTimes>, slots: usize) -> Self {
         let pace = match pace {
             ReplayPace::Recorded => Begin::AtTime,
             ReplayPace::Dependency => Begin::After(Box::new(Dependencies::new(window.start))),
@@ -98,7 +143,7 @@ impl Recorded {
     /// Starts the next I/O in a slot and returns the time at which it was due. `next` has the times of the I/O after it.
     // Kept out of the loop that all other loads run.
     #[inline(never)]
-    pub(crate) fn take(&mut self, slot: usize, next: Option<TraceTimes>) -> u64 {
+    pub fn take(&mut self, slot: usize, next: Option<TraceTimes>) -> u64 {
         let now = clock::now();
         let Some(times) = self.next else { return now };
         let intended = if matches!(self.pace, Begin::AtOnce) { now } else { self.due };
@@ -122,7 +167,7 @@ impl Recorded {
 
     /// Records that I/Os have completed, and determines again when the next one is due.
     #[inline(never)]
-    pub(crate) fn completed(&mut self, done: &[Completion], now: u64) {
+    pub fn completed(&mut self, done: &[Completion], now: u64) {
         for completion in done {
             let Begun { number, intended, times } = self.in_flight[completion.slot.index()];
             if completion.result >= 0 {
@@ -152,13 +197,13 @@ impl Recorded {
     }
 
     /// Returns the nanoseconds from the start of the replay to `now`, or to the window's end if that is earlier.
-    pub(crate) fn elapsed(&self, now: u64) -> u64 {
+    pub fn elapsed(&self, now: u64) -> u64 {
         now.min(self.window.end).saturating_sub(self.window.start)
     }
 
     /// Returns how well the schedule was kept and how closely the replay followed the trace, for a replay that ended at `now`.
-    pub(crate) fn finish(self, counts: Counts, now: u64) -> (Pacing, Replayed) {
-        let Counts { begun, left_out, not_begun, wrapped, aligned } = counts;
+    pub fn finish(self, counts: TraceCounts, now: u64) -> (Pacing, Replayed) {
+        let TraceCounts { begun, left_out, not_begun, wrapped, aligned } = counts;
         let pacing = Pacing {
             due: begun + not_begun,
             delayed: self.delayed,

@@ -11,7 +11,6 @@ use iotax_model::units::Nanos;
 use iotax_model::verify_errors::Findings;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use crate::backend::Note;
 use crate::blackouts::Spans;
 use crate::clock;
 use crate::error::EngineError;
@@ -104,16 +103,26 @@ pub struct Finish {
     pub note: Option<Note>,
 }
 
+/// A remark that I/O was done differently than requested; equal notes of all workers are reported once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// Number of I/Os that were done differently; `None` if they were not counted.
+    pub ios: Option<u64>,
+    /// The text. If `ios` is set, the text continues a sentence that begins with the number of I/Os.
+    pub words: String,
+}
+
 /// The threads of a measurement's workers. They are never joined: a thread stuck in the kernel would block the joining thread too. Each worker
 /// reports its end and owns everything that it uses.
 pub struct Workers {
-    pub(crate) common: Arc<Common>,
+    /// State shared by all workers: the stop flag and the count of failed I/Os.
+    pub common: Arc<Common>,
     heartbeats: Vec<Arc<Heartbeat>>,
     reports: Receiver<WorkerReport>,
     starts: Vec<Sender<Window>>,
     spares: Vec<Sender<Latencies>>,
     /// Number of workers that have not ended.
-    pub(crate) at_work: usize,
+    pub at_work: usize,
 }
 
 impl Workers {
@@ -195,7 +204,7 @@ impl Workers {
     }
 
     /// Returns whether a flush of the target can be expected to return: all workers have ended, no I/O failed, and the load was not stopped.
-    pub(crate) fn is_unharmed(&self, outcome: &Outcome) -> bool {
+    pub fn is_unharmed(&self, outcome: &Outcome) -> bool {
         self.at_work == 0 && outcome.errors.is_empty() && outcome.stop.is_none()
     }
 
