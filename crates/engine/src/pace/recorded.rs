@@ -158,7 +158,17 @@ impl Recorded {
 
     /// Returns how well the schedule was kept and how closely the replay followed the trace, for a replay that ended at `now`.
     pub(crate) fn finish(self, counts: Counts, now: u64) -> (Pacing, Replayed) {
-        let Counts { begun, left_out, not_begun, wrapped, aligned } = counts;
+        let Counts {
+            begun,
+            left_out,
+            not_begun,
+            wrapped,
+            aligned,
+            moved,
+            sequential,
+            recorded_sequential,
+            ..
+        } = counts;
         let pacing = Pacing {
             due: begun + not_begun,
             delayed: self.delayed,
@@ -176,6 +186,10 @@ impl Recorded {
             left_out,
             not_begun,
             wrapped,
+            moved,
+            moved_mean_bytes: counts.moved_mean_bytes(),
+            sequential,
+            recorded_sequential,
             aligned,
             late_p50_ns: late(0.5),
             late_p99_ns: late(0.99),

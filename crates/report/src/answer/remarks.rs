@@ -190,7 +190,10 @@ const fn rank(kind: WarningKind) -> u8 {
         | WarningKind::LinkBound
         | WarningKind::Throttled
         | WarningKind::Loss => 4,
-        WarningKind::CacheKept | WarningKind::Extended | WarningKind::Offloads => 5,
+        WarningKind::CacheKept
+        | WarningKind::Extended
+        | WarningKind::Offloads
+        | WarningKind::ScaledReplay => 5,
         WarningKind::OtherLoad
         | WarningKind::Gap
         | WarningKind::Retransmits
@@ -216,6 +219,7 @@ const fn short(kind: WarningKind) -> &'static str {
         WarningKind::CacheKept => "a cache could not be dropped before the window",
         WarningKind::CannotSustain => "more I/O was due than could be started",
         WarningKind::UnfaithfulReplay => "replays were late or lack I/Os, and no verdict rests on these",
+        WarningKind::ScaledReplay => "I/Os lay at other offsets than in the trace",
         WarningKind::Corrupt => "blocks differ from what was written",
         WarningKind::Outlier => "differs from the other rounds",
         WarningKind::Bypassed => "packets bypassed the interfaces",
