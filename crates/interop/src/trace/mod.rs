@@ -10,6 +10,7 @@ mod fiu;
 mod iolog;
 mod lines;
 mod matching;
+mod merge;
 mod oracle;
 mod order;
 mod parquet;
@@ -31,6 +32,7 @@ use iotax_model::trace::{
 
 pub use blkparse::operation;
 pub use matching::Matcher;
+pub use merge::merged;
 pub use order::ordered;
 pub use parquet::{TraceFacts, TraceWriter};
 pub use write::write;

@@ -110,6 +110,28 @@ fn a_replay_stays_within_a_target_that_is_too_small_and_says_so() {
 }
 
 #[test]
+fn merged_traces_are_replayed_as_one_each_in_its_own_part() {
+    let lab = Lab::new();
+    iolog(&lab.path("a.log"));
+    fs::copy(lab.path("a.log"), lab.path("b.log")).expect("copied");
+    let refused = lab.run(&["trace", "a.log", "b.log"]);
+    assert!(text(&refused.stderr).contains("2 traces are given"), "{}", text(&refused.stderr));
+    let merged = lab.run(&["trace", "a.log", "b.log", "--export", "parquet", "both.parquet"]);
+    assert!(text(&merged.stderr).contains("400 I/Os in both.parquet"), "{}", text(&merged.stderr));
+    let shown = lab.run(&["trace", "both.parquet"]);
+    let said = text(&shown.stdout);
+    assert!(said.contains("a.log + b.log") && said.contains("2 volumes"), "{said}");
+    let target = format!("host-file:{}", utf8(&lab.work()));
+    let document = lab.json(&["run", "both.parquet", "--target", &target, "--yes", "--json", "-"]);
+    let replayed = &document["measurements"][0]["replayed"];
+    let counts = ["begun", "moved", "recorded_ns"].map(|key| replayed[key].as_u64());
+    assert_eq!(counts, [Some(400), Some(0), Some(199 * 5_000_000)], "{replayed}");
+    // A trace reaches up to 4 MiB.
+    assert_eq!(document["workloads"][0]["size"], "8m", "{document}");
+    lab.assert_nothing_left();
+}
+
+#[test]
 fn a_large_disk_s_working_set_is_replayed_on_a_target_of_its_size() {
     let lab = Lab::new();
     // 16 streams over 60 GiB, each of 16 blocks.
