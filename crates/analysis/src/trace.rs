@@ -8,7 +8,7 @@ mod reuse;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use iotax_model::trace::{TraceSummary, TracedIo, TracedOperation};
+use iotax_model::trace::{SequentialStreams, TraceSummary, TracedIo, TracedOperation};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -20,8 +20,6 @@ use self::reuse::{Kind, ReuseCounter};
 
 /// Block size of the working set, in bytes.
 const BLOCK: u64 = 4096;
-/// Number of recent I/Os that are checked: an I/O is sequential if it begins where one of them ended.
-const STREAMS: usize = 64;
 /// Maximum number of distinct I/O lengths, and of queues, that are counted.
 const LENGTHS: usize = 4096;
 /// Maximum number of I/Os in flight that are tracked.
@@ -107,7 +105,7 @@ pub struct Profiler {
     busiest: u64,
     recent: VecDeque<u64>,
     lengths: BTreeMap<u64, u64>,
-    ends: VecDeque<u64>,
+    streams: SequentialStreams,
     sequential: u64,
     blocks: Distinct,
     reuse: ReuseCounter,
@@ -189,15 +187,7 @@ impl Profiler {
 
     fn place(&mut self, kind: Kind, event: &TracedIo) {
         let end = event.offset.saturating_add(event.length);
-        match self.ends.iter().position(|end| *end == event.offset) {
-            Some(place) => {
-                self.sequential += 1;
-                self.ends.remove(place);
-            }
-            None if self.ends.len() == STREAMS => drop(self.ends.pop_front()),
-            None => {}
-        }
-        self.ends.push_back(end);
+        self.sequential += u64::from(self.streams.add(event.offset, event.length));
         self.hot.add(kind, event.offset);
         let first = event.offset / BLOCK;
         for block in first..end.div_ceil(BLOCK).min(first.saturating_add(MOST_BLOCKS)) {

@@ -35,8 +35,8 @@ use std::path::Path;
 
 use iotax_load::check;
 use iotax_model::record::Outcome;
-use iotax_model::trace::Events;
-use iotax_model::units::Bytes;
+use iotax_model::trace::{Events, OffsetMap};
+use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::{Kind, Workload};
 
@@ -93,7 +93,7 @@ pub fn measure_under(
     run::run(job, &target, control, None, events)
 }
 
-/// Replays a trace like [`measure_under`]: at the recorded times, unless the workload sets another pace. The replay
+/// Replays a trace like [`measure_under`]: at the recorded times, unless the workload sets another pace, and at the offsets of a map. The replay
 /// ends when all its I/Os are complete, at the latest at the end of the window.
 ///
 /// # Errors
@@ -102,7 +102,7 @@ pub fn replay_under(
     control: &Control,
     job: &Job,
     path: &Path,
-    trace: Events,
+    trace: (Events, OffsetMap),
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
     check(job)?;

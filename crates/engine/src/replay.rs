@@ -7,7 +7,7 @@ use iotax_load::error::EngineError;
 use iotax_load::pace::{TraceCounts, TraceTimes};
 use iotax_load::request::{Io, IoKind};
 use iotax_model::threads;
-use iotax_model::trace::{Events, TracedIo, TracedOperation};
+use iotax_model::trace::{Events, OffsetMap, SequentialStreams, TracedIo, TracedOperation};
 use iotax_model::wire::Job;
 
 use crate::open::Target;
@@ -23,8 +23,9 @@ const LONGEST_TRIM: u64 = 1 << 30;
 const ALIGNED: u64 = 4096;
 
 /// The area onto which a trace is mapped, and the kinds of I/O replayed there.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Room {
+    map: OffsetMap,
     /// Start of the area in bytes from the target's start.
     start: u64,
     size: u64,
@@ -44,6 +45,11 @@ struct Planned {
     io: Option<Io>,
     is_wrapped: bool,
     is_aligned: bool,
+    /// Distance in bytes from the offset in the trace, rounded to the alignment, to that in the replay.
+    moved_by: u64,
+    /// True if the I/O continues an earlier one, in the trace and in the replay.
+    was_sequential: bool,
+    is_sequential: bool,
 }
 
 /// Source of a trace's I/Os, in order; a separate thread reads the trace ahead.
@@ -59,10 +65,15 @@ pub(crate) struct Replay {
 
 impl Replay {
     /// Starts the thread that reads a trace for a job and adapts its I/Os to the target.
-    pub(crate) fn new(job: &Job, target: &Target, events: Events) -> Result<Self, EngineError> {
+    pub(crate) fn new(
+        job: &Job,
+        target: &Target,
+        (events, map): (Events, OffsetMap),
+    ) -> Result<Self, EngineError> {
         let workload = &job.workload;
         let unit = target.direct_unit().unwrap_or(if target.access.direct { ALIGNED } else { 1 });
         let room = Room {
+            map,
             start: workload.offset.0,
             size: job.size.0 - job.size.0 % unit,
             unit,
@@ -72,7 +83,7 @@ impl Replay {
         };
         let scale = workload.replay_time_scale;
         let (sender, chunks) = mpsc::sync_channel(AHEAD);
-        threads::spawn("trace", move || read(events, room, scale, &sender))
+        threads::spawn("trace", move || read(events, &room, scale, &sender))
             .map_err(EngineError::system("reading the trace"))?;
         let mut replay = Self {
             chunks,
@@ -94,9 +105,7 @@ impl Replay {
     #[inline(never)]
     pub(crate) fn next(&mut self) -> Option<Io> {
         let planned = self.next.take()?;
-        self.counts.begun += 1;
-        self.counts.wrapped += u64::from(planned.is_wrapped);
-        self.counts.aligned += u64::from(planned.is_aligned);
+        planned.count(&mut self.counts);
         self.advance();
         planned.io
     }
@@ -144,9 +153,23 @@ impl Replay {
     }
 }
 
+impl Planned {
+    /// Counts the I/O as begun.
+    fn count(&self, counts: &mut TraceCounts) {
+        counts.begun += 1;
+        counts.wrapped += u64::from(self.is_wrapped);
+        counts.aligned += u64::from(self.is_aligned);
+        counts.moved += u64::from(self.moved_by > 0);
+        counts.moved_bytes += u128::from(self.moved_by);
+        counts.sequential += u64::from(self.is_sequential);
+        counts.recorded_sequential += u64::from(self.was_sequential);
+    }
+}
+
 /// Reads the trace to its end and sends its I/Os in chunks. Stops early when the replay has ended.
-fn read(mut events: Events, room: Room, scale: u32, chunks: &SyncSender<Result<Vec<Planned>, String>>) {
+fn read(mut events: Events, room: &Room, scale: u32, chunks: &SyncSender<Result<Vec<Planned>, String>>) {
     let mut first = None;
+    let (mut recorded, mut replayed) = (SequentialStreams::default(), SequentialStreams::default());
     loop {
         let mut chunk = Vec::with_capacity(CHUNK);
         let mut broken = None;
@@ -154,7 +177,13 @@ fn read(mut events: Events, room: Room, scale: u32, chunks: &SyncSender<Result<V
             match event {
                 Ok(event) => {
                     let from = *first.get_or_insert(event.at_ns);
-                    chunk.push(room.place(event, TraceTimes::of(&event, from, scale)));
+                    let mut planned = room.place(event, TraceTimes::of(&event, from, scale));
+                    if matches!(event.operation, TracedOperation::Read | TracedOperation::Write) {
+                        planned.was_sequential = recorded.add(event.offset, event.length);
+                        planned.is_sequential =
+                            planned.io.is_some_and(|io| replayed.add(io.offset, io.length.into()));
+                    }
+                    chunk.push(planned);
                 }
                 Err(reason) => {
                     broken = Some(reason);
@@ -180,7 +209,15 @@ impl Room {
     /// Moves and aligns a traced I/O so that it lies within the area, or marks it as left out.
     fn place(&self, event: TracedIo, times: TraceTimes) -> Planned {
         let TracedIo { operation, offset, length, fua, .. } = event;
-        let left_out = Planned { times, io: None, is_wrapped: false, is_aligned: false };
+        let left_out = Planned {
+            times,
+            io: None,
+            is_wrapped: false,
+            is_aligned: false,
+            moved_by: 0,
+            was_sequential: false,
+            is_sequential: false,
+        };
         let (direction, is_possible, longest) = match operation {
             TracedOperation::Read => (IoKind::Read, true, self.longest),
             TracedOperation::Write => {
@@ -193,13 +230,16 @@ impl Room {
                 return Planned { io, ..left_out };
             }
         };
+        let Some((wanted, length)) = self.map.place(operation, (offset, length), self.size) else {
+            return left_out;
+        };
         let Some(rounded) = length.checked_next_multiple_of(self.unit) else { return left_out };
         let fits = rounded > 0 && rounded <= longest.min(self.size);
         let (true, true, Ok(length_done)) = (is_possible, fits, u32::try_from(rounded)) else {
             return left_out;
         };
-        let ends_within = offset.checked_add(length).is_some_and(|end| end <= self.size);
-        let within = if ends_within { offset } else { offset % self.size };
+        let ends_within = wanted.checked_add(length).is_some_and(|end| end <= self.size);
+        let within = if ends_within { wanted } else { wanted % self.size };
         let aligned = within - within % self.unit;
         // An I/O that would end beyond the area is moved back to end with it.
         let place = aligned.min(self.size - rounded);
@@ -207,6 +247,7 @@ impl Room {
             io: Some(Io { direction, offset: self.start + place, length: length_done }),
             is_wrapped: !ends_within,
             is_aligned: aligned != within || rounded != length,
+            moved_by: place.abs_diff(offset - offset % self.unit),
             ..left_out
         }
     }
@@ -215,10 +256,18 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iotax_model::trace::ReplayOffsets;
     use proptest::prelude::*;
 
-    const ROOM: Room =
-        Room { start: 0, size: 1 << 20, unit: 4096, longest: 65536, writes: true, trims: false };
+    const ROOM: Room = Room {
+        map: OffsetMap::Wrap,
+        start: 0,
+        size: 1 << 20,
+        unit: 4096,
+        longest: 65536,
+        writes: true,
+        trims: false,
+    };
 
     const NOW: TraceTimes = TraceTimes { at: 0, completes: None, latency_ns: None };
 
@@ -280,7 +329,35 @@ mod tests {
         assert_eq!(read_only.place(event(TracedOperation::Write, 0, 4096), NOW).io, None);
     }
 
+    #[test]
+    fn distances_are_told_from_where_the_trace_was() {
+        let moved = |offset| ROOM.place(event(TracedOperation::Read, offset, 4096), NOW).moved_by;
+        assert_eq!([0, 4096, 4608, (5 << 20) + 8192].map(moved), [0, 0, 0, 5 << 20]);
+        let events = [4096, 8192, (5 << 20) + 8192, (5 << 20) + 12288]
+            .map(|offset| Ok(event(TracedOperation::Read, offset, 4096)));
+        let (sender, chunks) = mpsc::sync_channel(1);
+        read(Box::new(events.into_iter()), &ROOM, 100, &sender);
+        let mut counts = TraceCounts::default();
+        chunks.recv().expect("a chunk").expect("whole").iter().for_each(|planned| planned.count(&mut counts));
+        assert_eq!((counts.moved, counts.moved_mean_bytes()), (2, Some(5 << 20)));
+        assert_eq!(
+            (counts.recorded_sequential, counts.sequential),
+            (2, 2),
+            "wrapped as it was: one after the other"
+        );
+        assert_eq!(TraceCounts::default().moved_mean_bytes(), None);
+    }
+
     proptest! {
+        /// Checks that wrapping keeps lengths, and offsets within a copy of the target.
+        #[test]
+        fn wrapping_keeps_lengths_and_what_lies_side_by_side(block in 0_u64..1 << 40, blocks in 1_u64..16) {
+            let io = ROOM.place(event(TracedOperation::Read, block * 4096, blocks * 4096), NOW).io.expect("placed");
+            prop_assert_eq!(u64::from(io.length), blocks * 4096);
+            let place = block * 4096 % ROOM.size;
+            prop_assert_eq!(io.offset, place.min(ROOM.size - blocks * 4096));
+        }
+
         /// Checks that even a tampered trace writes only within the area.
         #[test]
         fn nothing_is_placed_outside_of_the_area(
@@ -290,8 +367,13 @@ mod tests {
             unit in prop::sample::select(vec![1_u64, 512, 4096]),
             start in 0_u64..(1 << 40),
             kind in prop::sample::select(vec![TracedOperation::Read, TracedOperation::Write, TracedOperation::Trim]),
+            offsets in prop::sample::select(vec![ReplayOffsets::Wrap, ReplayOffsets::Compress, ReplayOffsets::WorkingSet]),
+            others in prop::collection::vec((any::<u64>(), 1_u64..200_000), 0..20),
         ) {
-            let room = Room { start, size: size - size % unit, unit, longest: 1 << 26, writes: true, trims: true };
+            // The trace may have changed since its offsets were mapped.
+            let mapped = others.into_iter().map(|(offset, length)| Ok(event(TracedOperation::Read, offset, length)));
+            let map = OffsetMap::read(offsets, mapped).expect("few areas");
+            let room = Room { map, start, size: size - size % unit, unit, longest: 1 << 26, writes: true, trims: true };
             if let Some(io) = room.place(event(kind, offset, length), NOW).io {
                 prop_assert!(io.offset >= start && io.offset + u64::from(io.length) <= start + room.size);
                 prop_assert!(io.offset - start == (io.offset - start) / unit * unit && u64::from(io.length) % unit == 0);

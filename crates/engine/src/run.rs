@@ -15,7 +15,7 @@ use iotax_load::watch;
 use iotax_load::window::Window;
 use iotax_load::workers::{Work, Workers};
 use iotax_model::record::{ErrorCount, Outcome};
-use iotax_model::trace::Events;
+use iotax_model::trace::{Events, OffsetMap};
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::IoEngine;
 
@@ -51,7 +51,7 @@ impl<'a> Prepared<'a> {
         job: &'a Job,
         target: &'a Target,
         flow: &Arc<Flow>,
-        trace: Option<Events>,
+        trace: Option<(Events, OffsetMap)>,
     ) -> Result<Self, EngineError> {
         let workload = &job.workload;
         let Choice { ioengine, note } = backend::choose(workload, target.virtio.is_some())?;
@@ -127,7 +127,7 @@ pub(crate) fn run(
     job: &Job,
     target: &Target,
     control: &Control,
-    trace: Option<Events>,
+    trace: Option<(Events, OffsetMap)>,
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
     let mut prepared = Prepared::new(job, target, &Arc::default(), trace)?;

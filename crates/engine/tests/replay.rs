@@ -6,7 +6,7 @@ use std::path::Path;
 
 use iotax_engine::{Control, replay_under};
 use iotax_model::record::{Outcome, Replayed};
-use iotax_model::trace::{TraceSummary, TracedIo, TracedOperation};
+use iotax_model::trace::{OffsetMap, TraceSummary, TracedIo, TracedOperation};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
 use iotax_model::workload::{Workload, WorkloadKeys};
@@ -31,8 +31,9 @@ fn workload(events: &[TracedIo], keys: &[(&str, &str)]) -> Workload {
 fn replay(path: &Path, events: &[TracedIo], keys: &[(&str, &str)]) -> (Outcome, Replayed) {
     let job =
         Job { writable: true, ..Job::new(workload(events, keys), Bytes(SIZE), 1, Nanos::from_millis(100)) };
-    let trace = Box::new(Vec::from(events).into_iter().map(Ok));
-    let outcome = replay_under(&Control::new(), &job, path, trace, &mut |_| {}).expect("replayed");
+    let trace = || Box::new(Vec::from(events).into_iter().map(Ok));
+    let map = OffsetMap::read(job.workload.replay_offsets, trace()).expect("mapped");
+    let outcome = replay_under(&Control::new(), &job, path, (trace(), map), &mut |_| {}).expect("replayed");
     let replayed = outcome.replayed.clone().expect("a replay tells");
     (outcome, replayed)
 }
@@ -118,6 +119,40 @@ fn a_trace_that_points_beyond_the_target_writes_nothing_outside_of_its_area() {
 }
 
 #[test]
+fn a_trace_of_a_large_disk_is_scaled_to_a_small_file_as_the_key_says() {
+    // Two streams of 8 blocks, at 16 GiB and at 48 GiB.
+    let events: Vec<TracedIo> = (0..16)
+        .map(|n| {
+            let at = (16 << 30) + n % 2 * (32 << 30) + n / 2 * BLOCK;
+            event(n * 1_000_000, TracedOperation::Write, at, BLOCK)
+        })
+        .collect();
+    let written = |content: &File| -> Vec<u64> {
+        let changed = |block: &u64| {
+            let mut bytes = [0; 4096];
+            content.read_exact_at(&mut bytes, block * BLOCK).expect("read");
+            bytes.iter().any(|byte| *byte != 7)
+        };
+        (0..SIZE / BLOCK).filter(changed).collect()
+    };
+    let last = SIZE / BLOCK - 1;
+    for (offsets, blocks, sequential) in [
+        ("wrap", (0..8).collect(), 14),
+        ("compress", vec![0, last], 0),
+        ("working_set", (0..16).collect::<Vec<_>>(), 14),
+    ] {
+        let (named, content) = file();
+        let (_, replayed) = replay(named.path(), &events, &[("replay_offsets", offsets)]);
+        assert_eq!((replayed.begun, replayed.moved, replayed.recorded_sequential), (16, 16, 14), "{offsets}");
+        assert_eq!(replayed.wrapped, if offsets == "wrap" { 16 } else { 0 }, "{offsets}");
+        assert_eq!(written(&content), blocks, "{offsets}");
+        assert_eq!(replayed.sequential, sequential, "{offsets}: {replayed:?}");
+        let mean = replayed.moved_mean_bytes.expect("moved");
+        assert!((28 << 30..=32 << 30).contains(&mean), "{offsets}: {mean}");
+    }
+}
+
+#[test]
 fn trims_and_flushes_are_done_and_what_cannot_be_is_counted_as_left_out() {
     let (named, content) = file();
     let events = [
@@ -163,7 +198,8 @@ fn a_trace_that_breaks_off_fails_the_measurement_with_its_reason() {
     let events = [event(0, TracedOperation::Read, 0, BLOCK)];
     let job = Job::new(workload(&events, &[]), Bytes(SIZE), 1, Nanos::from_millis(100));
     let trace = events.map(Ok).into_iter().chain([Err("line 3: cut off".to_owned())]);
-    let failed = replay_under(&Control::new(), &job, named.path(), Box::new(trace), &mut |_| {});
+    let failed =
+        replay_under(&Control::new(), &job, named.path(), (Box::new(trace), OffsetMap::Wrap), &mut |_| {});
     assert!(failed.expect_err("broken").to_string().contains("the trace: line 3: cut off"));
 }
 

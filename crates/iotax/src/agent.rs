@@ -23,11 +23,12 @@ use iotax_model::exit::Exit;
 use iotax_model::record::{CacheDrop, Outcome};
 use iotax_model::target::LayerKind;
 use iotax_model::threads;
+use iotax_model::trace::{Events, OffsetMap};
 use iotax_model::units::Bytes;
 use iotax_model::wire::{
     self, AgentHello, ByteRange, Description, Event, FoundDisk, Job, PROTOCOL, Request, WireError,
 };
-use iotax_model::workload::Test;
+use iotax_model::workload::{Test, Workload};
 use iotax_netperf::Server;
 use iotax_testbed::postgresql::Programs;
 use iotax_testbed::stack::{self, LayerStack};
@@ -343,10 +344,10 @@ impl Agent {
         let job = Job { directory, identity, postgresql, ..job.clone() };
         let recorder = ActivityRecorder::new(&path, &job.workload);
         self.control.reset();
-        let trace = job.workload.read_iolog.as_deref().map(|trace| trace::open(Path::new(trace)));
+        let trace = job.workload.read_iolog.as_deref().map(|trace| open_trace(trace, &job.workload));
         let trace = trace.transpose().map_err(|error| format!("read_iolog: {error}"))?;
         let measure = |events: &mut dyn FnMut(Event)| match trace {
-            Some(trace) => iotax_engine::replay_under(&self.control, &job, &path, trace.events, events),
+            Some(trace) => iotax_engine::replay_under(&self.control, &job, &path, trace, events),
             None => iotax_engine::measure_under(&self.control, &job, &path, events),
         };
         let outcome = self.recorded(recorder, emit, measure);
@@ -398,6 +399,17 @@ impl Agent {
             timeouts,
         }
     }
+}
+
+/// Opens the trace of a replay, and reads it to its end before if its offsets are mapped.
+fn open_trace(trace: &str, workload: &Workload) -> Result<(Events, OffsetMap), String> {
+    let open = || trace::open(Path::new(trace)).map(|trace| trace.events).map_err(|error| error.to_string());
+    let map = if workload.maps_offsets() {
+        OffsetMap::read(workload.replay_offsets, open()?)?
+    } else {
+        OffsetMap::Wrap
+    };
+    Ok((open()?, map))
 }
 
 /// Returns the length in bytes and the layers of the target at `path`, and a description of this machine. The length is `None` if nothing

@@ -1,6 +1,12 @@
 //! Traces: I/Os that were recorded with their times.
 
+mod offsets;
+mod streams;
+
 use crate::words::words;
+
+pub use offsets::{OffsetMap, OffsetMapBuilder};
+pub use streams::SequentialStreams;
 
 words! {
     /// The kind of a traced I/O.
@@ -60,6 +66,18 @@ impl TraceFormat {
             ),
             _ => None,
         }
+    }
+}
+
+words! {
+    /// The rule for the offsets of a replay on a target of another size.
+    ReplayOffsets, "replay_offsets" {
+        /// Offsets stay; those beyond the target's end are wrapped.
+        Wrap = "wrap",
+        /// Offsets from the first to the last I/O are scaled down until they fit.
+        Compress = "compress",
+        /// The 4 KiB blocks that the trace reads or writes follow one another, without those between them.
+        WorkingSet = "working_set",
     }
 }
 

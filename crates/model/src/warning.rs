@@ -36,6 +36,8 @@ words! {
         CannotSustain = "cannot_sustain",
         /// A replay was late, or left out I/Os of its trace.
         UnfaithfulReplay = "unfaithful_replay",
+        /// A replay did its I/Os at other offsets than its trace, because the target is smaller or the plan asks for it.
+        ScaledReplay = "scaled_replay",
         /// Blocks differ from what was written.
         Corrupt = "corrupt",
         /// A measurement deviates from the value expected for its target and round.
@@ -114,7 +116,9 @@ impl WarningKind {
             Self::SaturatedGenerator | Self::CpuBound | Self::LinkBound | Self::Throttled | Self::Loss => {
                 (Severity::OtherLimit, false)
             }
-            Self::CacheKept | Self::Extended | Self::Offloads => (Severity::Unequal, false),
+            Self::CacheKept | Self::Extended | Self::Offloads | Self::ScaledReplay => {
+                (Severity::Unequal, false)
+            }
             Self::OtherLoad
             | Self::Gap
             | Self::Retransmits

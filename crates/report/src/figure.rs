@@ -4,6 +4,7 @@ use iotax_model::Workload;
 use iotax_model::crash::DatabaseMode;
 use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::record::ImportSource;
+use iotax_model::trace::ReplayOffsets;
 use iotax_model::units::human;
 pub(super) use iotax_model::units::human::grouped;
 use iotax_model::units::human::listed;
@@ -229,8 +230,13 @@ fn title_of_replay(workload: &Workload, trace: &str) -> String {
         ReplayPace::Dependency => ", each after those that it followed",
         ReplayPace::NoStall => ", as fast as it goes",
     };
+    let offsets = match workload.replay_offsets {
+        ReplayOffsets::Wrap => "",
+        ReplayOffsets::Compress => ", its offsets compressed",
+        ReplayOffsets::WorkingSet => ", its working set alone",
+    };
     let cached = if workload.direct { "" } else { ", through the page cache" };
-    format!("replay of {file}, at most {} I/Os in flight{pace}{speed}{cached}", workload.iodepth)
+    format!("replay of {file}, at most {} I/Os in flight{pace}{speed}{offsets}{cached}", workload.iodepth)
 }
 
 fn title_of_block(workload: &Workload) -> String {
@@ -440,10 +446,14 @@ mod tests {
         let keys = WorkloadKeys {
             read_iolog: Some("/srv/day.parquet".into()),
             replay_time_scale: Some(200),
+            replay_offsets: Some(ReplayOffsets::Compress),
             ..WorkloadKeys::default()
         };
         let titled = title(&keys.complete(&WorkloadKeys::default()));
-        assert_eq!(titled, "replay of day.parquet, at most 128 I/Os in flight, at 200% of its speed");
+        assert_eq!(
+            titled,
+            "replay of day.parquet, at most 128 I/Os in flight, at 200% of its speed, its offsets compressed"
+        );
     }
 
     #[test]

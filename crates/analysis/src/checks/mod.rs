@@ -98,6 +98,7 @@ pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
         missing::stopped(&case),
         of_working(generator::cannot_sustain),
         of_working(replay::unfaithful),
+        of_working(replay::scaled),
         clock::elapsed(&case),
         clock::steal(&case),
         on_disk(cache::kept),

@@ -1,7 +1,8 @@
-//! Finds replays that deviate from their trace.
+//! Finds replays that deviate from their trace in time, number or offsets.
 
 use iotax_model::WarningKind;
 use iotax_model::record::Replayed;
+use iotax_model::trace::ReplayOffsets;
 use iotax_model::units::human;
 
 use super::Case;
@@ -34,4 +35,28 @@ pub(super) fn unfaithful(case: &Case<'_>) -> Option<Finding> {
     }
     (!evidence.is_empty())
         .then(|| case.finding(WarningKind::UnfaithfulReplay, evidence.join("; "), remedy).unusable_if(true))
+}
+
+/// Finds a replay whose I/Os lay at other offsets than in the trace, with the distance and the change of sequential I/Os.
+pub(super) fn scaled(case: &Case<'_>) -> Option<Finding> {
+    let replayed = case.m.outcome.replayed.as_ref()?;
+    let Replayed { begun, moved, moved_mean_bytes, sequential, recorded_sequential, .. } = *replayed;
+    let share = |count: u64| 100.0 * count as f64 / begun.max(1) as f64;
+    let evidence = format!(
+        "{moved} of {begun} I/Os lay elsewhere than in the trace (replay_offsets = {}), {} away on average; {:.0}% of all were sequential in \
+         the trace, {:.0}% in the replay",
+        case.workload.replay_offsets,
+        human::bytes(moved_mean_bytes?),
+        share(recorded_sequential),
+        share(sequential)
+    );
+    let remedy = match case.workload.replay_offsets {
+        ReplayOffsets::WorkingSet => {
+            "use a target as large as the trace reaches, without replay_offsets, to keep its distances"
+        }
+        ReplayOffsets::Wrap | ReplayOffsets::Compress => {
+            "use a target as large as the trace reaches, or replay_offsets = working_set, which keeps neighbours together"
+        }
+    };
+    (moved > 0).then(|| case.finding(WarningKind::ScaledReplay, evidence, remedy))
 }

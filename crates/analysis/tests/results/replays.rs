@@ -4,7 +4,8 @@ use iotax_analysis::phases::phased_comparisons;
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Grade, Judgement, Metric, judge};
 use iotax_model::record::{ReplayPhase, Replayed};
-use iotax_model::{CellKey, Run};
+use iotax_model::trace::ReplayOffsets;
+use iotax_model::{CellKey, Run, WarningKind};
 use iotax_testkit::runs::{HOST, Truth, run};
 
 const WORK: &str = "randread-4k-qd1";
@@ -69,6 +70,29 @@ fn one_replay_that_lacks_ios_withholds_the_verdict() {
     let mut run = replays(&[]);
     spoil(&mut run, "vm-raw", 3, |replayed| replayed.not_begun = 50);
     assert!(iops(&judge(&run)).3.is_some_and(|why| why.contains("50 of 1000 I/Os had not begun")));
+}
+
+#[test]
+fn a_replay_at_other_offsets_says_by_how_much_and_is_judged() {
+    let mut run = replays(&[]);
+    let workload = &mut run.plan.workloads[0];
+    (workload.read_iolog, workload.replay_offsets) = (Some("day.parquet".into()), ReplayOffsets::Compress);
+    for m in &mut run.measurements {
+        let replayed = m.outcome.replayed.as_mut().expect("a replay");
+        (replayed.moved, replayed.moved_mean_bytes) = (750, Some(3 << 29));
+        (replayed.recorded_sequential, replayed.sequential) = (400, 10);
+    }
+    let judgement = judge(&run);
+    let told =
+        judgement.warnings.iter().find(|warning| warning.kind == WarningKind::ScaledReplay).expect("told");
+    assert_eq!(
+        told.evidence,
+        "750 of 1000 I/Os lay elsewhere than in the trace (replay_offsets = compress), 1.50 GiB away on average; 40% of all were sequential in the trace, 1% \
+         in the replay"
+    );
+    assert!(told.remedy.contains("working_set"), "{}", told.remedy);
+    let (_, _, verdict, withheld) = iops(&judgement);
+    assert_eq!((verdict, withheld), (Verdict::Slower, None));
 }
 
 #[test]

@@ -18,7 +18,7 @@ const fn alone(names: &'static [&'static str], why: &'static str) -> KnownOption
 }
 
 const REPLAY: &str =
-    "I/O cannot be recorded or replayed; describe it with rw, bssplit and random_distribution";
+    "jobs replay no traces; use iotax run TRACE --target TARGET, or the keys of docs/record.md in a plan";
 const BATCHES: &str =
     "a new I/O begins as soon as one is done, so that iodepth are in flight; accepted: 1, or nothing";
 const TRIMS: &str = "trims cannot be mixed with other I/O; use rw = trim or randtrim in a job of its own";
@@ -59,12 +59,16 @@ pub(super) const UNSUPPORTED: &[KnownOption] = &[
     refused(&["trim_verify_zero"], OFF, TRIMS),
     refused(&["trim_backlog"], OFF, TRIMS),
     refused(&["trim_backlog_batch"], OFF, TRIMS),
-    refused(&["write_iolog"], &[], REPLAY),
+    refused(&["write_iolog"], &[], "jobs record no traces; iotax record does, of a disk"),
     refused(&["read_iolog"], &[], REPLAY),
     refused(&["read_iolog_chunked"], OFF, REPLAY),
     refused(&["replay_no_stall"], OFF, REPLAY),
     refused(&["replay_redirect"], &[], REPLAY),
-    refused(&["replay_scale"], &["1"], REPLAY),
+    refused(
+        &["replay_scale"],
+        &["1"],
+        "jobs replay no traces; replay_offsets = compress in a plan scales offsets to the target's size",
+    ),
     refused(&["replay_align"], &["0"], REPLAY),
     refused(&["replay_time_scale"], &["100"], REPLAY),
     KnownOption {

@@ -10,6 +10,7 @@ mod fiu;
 mod iolog;
 mod lines;
 mod matching;
+mod merge;
 mod oracle;
 mod order;
 mod parquet;
@@ -25,10 +26,13 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use iotax_model::trace::{Events, TraceFormat as Format, TraceSummary, TracedIo};
+use iotax_model::trace::{
+    Events, OffsetMapBuilder, ReplayOffsets, TraceFormat as Format, TraceSummary, TracedIo,
+};
 
 pub use blkparse::operation;
 pub use matching::Matcher;
+pub use merge::merged;
 pub use order::ordered;
 pub use parquet::{TraceFacts, TraceWriter};
 pub use write::write;
@@ -159,14 +163,20 @@ fn stream(format: Format, source: Box<dyn Read + Send>, head: &[u8]) -> Events {
     }
 }
 
-/// Reads a whole trace and summarises it.
+/// Reads a whole trace and summarises it. Its reach is that of the I/Os where `offsets` places them.
 ///
 /// # Errors
-/// An event cannot be read; the message names the line, byte or row, or the number of an I/O that is out of order.
-pub fn summary(events: impl Iterator<Item = Result<TracedIo, String>>) -> Result<TraceSummary, String> {
-    let mut summary = TraceSummary::default();
+/// An event cannot be read; the message names the line, byte or row, or the number of an I/O that is out of order. Or the trace touches more
+/// separate areas than a working set may have.
+pub fn summary(
+    events: impl Iterator<Item = Result<TracedIo, String>>,
+    offsets: ReplayOffsets,
+) -> Result<TraceSummary, String> {
+    let (mut summary, mut map) = (TraceSummary::default(), OffsetMapBuilder::new(offsets));
     for event in events {
-        summary.add(&event?);
+        let event = event?;
+        summary.add(&event);
+        map.add(&event)?;
     }
-    Ok(summary)
+    Ok(TraceSummary { reach: map.finish().size(summary.reach), ..summary })
 }

@@ -1,6 +1,7 @@
 //! Readers of traces, on files made by hand whose content is known.
 
 mod binary;
+mod merged;
 mod written;
 
 use iotax_interop::trace::read;

@@ -16,7 +16,7 @@ use super::output::OutputArgs;
 use super::print_plan::print_plan;
 use super::say::{note, say};
 use super::session::Session;
-use super::{Failure, OrExit, input, jobs, target_args, usage};
+use super::{Failure, OrExit, input, jobs, replay, target_args, usage};
 
 /// Flags of `iotax bench`; those that describe the work have fio's names.
 #[derive(Debug, ClapArgs)]
@@ -66,7 +66,7 @@ pub(super) fn own_defaults() -> OwnDefaults {
     vec![
         ("runtime", format!("{ROUND} in each of {ROUNDS} rounds")),
         ("ramp_time", format!("{RAMP}; {ramp_time} with --runtime")),
-        ("repeat", format!("{ROUNDS} of {ROUND}; 1 with --runtime or a job file")),
+        ("repeat", format!("{ROUNDS} of {ROUND}; 1 with --runtime, a job file or a trace")),
     ]
 }
 
@@ -80,10 +80,11 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         )));
     }
     let mut seed = args.session.seed;
-    let says_how_long = args.job.is_some() || args.workload.0.runtime.is_some();
+    let says_how_long =
+        args.job.is_some() || args.workload.0.runtime.is_some() || args.workload.0.read_iolog.is_some();
     let repeat = args.repeat.unwrap_or(if says_how_long { 1 } else { ROUNDS });
     let short = WorkloadKeys { runtime: Some(ROUND), ramp_time: Some(RAMP), ..WorkloadKeys::default() };
-    let workloads = match &args.job {
+    let mut workloads = match &args.job {
         None if says_how_long => vec![args.workload.0.complete(&WorkloadKeys::default())],
         None => vec![args.workload.0.complete(&short)],
         Some(_) if args.workload.0 != WorkloadKeys::default() => {
@@ -97,6 +98,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             jobs.workloads
         }
     };
+    workloads.iter_mut().try_for_each(replay::complete)?;
     let verifies = |workload: &Workload| workload.verify != Verify::None && !workload.modifies();
     if target.path().is_some_and(|path| target.remote().is_none() && !path.exists())
         && workloads.iter().any(verifies)

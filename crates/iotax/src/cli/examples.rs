@@ -175,7 +175,16 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
             ),
         ],
     ),
-    ("trace", &[("iotax trace day.parquet", "What it holds, and the closest synthetic workload")]),
+    (
+        "trace",
+        &[
+            ("iotax trace day.parquet", "What it holds, and the closest synthetic workload"),
+            (
+                "iotax trace a.parquet b.parquet --export parquet both.parquet",
+                "Two traces as one, each in a part of the target of its own",
+            ),
+        ],
+    ),
     (
         "powercut",
         &[(

@@ -125,8 +125,8 @@ enum Command {
     Record(record::Args),
     /// Show a trace of I/O: its rates, sizes, offsets and bursts, and the closest synthetic workload
     ///
-    /// Reads traces of iotax record, fio (iolog 2 and 3), blktrace, blkparse, MSR Cambridge, Alibaba, SPC and vSCSI. iotax run replays
-    /// them.
+    /// Reads traces of iotax record, fio (iolog 2 and 3), blktrace, blkparse, MSR Cambridge, Alibaba, Tencent, SPC, vSCSI, FIU and
+    /// libCacheSim. iotax run replays them.
     Trace(trace::Args),
     /// Check how a machine or path or guest is set up; nothing is measured
     ///

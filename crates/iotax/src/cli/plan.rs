@@ -265,8 +265,8 @@ fn job(workload: &Workload) -> String {
     if let Some(trace) = &workload.read_iolog {
         let (scale, depth, pace) = (workload.replay_time_scale, workload.iodepth, workload.replay_pace);
         return format!(
-            "replay of {trace} ({pace}) at {scale}% of its speed, iodepth {depth}, at most {}",
-            workload.runtime
+            "replay of {trace} ({pace}, {}) at {scale}% of its speed, iodepth {depth}, at most {}",
+            workload.replay_offsets, workload.runtime
         );
     }
     format!(

@@ -32,32 +32,37 @@ pub(super) fn plan(path: &Path, targets: Vec<TargetSpec>, repeat: u32) -> Plan {
     Plan { repeat, ..Plan::new(name, targets, vec![workload]) }
 }
 
-/// Reads each trace of a plan to its end, and completes its workload from the summary. Fails on a trace that cannot be read or has no I/Os,
-/// and with `replay_pace = dependency` on a trace that lacks most completion times.
+/// Reads each trace of a plan to its end, and completes its workload.
 pub(super) fn take_over(plan: &mut Plan) -> Result<(), Failure> {
-    for workload in plan.workloads.iter_mut().filter(|workload| workload.read_iolog.is_some()) {
-        let path = PathBuf::from(workload.read_iolog.take().unwrap_or_default());
-        let opened = open(&path)?;
-        let caveat = opened.format.caveat();
-        let summary = trace::summary(opened.events).map_err(|reason| broken(&path, &reason))?;
-        if summary.ios() == 0 {
-            return Err(broken(&path, "it has no I/O"));
-        }
-        if workload.replay_pace == ReplayPace::Dependency && summary.completed * 2 < summary.ios() {
-            return Err(broken(&path, NO_COMPLETIONS));
-        }
-        if let Some(caveat) = caveat {
-            note!("note: {}: {caveat}", path.display());
-        }
-        let absolute = std::path::absolute(&path).or_exit(Exit::Environment)?;
-        let given = workload.runtime;
-        workload.read_iolog = Some(absolute.display().to_string());
-        *workload = workload.clone().replaying(&summary);
-        if workload.runtime == given {
-            note!("{}", cut(workload, &summary));
-        }
-    }
+    plan.workloads.iter_mut().try_for_each(complete)?;
     plan.check().or_exit(Exit::Usage)
+}
+
+/// Reads a workload's trace to its end, and completes the workload from the summary; does nothing without a trace. Fails on a trace that
+/// cannot be read or has no I/Os, and with `replay_pace = dependency` on a trace that lacks most completion times.
+pub(super) fn complete(workload: &mut Workload) -> Result<(), Failure> {
+    let Some(path) = workload.read_iolog.as_ref().map(PathBuf::from) else { return Ok(()) };
+    let opened = open(&path)?;
+    let caveat = opened.format.caveat();
+    let summary = trace::summary(opened.events, workload.replay_offsets);
+    let summary = summary.map_err(|reason| broken(&path, &reason))?;
+    if summary.ios() == 0 {
+        return Err(broken(&path, "it has no I/O"));
+    }
+    if workload.replay_pace == ReplayPace::Dependency && summary.completed * 2 < summary.ios() {
+        return Err(broken(&path, NO_COMPLETIONS));
+    }
+    if let Some(caveat) = caveat {
+        note!("note: {}: {caveat}", path.display());
+    }
+    let absolute = std::path::absolute(&path).or_exit(Exit::Environment)?;
+    let given = workload.runtime;
+    workload.read_iolog = Some(absolute.display().to_string());
+    *workload = workload.clone().replaying(&summary);
+    if workload.runtime == given {
+        note!("{}", cut(workload, &summary));
+    }
+    Ok(())
 }
 
 /// Formats the note that the runtime is too short for the whole trace.

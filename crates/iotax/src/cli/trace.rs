@@ -11,7 +11,7 @@ use iotax_analysis::trace::{
 };
 use iotax_interop::trace::{self, Trace, TraceFacts};
 use iotax_model::exit::Exit;
-use iotax_model::trace::{TraceExport, TraceFormat};
+use iotax_model::trace::{Events, TraceExport, TraceFormat, TracedIo};
 use iotax_model::units::human::{self, grouped};
 use iotax_report::json;
 use iotax_report::nearest::nearest;
@@ -23,8 +23,9 @@ use super::{Failure, OrExit, links, usage};
 /// Flags of `iotax trace`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// The trace; its format is recognised by content
-    file: PathBuf,
+    /// The trace; its format is recognised by content. With --export several, which are merged by time
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
     #[command(flatten)]
     json: JsonArgs,
     /// Write the trace to a new file instead: iolog, parquet or csv
@@ -34,22 +35,27 @@ pub(super) struct Args {
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let json = args.json.open(json::trace::MARK)?;
-    let opened = open(&args.file)?;
     if let [format, out] = &args.export[..] {
-        return export(&args.file, opened, format.parse().map_err(usage)?, Path::new(out));
+        return export(&args.files, format.parse().map_err(usage)?, Path::new(out));
     }
-    let Trace { format, facts, events } = opened;
+    let [file] = &args.files[..] else {
+        return Err(usage(format!(
+            "{} traces are given; one is shown at a time, and several become one by --export parquet OUT",
+            args.files.len()
+        )));
+    };
+    let Trace { format, facts, events } = open(file)?;
     let mut profiler = Profiler::default();
     for event in events {
-        profiler.add(&event.map_err(|reason| broken(&args.file, &reason))?);
+        profiler.add(&event.map_err(|reason| broken(file, &reason))?);
     }
     let profile = profiler.profile();
     json.write(|| {
-        let name = args.file.display().to_string();
+        let name = file.display().to_string();
         json::trace::document(&name, format, facts.source.as_deref(), facts.lost, &profile)
     })?;
     if !json.is_on_stdout() {
-        lines(&args.file, format, &facts, &profile).iter().for_each(|line| print_line!("{line}"));
+        lines(file, format, &facts, &profile).iter().for_each(|line| print_line!("{line}"));
     }
     Ok(Exit::Fine)
 }
@@ -64,18 +70,27 @@ pub(super) fn broken(file: &Path, reason: &str) -> Failure {
     usage(format!("{}: {reason}", file.display()))
 }
 
-fn export(file: &Path, opened: Trace, format: TraceExport, out: &Path) -> Result<Exit, Failure> {
+/// Writes a trace to a new file, or several as one.
+fn export(files: &[PathBuf], format: TraceExport, out: &Path) -> Result<Exit, Failure> {
+    let (facts, events) = match files {
+        [file] => {
+            let Trace { facts, events, .. } = open(file)?;
+            let name = file.display().to_string();
+            let source = facts.source.or_else(|| Some(name.clone()));
+            let named =
+                move |event: Result<TracedIo, String>| event.map_err(|reason| format!("{name}: {reason}"));
+            let events: Events = Box::new(events.map(named));
+            (TraceFacts { source, ..facts }, events)
+        }
+        files => trace::merged(files).or_exit(Exit::Usage)?,
+    };
     let named = || out.display().to_string();
     links::check(out).with_context(named).or_exit(Exit::Environment)?;
     let made = OpenOptions::new().write(true).create_new(true).open(out);
     let made = made
         .with_context(|| format!("{}: a trace is written to a new file", out.display()))
         .or_exit(Exit::Usage)?;
-    let facts = TraceFacts {
-        source: opened.facts.source.or_else(|| Some(file.display().to_string())),
-        ..opened.facts
-    };
-    match trace::write(format, &facts, opened.events, BufWriter::new(made)) {
+    match trace::write(format, &facts, events, BufWriter::new(made)) {
         Ok(ios) => {
             note!("{} I/Os in {}", ios, out.display());
             Ok(Exit::Fine)
@@ -83,7 +98,7 @@ fn export(file: &Path, opened: Trace, format: TraceExport, out: &Path) -> Result
         Err(reason) => {
             // This command created the file, and it holds only part of the trace.
             let _ = fs::remove_file(out);
-            Err(broken(file, &reason))
+            Err(usage(reason))
         }
     }
 }

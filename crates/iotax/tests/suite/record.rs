@@ -110,6 +110,70 @@ fn a_replay_stays_within_a_target_that_is_too_small_and_says_so() {
 }
 
 #[test]
+fn merged_traces_are_replayed_as_one_each_in_its_own_part() {
+    let lab = Lab::new();
+    iolog(&lab.path("a.log"));
+    fs::copy(lab.path("a.log"), lab.path("b.log")).expect("copied");
+    let refused = lab.run(&["trace", "a.log", "b.log"]);
+    assert!(text(&refused.stderr).contains("2 traces are given"), "{}", text(&refused.stderr));
+    let merged = lab.run(&["trace", "a.log", "b.log", "--export", "parquet", "both.parquet"]);
+    assert!(text(&merged.stderr).contains("400 I/Os in both.parquet"), "{}", text(&merged.stderr));
+    let shown = lab.run(&["trace", "both.parquet"]);
+    let said = text(&shown.stdout);
+    assert!(said.contains("a.log + b.log") && said.contains("2 volumes"), "{said}");
+    let target = format!("host-file:{}", utf8(&lab.work()));
+    let document = lab.json(&["run", "both.parquet", "--target", &target, "--yes", "--json", "-"]);
+    let replayed = &document["measurements"][0]["replayed"];
+    let counts = ["begun", "moved", "recorded_ns"].map(|key| replayed[key].as_u64());
+    assert_eq!(counts, [Some(400), Some(0), Some(199 * 5_000_000)], "{replayed}");
+    // A trace reaches up to 4 MiB.
+    assert_eq!(document["workloads"][0]["size"], "8m", "{document}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_large_disk_s_working_set_is_replayed_on_a_target_of_its_size() {
+    let lab = Lab::new();
+    // 16 streams over 60 GiB, each of 16 blocks.
+    let line = |n: u64| format!("{} /d write {} {BLOCK}\n", n * 1000, n % 16 * (4 << 30) + n / 16 * BLOCK);
+    let lines: String = (0..256).map(line).collect();
+    fs::write(lab.path("far.log"), format!("fio version 3 iolog\n0 /d add\n0 /d open\n{lines}"))
+        .expect("written");
+    let plan = |offsets: &str| {
+        let plan = format!(
+            "name = 'far'\n[[target]]\nname = 'a'\nfile = {{ dir = '{}' }}\n[[workload]]\nread_iolog = 'far.log'\nreplay_offsets = '{offsets}'\n",
+            utf8(&lab.work())
+        );
+        fs::write(lab.path("far.toml"), plan).expect("written");
+        lab.json(&["run", "far.toml", "--yes", "--json", "-"])
+    };
+    let document = plan("working_set");
+    assert_valid(&document);
+    let replayed = &document["measurements"][0]["replayed"];
+    let counts = ["begun", "wrapped", "moved", "sequential", "recorded_sequential"];
+    let counts = counts.map(|key| replayed[key].as_u64());
+    // The first stream stays where it was. What follows a stream begins where it ends.
+    assert_eq!(counts, [Some(256), Some(0), Some(240), Some(240), Some(240)], "{replayed}");
+    assert_eq!(document["workloads"][0]["size"], "1m", "{document}");
+    let told = document["warnings"].as_array().expect("warnings");
+    assert!(told.iter().any(|warning| warning["kind"] == "scaled_replay"), "{told:?}");
+    // The flags of iotax bench say the same.
+    let work = lab.work();
+    let by_flags = ["--read-iolog", "far.log", "--replay-offsets", "working_set", "--yes", "--json", "-"];
+    let by_flags = lab.json(&[&["bench", utf8(&work)], &by_flags[..]].concat());
+    assert_eq!(by_flags["measurements"].as_array().map(Vec::len), Some(1));
+    assert_eq!(by_flags["measurements"][0]["replayed"]["moved"].as_u64(), Some(240), "{by_flags}");
+    let compressed = plan("compress");
+    let replayed = &compressed["measurements"][0]["replayed"];
+    assert_eq!(
+        (replayed["begun"].as_u64(), replayed["wrapped"].as_u64()),
+        (Some(256), Some(0)),
+        "{replayed}"
+    );
+    lab.assert_nothing_left();
+}
+
+#[test]
 fn what_cannot_be_replayed_is_refused_in_words() {
     let lab = Lab::new();
     iolog(&lab.path("t.log"));
@@ -140,6 +204,10 @@ fn what_cannot_be_replayed_is_refused_in_words() {
             "\"xml\" is not a known format; accepted: iolog, parquet, csv",
         ),
         (vec!["bench", utf8(&lab.work()), "--replay-time-scale", "200"], "needs read_iolog"),
+        (
+            vec!["tune", utf8(&lab.work()), "--read-iolog", "t.log"],
+            "iotax trace t.log prints the nearest one",
+        ),
         (vec!["record", "/proc", "-o", "o"], "not on one block device"),
         (vec!["record", "work", "-o", "o", "--pid", "4194305"], "--pid 4194305: there is no such process"),
         (

@@ -57,6 +57,23 @@ pub struct TraceCounts {
     pub wrapped: u64,
     /// Number of I/Os that were aligned.
     pub aligned: u64,
+    /// Number of I/Os at another offset than in the trace.
+    pub moved: u64,
+    /// Sum of the distances in bytes of the I/Os in `moved`.
+    pub moved_bytes: u128,
+    /// Number of I/Os that continue an earlier one in the replay.
+    pub sequential: u64,
+    /// Number of I/Os that continue an earlier one in the trace.
+    pub recorded_sequential: u64,
+}
+
+impl TraceCounts {
+    /// Returns the mean distance in bytes of the I/Os in `moved`; `None` without any.
+    #[must_use]
+    pub fn moved_mean_bytes(&self) -> Option<u64> {
+        let mean = self.moved_bytes.checked_div(self.moved.into())?;
+        Some(u64::try_from(mean).unwrap_or(u64::MAX))
+    }
 }
 
 /// The schedule of a replay. Also records how closely the replay follows the trace.
@@ -203,7 +220,17 @@ impl Recorded {
 
     /// Returns how well the schedule was kept and how closely the replay followed the trace, for a replay that ended at `now`.
     pub fn finish(self, counts: TraceCounts, now: u64) -> (Pacing, Replayed) {
-        let TraceCounts { begun, left_out, not_begun, wrapped, aligned } = counts;
+        let TraceCounts {
+            begun,
+            left_out,
+            not_begun,
+            wrapped,
+            aligned,
+            moved,
+            sequential,
+            recorded_sequential,
+            ..
+        } = counts;
         let pacing = Pacing {
             due: begun + not_begun,
             delayed: self.delayed,
@@ -221,6 +248,10 @@ impl Recorded {
             left_out,
             not_begun,
             wrapped,
+            moved,
+            moved_mean_bytes: counts.moved_mean_bytes(),
+            sequential,
+            recorded_sequential,
             aligned,
             late_p50_ns: late(0.5),
             late_p99_ns: late(0.99),

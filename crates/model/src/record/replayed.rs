@@ -16,8 +16,20 @@ pub struct Replayed {
     pub left_out: u64,
     /// I/Os due that had not started when the measurement ended.
     pub not_begun: u64,
-    /// I/Os moved to another offset, because they lay beyond the target's end.
+    /// I/Os moved inside, because they lay beyond the target's end where `replay_offsets` placed them.
     pub wrapped: u64,
+    /// I/Os at another offset than in the trace, because the target is smaller or `replay_offsets` placed them there.
+    #[serde(default)]
+    pub moved: u64,
+    /// Mean distance in bytes between the offsets of the I/Os in `moved` in the trace and in the replay; absent without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved_mean_bytes: Option<u64>,
+    /// Reads and writes that began where one of the last 64 ended.
+    #[serde(default)]
+    pub sequential: u64,
+    /// Reads and writes of those replayed that began where one of the last 64 ended in the trace.
+    #[serde(default)]
+    pub recorded_sequential: u64,
     /// I/Os whose offset or length was rounded to the alignment that direct I/O requires.
     pub aligned: u64,
     /// Median delay from an I/O's due time to its start. I/Os that waited because `iodepth` I/Os were in flight do not count.
@@ -56,21 +68,27 @@ pub struct ReplayPhase {
 impl ReplayPhase {
     /// Merges the same phase of two concurrent replays: counts are added, means weighted by count, and the higher 99th percentile is kept.
     fn merge(self, other: Self) -> Self {
-        let mean = |one: (u64, Option<u64>), other: (u64, Option<u64>)| {
-            let sum = |(ios, mean): (u64, Option<u64>)| ios * mean.unwrap_or(0);
-            (sum(one) + sum(other)).checked_div(one.0 + other.0)
-        };
         Self {
             ios: self.ios + other.ios,
-            response_mean_ns: mean((self.ios, self.response_mean_ns), (other.ios, other.response_mean_ns)),
+            response_mean_ns: weighted_mean(
+                (self.ios, self.response_mean_ns),
+                (other.ios, other.response_mean_ns),
+            ),
             response_p99_ns: self.response_p99_ns.max(other.response_p99_ns),
             recorded_ios: self.recorded_ios + other.recorded_ios,
-            recorded_mean_ns: mean(
+            recorded_mean_ns: weighted_mean(
                 (self.recorded_ios, self.recorded_mean_ns),
                 (other.recorded_ios, other.recorded_mean_ns),
             ),
         }
     }
+}
+
+/// Returns the mean of two groups of I/Os, each given by its number and mean; `None` without I/Os.
+fn weighted_mean(one: (u64, Option<u64>), other: (u64, Option<u64>)) -> Option<u64> {
+    let sum = |(ios, mean): (u64, Option<u64>)| u128::from(ios) * u128::from(mean.unwrap_or(0));
+    let mean = (sum(one) + sum(other)).checked_div(u128::from(one.0 + other.0))?;
+    Some(u64::try_from(mean).unwrap_or(u64::MAX))
 }
 
 impl Replayed {
@@ -84,6 +102,10 @@ impl Replayed {
             left_out,
             not_begun,
             wrapped,
+            moved,
+            moved_mean_bytes,
+            sequential,
+            recorded_sequential,
             aligned,
             late_p50_ns,
             late_p99_ns,
@@ -102,6 +124,10 @@ impl Replayed {
             left_out: self.left_out + left_out,
             not_begun: self.not_begun + not_begun,
             wrapped: self.wrapped + wrapped,
+            moved: self.moved + moved,
+            moved_mean_bytes: weighted_mean((self.moved, self.moved_mean_bytes), (moved, moved_mean_bytes)),
+            sequential: self.sequential + sequential,
+            recorded_sequential: self.recorded_sequential + recorded_sequential,
             aligned: self.aligned + aligned,
             // The higher of two percentiles is an upper bound for both together.
             late_p50_ns: self.late_p50_ns.max(late_p50_ns),

@@ -134,13 +134,16 @@ impl Workload {
         Bytes(each.saturating_mul(self.numjobs.into()))
     }
 
-    /// Returns the maximum time to create or remove the workload's files, if storage is at least as fast as the assumed minimum.
+    /// Returns the maximum time to create or remove the workload's files, and to read a trace whose offsets are mapped, if storage is at least as fast as the assumed minimum.
     #[must_use]
     pub fn set_up_at_most(&self) -> Nanos {
         /// Assumed minimum speed of storage: bytes per second, and files per second.
         const SLOWEST: (u64, u64) = (10_000_000, 100);
+        /// Seconds in which a trace is read: 100 GB at 30 MB/s.
+        const READ_TRACE: u64 = 3600;
         let files = self.files().unwrap_or(0).saturating_mul(u64::from(self.numjobs));
-        Nanos::from_secs(self.room().0 / SLOWEST.0 + files / SLOWEST.1)
+        let reading = if self.maps_offsets() { READ_TRACE } else { 0 };
+        Nanos::from_secs(reading + self.room().0 / SLOWEST.0 + files / SLOWEST.1)
     }
 
     /// Estimates the time in nanoseconds of a test whose duration depends on the number of system calls more than on bytes; `None` for

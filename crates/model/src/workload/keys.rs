@@ -21,6 +21,7 @@ use super::{
 use crate::crash::{JournalMode, Synchronous};
 use crate::net::Traffic;
 use crate::number;
+use crate::trace::ReplayOffsets;
 use crate::units::{Bytes, Nanos};
 
 /// A type of value that a workload key can have.
@@ -162,7 +163,7 @@ plain!(
     ByDirection<PrioritySplit>
 );
 plain!(Distribution, Stride, FileSize, MemoryPolicy, NumberList, SyncFileRange, ToleratedErrors);
-word!(Rw, IoEngine, RateProcess, ReplayPace, Stamps, Verify, SyncMode, Test);
+word!(Rw, IoEngine, RateProcess, ReplayOffsets, ReplayPace, Stamps, Verify, SyncMode, Test);
 word!(AccessHint, FileLayout, Memory, CpuPolicy, DedupeMode, JournalMode, Synchronous, PgbenchScript);
 
 /// Description of a workload key, for generating flags and help texts.
@@ -431,6 +432,9 @@ keys! {
         /// Start of I/Os in a replay: recorded (at their recorded times), dependency (after the I/Os that they waited for in the trace, and the
         /// recorded pause) or no_stall (as fast as iodepth allows)
         replay_pace "PACE": ReplayPace = ReplayPace::Recorded;
+        /// Offsets of a replay on a smaller target: wrap (those beyond its end), compress (all scaled down) or working_set (without the blocks that
+        /// the trace neither reads nor writes)
+        replay_offsets "HOW": ReplayOffsets = ReplayOffsets::Wrap;
     }
     optional {
         /// Bind the kernel thread of sqthread_poll to this CPU

@@ -1,7 +1,7 @@
 //! Workloads that replay a recorded trace: defaults, and settings derived from the trace.
 
 use super::{Distribution, FileLayout, ReplayPace, Rw, Verify, Workload, WorkloadError, WorkloadKeys};
-use crate::trace::{LONGEST, TraceSummary};
+use crate::trace::{LONGEST, ReplayOffsets, TraceSummary};
 use crate::units::{Bytes, Nanos};
 
 /// Default name of a workload that replays a trace.
@@ -64,6 +64,12 @@ impl Workload {
         }
     }
 
+    /// Returns whether the whole trace is read before the replay, to map its offsets.
+    #[must_use]
+    pub fn maps_offsets(&self) -> bool {
+        self.read_iolog.is_some() && self.replay_offsets != ReplayOffsets::Wrap
+    }
+
     /// Converts a time in the trace to a time in the replay, by the replay's speed.
     #[must_use]
     pub fn scaled(&self, recorded_ns: u64) -> Nanos {
@@ -77,6 +83,9 @@ impl Workload {
             let needed = "needs read_iolog, the trace";
             if self.replay_time_scale != 100 {
                 return Err(self.refusal("replay_time_scale", &self.replay_time_scale, needed));
+            }
+            if self.replay_offsets != ReplayOffsets::Wrap {
+                return Err(self.refusal("replay_offsets", &self.replay_offsets, needed));
             }
             return match self.replay_pace {
                 ReplayPace::Recorded => Ok(()),
@@ -196,6 +205,17 @@ mod tests {
         let without =
             Workload { replay_time_scale: 50, ..WorkloadKeys::default().complete(&WorkloadKeys::default()) };
         assert!(without.check().expect_err("no trace").to_string().contains("needs read_iolog"));
+        let without = Workload {
+            replay_offsets: ReplayOffsets::Compress,
+            ..WorkloadKeys::default().complete(&WorkloadKeys::default())
+        };
+        assert!(
+            without
+                .check()
+                .expect_err("no trace")
+                .to_string()
+                .contains("replay_offsets = compress: needs read_iolog")
+        );
         let scaled = replay(&[("replay_pace", "no_stall"), ("replay_time_scale", "50")]);
         assert!(scaled.check().expect_err("no times").to_string().contains("keeps to no times"));
     }

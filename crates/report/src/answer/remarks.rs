@@ -189,6 +189,7 @@ const fn short(kind: WarningKind) -> &'static str {
         WarningKind::CacheKept => "a cache could not be dropped before the window",
         WarningKind::CannotSustain => "more I/O was due than could be started",
         WarningKind::UnfaithfulReplay => "replays were late or lack I/Os, and no verdict rests on these",
+        WarningKind::ScaledReplay => "I/Os lay at other offsets than in the trace",
         WarningKind::Corrupt => "blocks differ from what was written",
         WarningKind::Outlier => "differs from the other rounds",
         WarningKind::Bypassed => "packets bypassed the interfaces",

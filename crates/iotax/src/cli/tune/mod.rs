@@ -11,6 +11,7 @@ use iotax_model::Run;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{BETWEEN, Plan, PlanError};
+use iotax_model::run::quoted;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{STANDARD, Workload, WorkloadKeys};
 use iotax_report::document::tuned;
@@ -182,6 +183,12 @@ fn base(args: &Args, permission: &Permission) -> Result<TargetSpec, Failure> {
 /// Returns the workloads to tune for: the requested ones, or usual ones that may run on this target.
 fn works(args: &Args, base: &TargetSpec) -> Result<Vec<Workload>, Failure> {
     let keys = &args.workload.0;
+    if let Some(trace) = &keys.read_iolog {
+        let quoted = quoted(trace);
+        return Err(usage(format!(
+            "--read-iolog {quoted}: settings are searched by workloads that repeat; iotax trace {quoted} prints the nearest one"
+        )));
+    }
     let is_new = base.path().is_none_or(|path| !path.exists());
     let WorkloadKeys { size, runtime, ramp_time, .. } = keys;
     let lengths =

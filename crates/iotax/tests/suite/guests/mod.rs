@@ -2,6 +2,7 @@
 
 mod aftermath;
 mod applications;
+mod blktrace;
 mod cgroup;
 mod directories;
 mod durable;
