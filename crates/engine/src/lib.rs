@@ -41,6 +41,7 @@ mod run;
 mod shared;
 #[cfg(test)]
 mod simulated;
+mod steady;
 mod transfer;
 mod verify;
 pub mod watch;

@@ -2,14 +2,57 @@
 
 use iotax_analysis::SteadyState;
 use iotax_analysis::steady_state::CellSteadiness;
-use iotax_model::Run;
 use iotax_model::plan::{STEADY_RANGE, STEADY_SLOPE, STEADY_WINDOW};
+use iotax_model::units::human;
+use iotax_model::workload::{SteadyLimit, SteadyResult};
+use iotax_model::{Run, Workload};
 
-use crate::figure::{counted, share};
+use crate::figure::{counted, share, signed_share};
 
-/// Returns a sentence on the steady state with the cell that varies most; empty for runs that do not wait for a steady state.
+/// Returns sentences on the steady state: that of a run that waits for one, and those that ended measurements early. Empty for other runs.
 pub(crate) fn sentences(run: &Run) -> Vec<String> {
-    let Some(state) = SteadyState::of(run) else { return Vec::new() };
+    let Some(state) = SteadyState::of(run) else { return ended_early(run) };
+    let mut all = of_rounds(run, &state);
+    all.extend(ended_early(run));
+    all
+}
+
+/// Returns a sentence per workload and target whose measurements end with a `steadystate`.
+fn ended_early(run: &Run) -> Vec<String> {
+    let of = |workload: &Workload, target: &str| {
+        let criterion = workload.steadystate?;
+        let measured = run.measured().filter(|m| m.workload == workload.name && m.target == target);
+        let results: Vec<SteadyResult> = measured.filter_map(|m| m.outcome.steadystate).collect();
+        let attained: Vec<f64> =
+            results.iter().filter_map(|result| Some(result.attained_ns? as f64)).collect();
+        let (all, rounds) = (results.len(), counted(results.len() as u64, "round"));
+        let longest = attained.iter().copied().fold(0.0, f64::max);
+        let sentence = match (all, attained.len()) {
+            (0, _) => return None,
+            (all, reached) if all == reached => {
+                format!("steady in {rounds}, after {} at most", human::time(longest))
+            }
+            (_, reached) => format!("NOT steady in {} of {rounds}", all - reached),
+        };
+        let unit = if matches!(criterion.limit, SteadyLimit::Percent(_)) { "%" } else { "" };
+        let last = results.iter().rev().find_map(|result| result.value);
+        let last = last.map(|value| format!("; at the end: {value:.2}{unit}"));
+        Some(format!(
+            "{target}, {}, steadystate = {criterion}: {sentence}{}.",
+            workload.name,
+            last.unwrap_or_default()
+        ))
+    };
+    let targets = || run.plan.targets.iter().map(|target| target.name.as_str());
+    run.plan
+        .workloads
+        .iter()
+        .flat_map(|workload| targets().filter_map(move |target| of(workload, target)))
+        .collect()
+}
+
+/// Returns a sentence on the last five rounds, with the cell that varies most.
+fn of_rounds(run: &Run, state: &SteadyState) -> Vec<String> {
     let rounds = state.rounds();
     let (range, slope) = (share(STEADY_RANGE), share(STEADY_SLOPE));
     if rounds < STEADY_WINDOW {
@@ -48,10 +91,7 @@ fn words(run: &Run, cell: &CellSteadiness) -> String {
     let workload = &run.plan.workloads[cell.cell.workload].name;
     let widths = cell.window.map_or_else(
         || "a round is missing".to_owned(),
-        |window| {
-            let sign = if window.slope < 0.0 { "-" } else { "" };
-            format!("range {}, trend {sign}{}", share(window.range), share(window.slope.abs()))
-        },
+        |window| format!("range {}, trend {}", share(window.range), signed_share(window.slope)),
     );
     format!("{target}, {workload}: {widths}")
 }

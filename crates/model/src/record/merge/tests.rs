@@ -204,6 +204,7 @@ impl Numbers {
             }),
             replayed: Some(Replayed { due: self.next(), begun: self.next(), ..Replayed::default() }),
             stop: Some(Stop::Errors),
+            steadystate: None,
             blackouts: None::<Vec<Blackout>>,
             devices: Vec::new(),
             verify: Some(findings),
