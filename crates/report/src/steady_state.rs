@@ -1,11 +1,11 @@
-//! Describes the steady state: whether it was reached, after how many rounds, and which cell varies most.
+//! Describes the steady state: whether it was reached, after how many rounds, which cell varies most, and what was written until then.
 
 use iotax_analysis::SteadyState;
 use iotax_analysis::steady_state::CellSteadiness;
 use iotax_model::plan::{STEADY_RANGE, STEADY_SLOPE, STEADY_WINDOW};
 use iotax_model::units::human;
 use iotax_model::workload::{SteadyLimit, SteadyResult};
-use iotax_model::{Run, Workload};
+use iotax_model::{Run, RunState, TargetSpec, Workload};
 
 use crate::figure::{counted, share, signed_share};
 
@@ -13,6 +13,7 @@ use crate::figure::{counted, share, signed_share};
 pub(crate) fn sentences(run: &Run) -> Vec<String> {
     let Some(state) = SteadyState::of(run) else { return ended_early(run) };
     let mut all = of_rounds(run, &state);
+    all.extend(written(run));
     all.extend(ended_early(run));
     all
 }
@@ -51,13 +52,47 @@ fn ended_early(run: &Run) -> Vec<String> {
         .collect()
 }
 
+/// Returns a sentence per target that was written: its purge, the bytes of the rounds, and a caution if these are few. A new drive is fast until
+/// its spare space is used up, and five fast rounds are as alike as five slow ones.
+fn written(run: &Run) -> Vec<String> {
+    let of = |target: &TargetSpec| {
+        let of_target = run.measurements.iter().filter(|m| m.target == target.name);
+        let bytes: u64 = of_target.filter_map(|m| Some(m.outcome.tallies.write.as_ref()?.bytes)).sum();
+        let record = run.targets.iter().find(|record| record.name == target.name);
+        let purged = record.and_then(|record| record.purged.as_ref());
+        let area = run.plan.reach().filter(|area| area.0 > 0);
+        let times = area.map(|area| bytes as f64 / area.0 as f64);
+        if bytes == 0 {
+            return purged.map(|purged| format!("{}: {purged}.", target.name));
+        }
+        let times = match times {
+            Some(times) if times < 1.0 => format!(
+                ", {} of the area: a new or purged drive may still be fast; measure longer rounds, or more of them",
+                share(times)
+            ),
+            Some(times) => format!(", {times:.1} times the area"),
+            None => String::new(),
+        };
+        let purged = purged.map(|purged| format!("{purged}, filled, and then ")).unwrap_or_default();
+        Some(format!("{}: {purged}written with {} in the rounds{times}.", target.name, human::bytes(bytes)))
+    };
+    run.plan.targets.iter().filter_map(of).collect()
+}
+
 /// Returns a sentence on the last five rounds, with the cell that varies most.
 fn of_rounds(run: &Run, state: &SteadyState) -> Vec<String> {
     let rounds = state.rounds();
     let (range, slope) = (share(STEADY_RANGE), share(STEADY_SLOPE));
+    let until = run.plan.until_steady();
+    let wear = until.and_then(|until| until.may_write).filter(|_| {
+        let is_over = run.state == RunState::Complete;
+        is_over && rounds < run.plan.most_rounds()
+    });
+    let wear = wear.map(|bytes| format!("; another would have written more than may_write = {bytes}"));
+    let wear = wear.unwrap_or_default();
     if rounds < STEADY_WINDOW {
         return vec![format!(
-            "Steady state: unknown; {} measured, and SNIA's rule asks for {STEADY_WINDOW}.",
+            "Steady state: unknown; {} measured, and SNIA's rule asks for {STEADY_WINDOW}{wear}.",
             counted(rounds, "round")
         )];
     }
@@ -76,7 +111,7 @@ fn of_rounds(run: &Run, state: &SteadyState) -> Vec<String> {
         )];
     }
     vec![format!(
-        "NOT steady after {}: {} of {}; the last {STEADY_WINDOW}, which the figures are made of, may range over {range} of their mean and \
+        "NOT steady after {}{wear}: {} of {}; the last {STEADY_WINDOW}, which the figures are made of, may range over {range} of their mean and \
          their trend over {slope}; widest: {}.",
         counted(rounds, "round"),
         open.len(),

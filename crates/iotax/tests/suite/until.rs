@@ -3,6 +3,7 @@
 use iotax_testkit::thorough;
 use serde_json::Value;
 
+use crate::disk::Disk;
 use crate::lab::{Lab, assert_valid, start_until, text};
 use crate::lab_guest::LabGuest;
 
@@ -146,6 +147,45 @@ fn rounds_are_added_until_a_steady_state() {
     let both =
         text(&lab.run(&["run", &plan.display().to_string(), "--until-steady", "--until-decided"]).stderr);
     assert!(both.contains("--until-decided") && both.contains("--until-steady"), "{both}");
+    lab.assert_nothing_left();
+}
+
+/// A device is purged first, and no more is written to it than was agreed to.
+#[test]
+fn wear_has_a_limit_that_is_agreed_to() {
+    let Some(disk) = Disk::new(32 << 20) else { return };
+    let lab = Lab::new();
+    let keys =
+        ["--rw", "randwrite", "--bs", "64k", "--io_size", "1m", "--runtime", "5s", "--ramp_time", "0s"];
+    let bench = [&["bench", disk.name(), "--overwrite", disk.name(), "--until-steady"][..], &keys].concat();
+    let refused = lab.run(&bench);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("--yes alone allows its length, 32.0 MiB"), "{said}");
+    assert!(said.contains("--may-write 128m"), "{said}");
+    assert!(disk.content().iter().all(|byte| *byte == 0), "nothing was written");
+    let little = text(&lab.run(&[&bench[..], &["--may-write", "32m"]].concat()).stderr);
+    assert!(little.contains("may_write = 32m; accepted: more"), "{little}");
+    let none = text(&lab.run(&["bench", disk.name(), "--may-write", "1g"]).stderr);
+    assert!(none.contains("--may-write 1GiB: bounds what --until-steady writes"), "{none}");
+
+    // 1 MiB a round, and room for three and a half.
+    let output = lab.run(&[&bench[..], &["--may-write", "36352k", "--json", "-"]].concat());
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("discarded if it supports that, filled with 32.0 MiB, and written until"),
+        "{said}"
+    );
+    assert!(said.contains("another round writes about"), "{said}");
+    let json: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    assert_valid(&json);
+    assert_eq!(json["steady_state"]["last_round"], 3, "{json}");
+    assert_eq!(json["steady_state"]["reached"], false, "{json}");
+    assert_eq!(json["targets"][0]["purged"], "purged by discard", "{json}");
+    let said = text(&lab.run(&["report", "1"]).stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("purged by discard, filled, and then written with"), "{said}");
+    assert!(said.contains("another would have written more than may_write = 36352k"), "{said}");
     lab.assert_nothing_left();
 }
 

@@ -43,6 +43,10 @@ pub struct TargetRecord {
     /// Content of an area that iotax did not fill; absent if iotax filled it, or if it was not sampled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub found: Option<SampledContent>,
+    /// Outcome of the purge before the device below the target was filled: the method, or the reason why it was not purged. Absent if no purge
+    /// was tried.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub purged: Option<String>,
     /// The reason why the run continued without this target; absent if it was not lost.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost: Option<String>,
