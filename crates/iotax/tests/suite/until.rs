@@ -191,7 +191,66 @@ fn wear_has_a_limit_that_is_agreed_to() {
 
 /// Tests that have the machine to themselves.
 mod alone {
+    use iotax_model::record::Measurement;
+    use iotax_store::Store;
+
     use super::*;
+    use crate::flash_drive::FlashDrive;
+
+    /// A drive slows down as its spare blocks are used up. Its own counters say when that is over and how much slower it is then.
+    #[test]
+    fn a_drives_steady_state_is_that_of_its_own_counters() {
+        iotax_testkit::require!(program "losetup", "blkdiscard");
+        iotax_testkit::require!(root);
+        let lab = Lab::alone();
+        let drive = FlashDrive::new(&lab, 128, 33);
+        let node = drive.disk.node.as_str();
+        let plan = lab.plan(&format!(
+            "name = 'a drive'\nrepeat = 5\n[until_steady]\nmax_rounds = 5\nmay_write = '1g'\n\
+             [[workload]]\nname = 'w'\nrw = 'randwrite'\nnorandommap = true\niodepth = 8\nruntime = '500ms'\nramp_time = '100ms'\n\
+             [[target]]\nname = 'drive'\ndevice = '{node}'\n"
+        ));
+        let db = lab.path("runs.db");
+        let db = db.to_str().expect("UTF-8");
+        let store = || Store::open(&lab.path("runs.db")).expect("a store");
+        let said = |json: &Value| json["steady_state"]["reached"].as_bool().expect("said");
+        let run =
+            ["run", plan.to_str().expect("UTF-8"), "--yes", "--overwrite", node, "--db", db, "--json", "-"];
+        let few = lab.json(&run);
+        assert_eq!(drive.discarded(), 32 << 20, "purged, and then filled");
+        assert!(!said(&few), "{few}");
+        let page = text(&lab.run(&["report", "1", "--db", db]).stdout);
+        assert!(page.contains("NOT steady after 5 rounds"), "{page}");
+
+        let json = lab.json(&[&run[..], &["--max-rounds", "25"]].concat());
+        assert_valid(&json);
+        assert!(said(&json), "{json}");
+        let measured = store().load(2).expect("loaded").measurements;
+        let iops = |m: &Measurement| m.outcome.tallies.ios() as f64 / (m.outcome.duration_ns as f64 / 1e9);
+        let truth: Vec<f64> = measured.iter().map(|m| drive.amplification(m)).collect();
+        let program = FlashDrive::PROGRAM.as_secs_f64();
+        for (round, (m, amplification)) in measured.iter().zip(&truth).enumerate() {
+            let share = iops(m) * program * amplification;
+            eprintln!(
+                "round {}: {:.0} IOPS, amplification {amplification:.2}, {share:.3}",
+                round + 1,
+                iops(m)
+            );
+        }
+        // Settled: from here on the drive's own amplification stays within 15% of what it is in the end.
+        let last: f64 = truth[truth.len() - 5..].iter().sum::<f64>() / 5.0;
+        let unsettled = truth.iter().rposition(|one| (one / last - 1.0).abs() > 0.15);
+        let first = json["steady_state"]["last_round"].as_u64().expect("a round") - 4;
+        assert!(
+            unsettled.is_some_and(|round| round == 0 || round as u64 + 2 <= first),
+            "{truth:?}, from {first}"
+        );
+        let mean = json["steady_state"]["cells"][0]["window"]["mean"].as_f64().expect("a mean");
+        let expected = 1.0 / (program * last);
+        assert!((mean / expected - 1.0).abs() < 0.05, "{mean} IOPS, {expected} by the drive's own counters");
+        assert!(truth[0] < 0.7 * last, "the first round is mostly fresh: {truth:?}");
+        lab.assert_nothing_left();
+    }
 
     /// Three files that are made in the same way are equal. In each of four runs the family of its six comparisons may hold a false
     /// "slower" or "faster" one time in twenty: three or four such runs of four come by chance once in two thousand times.
