@@ -27,6 +27,7 @@ mod replay;
 mod run;
 #[cfg(test)]
 mod simulated;
+mod steady;
 mod transfer;
 mod verify;
 mod worker;

@@ -16,6 +16,7 @@ use crate::collector::{Collector, GRACE};
 use crate::error::EngineError;
 use crate::io_errors::IoErrors;
 use crate::latencies::Latencies;
+use crate::steady::SteadyWatch;
 use crate::window::Window;
 use crate::workers::{DRAIN, Finish, Note, WorkerReport, Workers};
 
@@ -79,7 +80,7 @@ fn watch(
     let mut cpu = CpuMarks::default();
     let mut give_up = window.end + DRAIN.0;
     let mut finishes: Vec<Finish> = Vec::with_capacity(job.workload.numjobs as usize);
-    let mut stalled = false;
+    let (mut stalled, mut steady) = (false, SteadyWatch::new(&job.workload));
     loop {
         let now = clock::now();
         let gone = workers.at_work == 0;
@@ -97,14 +98,16 @@ fn watch(
             events(Event::Measuring);
         }
         let all_done = gone || now >= give_up;
+        let mut is_steady = false;
         while let Some(sample) = collector.next_sample(now, all_done, workers.waiting_since()) {
             stalled |= job.workload.stall_timeout.is_some_and(|most| sample.oldest_ns >= Some(most.0));
+            is_steady |= steady.as_mut().is_some_and(|steady| steady.add(&sample));
             events(Event::Sample(Box::new(sample)));
         }
         if all_done {
             break;
         }
-        let is_to_end = end.load(Ordering::Relaxed) && now > window.begin && now < window.end;
+        let is_to_end = (is_steady || end.load(Ordering::Relaxed)) && now > window.begin && now < window.end;
         if (stalled || is_to_end) && !workers.common.is_stopped() {
             // Workers that are not stuck hand over their counts.
             workers.common.stop();
@@ -166,6 +169,7 @@ fn watch(
         pacing,
         replayed,
         stop,
+        steadystate: steady.map(|steady| steady.result()),
         blackouts,
         verify,
         first_io_ns,

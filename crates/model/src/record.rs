@@ -14,6 +14,7 @@ mod process;
 mod replayed;
 mod storage;
 mod tally;
+mod target_record;
 mod timeouts;
 mod watched;
 
@@ -34,13 +35,13 @@ pub use process::ProcessCounts;
 pub use replayed::{ReplayPhase, Replayed};
 pub use storage::{Allocation, Mapper, PageCache, SampledContent};
 pub use tally::{Tallies, Tally};
+pub use target_record::TargetRecord;
 pub use timeouts::{Timeout, TimeoutKind};
 pub use watched::{Blackout, DeviceGaps, Happened, IoClass, Occurrence, Source, Standstill};
 
-use crate::target::Layer;
 use crate::verify_errors::Findings;
 use crate::words::words;
-use crate::workload::IoEngine;
+use crate::workload::{IoEngine, SteadyResult};
 
 /// Results of one interval of a measurement.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -182,6 +183,9 @@ pub struct Outcome {
     /// Reason for an early end of the measurement; absent if it ran to its end.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stop: Option<Stop>,
+    /// Result of the workload's `steadystate`; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub steadystate: Option<SteadyResult>,
     /// Periods without a completed I/O in order of time, at most the 500 longest for each class (reads, writes with trims, flushes). Absent if they
     /// are not recorded, or if a worker did not return.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -508,48 +512,6 @@ impl Measurement {
         let whole = self.samples.first().map_or(0, |sample| sample.duration_ns / 2);
         self.samples.iter().filter(move |sample| sample.duration_ns >= whole)
     }
-}
-
-/// A target as it was built for the run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TargetRecord {
-    /// The target's name in the plan.
-    pub name: String,
-    /// The stack from the bottom up, as read from the system.
-    pub layers: Vec<Layer>,
-    /// Timeouts of the layers on the machine that holds the target (for a guest, its host).
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub timeouts: Vec<Timeout>,
-    /// Timeouts of the guest's disk and filesystem, as the guest has them.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub guest_timeouts: Vec<Timeout>,
-    /// True if the guest's CPU, or the CPU of a Xen domain's host, was emulated (TCG).
-    pub emulated: bool,
-    /// QEMU's complete command line for the guest; absent without a QEMU guest.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub command_line: Option<String>,
-    /// Kernel release of the guest, or of the other machine that holds the target; absent for a target on the host.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub guest_kernel: Option<String>,
-    /// Clocksource of the guest, or of the other machine that holds the target; absent for a target on the host, or if unknown.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub guest_clocksource: Option<String>,
-    /// The network interfaces on the packets' path.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub interfaces: Vec<Interface>,
-    /// Time from the start of the guest until its agent answered; absent without a guest.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub boot_ns: Option<u64>,
-    /// Allocation of the target's file or image at the start of measuring; absent if unknown, such as for devices.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub allocation: Option<Allocation>,
-    /// Content of an area that iotax did not fill; absent if iotax filled it, or if it was not sampled.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub found: Option<SampledContent>,
-    /// The reason why the run continued without this target; absent if it was not lost.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub lost: Option<String>,
 }
 
 /// The machine that a run was measured on. Values that could not be read are absent.

@@ -154,6 +154,12 @@ pub(crate) fn share(share: f64) -> String {
     format!("{}%", hundredths(share * 100.0))
 }
 
+/// Formats a share with a sign if it is negative: `3.4%`, `-12%`.
+pub(crate) fn signed_share(of: f64) -> String {
+    let sign = if of < 0.0 { "-" } else { "" };
+    format!("{sign}{}", share(of.abs()))
+}
+
 /// Formats a ratio as a change in percent: `+1.2%`, `-35%`, `+210%`; from 10 as a multiple, `12.0 times`. A ratio so small that it would
 /// round to `-100%` is shown as a fraction: `1/333`.
 pub(crate) fn change(ratio: f64) -> String {

@@ -12,8 +12,17 @@ use crate::metric::Metric;
 
 /// Workload keys that control duration and safety, not the I/O itself. A difference in these keys is reported, but the workloads still
 /// match. A difference in any other key makes them different workloads, except in the I/O engine of two different tools.
-pub(crate) const HOW_LONG: [&str; 5] =
-    ["runtime", "ramp_time", "stall_timeout", "max_errors", "write_journal"];
+pub(crate) const HOW_LONG: [&str; 9] = [
+    "runtime",
+    "ramp_time",
+    "stall_timeout",
+    "max_errors",
+    "write_journal",
+    "steadystate",
+    "steadystate_duration",
+    "steadystate_ramp_time",
+    "steadystate_check_interval",
+];
 
 /// The reason why two targets are compared with each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]

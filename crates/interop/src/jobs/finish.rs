@@ -7,6 +7,7 @@ use super::ini::{OptionLine, Section};
 use super::known::{KnownOption, Support};
 use super::layout::{Notes, SectionJob};
 use super::options::{find, meant};
+use super::steady::steady;
 use super::value::OptionValue;
 use super::{FileLine, LineErrors, engines};
 use iotax_model::units::{Bytes, Nanos};
@@ -144,6 +145,7 @@ fn finish(draft: &mut JobBuilder, notes: &mut Notes) -> Vec<Wrong> {
         return on_files(draft, test, notes).err().into_iter().collect();
     }
     depth(draft, notes);
+    steady(draft, notes);
     let steps: [Step; 9] =
         [libblkio, checking, lengths, per_direction, sequence, zones, amount, files, around];
     let wrong = steps.into_iter().filter_map(|step| step(draft, notes).err()).collect();

@@ -22,7 +22,6 @@ const SEED: &str =
     "offsets follow from the run's seed, which is recorded and which --seed sets; every block has its own";
 const LOGS: &str = "every interval is in the store and in the JSON";
 const FRESH: &str = "every write has new content";
-const LENGTH: &str = "a measurement has its whole runtime, and whether it was steady is checked and said";
 const SLOW: &str = "a job that is slower goes on: the rate of every interval is in the results";
 const READ_BACK: &str = "all that was written is read back after the window, and no read of it counts";
 const VERIFIED: &str = "every sector is stamped, and a wrong one is reported with its place";
@@ -114,10 +113,6 @@ pub(super) const IGNORED: &[KnownOption] = &[
         "exitall ends the jobs of its own group; what a stonewall keeps apart is measured apart",
     ),
     noted(&["rate_cycle", "ratecycle"], "each I/O of a rate has a time of its own"),
-    noted(&["steadystate", "ss"], LENGTH),
-    noted(&["steadystate_duration", "ss_dur"], LENGTH),
-    noted(&["steadystate_ramp_time", "ss_ramp"], LENGTH),
-    noted(&["steadystate_check_interval", "ss_interval"], LENGTH),
     noted(&["rate_min", "ratemin"], SLOW),
     noted(&["rate_iops_min"], SLOW),
     noted(&["iodepth_batch", "iodepth_batch_submit"], "one call begins as many I/Os as are free"),

@@ -12,6 +12,7 @@ mod ini;
 mod known;
 mod layout;
 mod options;
+mod steady;
 mod suffix;
 mod unsupported;
 mod value;

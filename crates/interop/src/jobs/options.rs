@@ -112,6 +112,10 @@ const DONE: &[KnownOption] = &[
     switch(&["time_based"], into!(time_based = flag)),
     done(&["ramp_time"], into!(keys.ramp_time = seconds)),
     done(&["startdelay"], into!(startdelay = seconds)),
+    done(&["steadystate", "ss"], into!(keys.steadystate = word)),
+    done(&["steadystate_duration", "ss_dur"], into!(keys.steadystate_duration = seconds)),
+    done(&["steadystate_ramp_time", "ss_ramp"], into!(keys.steadystate_ramp_time = seconds)),
+    done(&["steadystate_check_interval", "ss_interval"], into!(keys.steadystate_check_interval = seconds)),
     // Jobs and engine.
     done(&["name"], text!(name)),
     done(&["ioengine"], JobBuilder::engine),

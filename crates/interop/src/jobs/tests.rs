@@ -306,8 +306,10 @@ fn what_changes_nothing_is_said_in_one_line_a_reason() {
 #[test]
 fn options_that_change_no_io_are_noted() {
     for (text, why) in [
-        ("ss=iops:10%\nss_dur=30s\nss_ramp=10s", "a measurement has its whole runtime"),
-        ("steadystate=lat:5%\nsteadystate_check_interval=10", "a measurement has its whole runtime"),
+        (
+            "steadystate=lat:5%\nsteadystate_check_interval=10",
+            "without a steadystate_duration it has no effect",
+        ),
         ("rate=1m\nratemin=512k", "a job that is slower goes on"),
         ("iodepth_batch=16\niodepth_batch_complete_max=32", "all I/Os that are done are taken at once"),
         ("log_window_value=1\nlog_issue_time=1\nlog_prio=1", "every interval is in the store"),
@@ -318,6 +320,31 @@ fn options_that_change_no_io_are_noted() {
         let plain = if text.contains("rate=") { "rate=1m" } else { "" };
         assert_eq!(read.workloads, jobs(&format!("[a]\nsize=64m\n{plain}\n")).workloads, "{text}");
     }
+}
+
+#[test]
+fn a_steady_state_ends_a_job_as_in_fio() {
+    let keys = |text: &str| {
+        let read = jobs(&format!("[a]\nrw=randwrite\nsize=64m\nruntime=60\ntime_based\n{text}\n"));
+        let workload = read.workloads.into_iter().next().expect("a job");
+        workload.check().expect(text);
+        let times = [
+            workload.steadystate_duration,
+            workload.steadystate_ramp_time,
+            workload.steadystate_check_interval,
+        ];
+        let seconds = times.map(|time| time.map(|time| time.0 / 1_000_000_000));
+        (workload.steadystate.map(|criterion| criterion.to_string()), seconds, read.notes)
+    };
+    let (criterion, seconds, _) = keys("ss=iops:10%\nss_dur=30s\nss_ramp=10");
+    assert_eq!((criterion.as_deref(), seconds), (Some("iops:10%"), [Some(30), Some(10), None]));
+    let (criterion, seconds, _) = keys("steadystate=bw_slope:1m\nsteadystate_duration=5m\nss_interval=10\n");
+    assert_eq!((criterion.as_deref(), seconds), (Some("bw_slope:1m"), [Some(300), None, Some(10)]));
+    let (criterion, _, notes) = keys("ss_dur=10\nnumjobs=4");
+    assert_eq!(criterion.as_deref(), Some("iops_slope:0.01%"), "fio's default");
+    assert!(notes.iter().any(|note| note.contains("as with fio's group_reporting")), "{notes:?}");
+    assert!(refused("[a]\nsize=1m\nss=lat:5us\nss_dur=5").contains("\"5us\" is no limit of lat"));
+    assert!(refused("[a]\nsize=1m\nss=iops\nss_dur=5").contains("a limit is missing"));
 }
 
 #[test]

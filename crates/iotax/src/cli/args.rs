@@ -155,6 +155,10 @@ pub(super) struct SteadyArgs {
     /// mean and their trend over at most 10%; results use only these five rounds
     #[arg(long)]
     pub(super) until_steady: bool,
+    /// With --until-steady: write no more than this to each target, its filling included; needed for more than the length of a device
+    /// that --overwrite names
+    #[arg(long, value_name = "SIZE")]
+    may_write: Option<Bytes>,
 }
 
 /// Options for the margin of equivalence, and for adding rounds until all comparisons are decided or all targets are in a steady state.
@@ -176,11 +180,22 @@ pub(super) struct DesignArgs {
 }
 
 impl SteadyArgs {
-    /// Makes the plan add rounds until a steady state, if `--until-steady` is given.
-    pub(super) fn apply(self, plan: &mut Plan) {
+    /// Makes the plan add rounds until a steady state, if `--until-steady` is given. Fails if `--may-write` is given and the plan does not wait
+    /// for one.
+    pub(super) fn apply(self, plan: &mut Plan) -> Result<(), PlanError> {
         if self.until_steady {
             plan.design = Design::UntilSteady(UntilSteady::default());
             plan.repeat = plan.repeat.max(STEADY_WINDOW);
+        }
+        match (&mut plan.design, self.may_write) {
+            (_, None) => Ok(()),
+            (Design::UntilSteady(until), may_write) => {
+                until.may_write = may_write;
+                Ok(())
+            }
+            (_, Some(bytes)) => Err(PlanError::Content(format!(
+                "--may-write {bytes}: bounds what --until-steady writes; add --until-steady, or leave it out"
+            ))),
         }
     }
 }
@@ -195,12 +210,12 @@ impl DesignArgs {
             return Err(PlanError::Content(format!("{flag}: the plan does not go by rounds; leave it out")));
         }
         match &plan.design {
-            _ if self.steady.until_steady => self.steady.apply(plan),
             Design::FixedRounds | Design::UntilSteady(_) if self.until_decided => {
                 plan.design = Design::UntilDecided(UntilDecided::default());
             }
             _ => {}
         }
+        self.steady.apply(plan)?;
         let bound = [("--max-rounds", self.max_rounds.is_some()), ("--max-time", self.max_time.is_some())];
         match &mut plan.design {
             Design::UntilDecided(until) => {

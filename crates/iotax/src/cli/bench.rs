@@ -133,7 +133,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let targets = with_image(target, &workloads);
     let mut plan =
         Plan { seed, repeat, ..Plan::new(format!("bench {}", args.target.display()), targets, workloads) };
-    args.steady.apply(&mut plan);
+    args.steady.apply(&mut plan).or_exit(Exit::Usage)?;
     plan.check().or_exit(Exit::Usage)?;
     if args.print_plan {
         return print_plan(&plan, &[]);

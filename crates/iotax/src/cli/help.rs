@@ -49,7 +49,7 @@ const EVERYDAY: [(&str, &str); 22] = [
 const HEADINGS: [(&str, &[&str]); 6] = [
     ("Results", &["db", "json", "html", "output_format", "output", "csv", "excel"]),
     ("Job files", &["job", "section"]),
-    ("Decision", &["until_decided", "until_steady", "margin", "max_rounds", "max_time"]),
+    ("Decision", &["until_decided", "until_steady", "may_write", "margin", "max_rounds", "max_time"]),
     ("Devices", &["overwrite", "overwrite_signature"]),
     ("Other machines", &["sudo", "leave_agent"]),
     ("Guests", &["guests", "accel", "kernel", "modules", "like", "like_disk"]),

@@ -76,6 +76,7 @@ mod tune;
 mod verify;
 mod volatile;
 mod watch;
+mod wear;
 
 use std::ffi::OsString;
 use std::fs;

@@ -32,7 +32,7 @@ use super::rate_gate::RateGate;
 use super::say::{self, Stream, note, say};
 use super::signals::watch_signals;
 use super::terminal::PageArgs;
-use super::{Failure, OrExit, args, auth, confirm, links, requirements, usage};
+use super::{Failure, OrExit, args, auth, confirm, links, requirements, usage, wear};
 use crate::runner::{
     self, Domains, Ended, Gate, GuestOptions, Guests, Interrupted, Open, Order, Progress, RemoteAgents,
     RemoteOptions, RunContext,
@@ -122,6 +122,8 @@ pub(super) struct LiveOutput<'a> {
 /// Resources opened before a run starts, and results of the checks made before it.
 struct Opened {
     needs: Needs,
+    /// Lines on what is written to the devices that the plan overwrites.
+    wear: Vec<String>,
     tokens: HashMap<String, String>,
     tag: String,
     undo_log: UndoLog,
@@ -191,10 +193,12 @@ impl<'a> Session<'a> {
         for words in &needs.notes {
             note!("{words}");
         }
+        let wear = wear::limit(&mut self.plan, &needs.overwritten)?;
         if self.ask && !self.yes && !io::stdin().is_terminal() {
             let done = self.earlier.as_ref().map_or(0, |earlier| earlier.done.len());
             let seed = self.earlier.as_ref().map(|earlier| earlier.seed).or(self.plan.seed);
             confirm::show_plan(&self.plan, seed, done, needs.total(), None);
+            wear.iter().for_each(|line| say!("  {line}"));
             return Err(usage("there is no terminal to ask on; add --yes to begin without asking"));
         }
         let tokens = auth::tokens(&self.plan)?;
@@ -210,7 +214,7 @@ impl<'a> Session<'a> {
         undo_log.set_interrupt(&stop);
         let concurrent = ConcurrentRuns::beside(undo_dir, &self.plan, &needs, &self.output.store)?;
         let checked = begun.elapsed();
-        let mut opened = Opened { needs, tokens, tag, undo_log, store, concurrent, checked, stop };
+        let mut opened = Opened { needs, wear, tokens, tag, undo_log, store, concurrent, checked, stop };
         let measured = self.with_undo_log(&mut opened);
         let Opened { mut undo_log, mut store, stop, .. } = opened;
         // Undo before writing the results, because their readers may be slow.
@@ -264,7 +268,7 @@ impl<'a> Session<'a> {
 
     /// Takes the steps that change the system, each recorded in the undo log, and measures. `None` if the user declines.
     fn with_undo_log(&self, opened: &mut Opened) -> Result<Option<Measured>, Failure> {
-        let Opened { needs, tokens, tag, undo_log, store, concurrent, checked, stop } = opened;
+        let Opened { needs, wear, tokens, tag, undo_log, store, concurrent, checked, stop } = opened;
         let plan = &self.plan;
         // Claim the run first: it may be active in another process.
         let earlier = self.earlier.as_ref().map(|earlier| store.claim(earlier.run));
@@ -297,6 +301,7 @@ impl<'a> Session<'a> {
             // Show the plan whenever the user is asked about it.
             if !(self.yes && say::is_quiet()) {
                 confirm::show_plan(plan, Some(seed), done, needs.total(), guests.as_ref());
+                wear.iter().for_each(|line| say!("  {line}"));
             }
             concurrent.news().iter().for_each(|line| say!("{line}"));
             if !self.yes && !confirm::confirmed(stop) && !stop.load(Ordering::Relaxed) {
@@ -304,8 +309,8 @@ impl<'a> Session<'a> {
                 say!("Nothing was done.");
                 return Ok(None);
             }
-        } else if let Some(caches) = confirm::machine_caches(plan) {
-            say!("{caches}");
+        } else {
+            confirm::machine_caches(plan).iter().chain(wear.iter()).for_each(|line| say!("{line}"));
         }
         if stop.load(Ordering::Relaxed) {
             return Err(Interrupted).or_exit(Exit::Interrupted);

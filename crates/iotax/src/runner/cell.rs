@@ -426,10 +426,15 @@ fn watch_interval(workload: &Workload) -> Nanos {
 }
 
 /// Returns the sampling interval: a tenth of the window, from 100 ms to 1 s. With several guests it is 10 ms to 100 ms, because their
-/// common window counts only whole intervals.
+/// common window counts only whole intervals. For a load that ends once it is steady, intervals divide the time between two checks.
 fn interval(workload: &Workload, guests: usize) -> Nanos {
     if guests > 1 {
         return common_window::fine(workload);
     }
-    Nanos((workload.window().0 / 10).clamp(100_000_000, 1_000_000_000))
+    let tenth = (workload.window().0 / 10).clamp(100_000_000, 1_000_000_000);
+    if workload.steadystate.is_none() {
+        return Nanos(tenth);
+    }
+    let check = workload.steady_interval().0;
+    Nanos(check / check.div_ceil(tenth))
 }

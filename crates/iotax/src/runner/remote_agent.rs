@@ -401,6 +401,7 @@ impl RemoteAgent {
             interfaces: Vec::new(),
             boot_ns: None,
             allocation: None,
+            purged: None,
             found: None,
             lost: None,
         })

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use iotax_model::plan::Plan;
 use iotax_model::record::{Measurement, Stop};
 use iotax_model::schedule::{self, Cell};
+use iotax_model::units::Bytes;
 
 use super::cell::ScheduledCell;
 use super::scheduler::{Batch, Scheduler};
+use super::target::Target;
 use super::{Ended, Interrupted, Runner, Step};
 
 impl Runner<'_> {
@@ -18,7 +20,9 @@ impl Runner<'_> {
         if let Some(ask) = plan.ask() {
             return self.search(ask);
         }
-        let mut scheduler = Scheduler::new(&plan, &self.context.store.load(self.order.run)?);
+        let filled = |group: &Vec<Target>| group.first()?.filled(&plan).map(|(_, bytes)| bytes);
+        let filled: Vec<Bytes> = self.groups.iter().map(|group| filled(group).unwrap_or_default()).collect();
+        let mut scheduler = Scheduler::new(&plan, &self.context.store.load(self.order.run)?, filled);
         let mut missing = 0;
         while let Some(batch) = scheduler.next(self.context.progress) {
             let mut number = batch.before + 1;

@@ -1,14 +1,15 @@
 //! Schedules rounds: all rounds of the plan, or further rounds until every comparison is decided or every cell (a target with a workload)
 //! is in a steady state.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
 use iotax_analysis::{SequentialState, Standing, SteadyState, Stopped};
 use iotax_model::Run;
-use iotax_model::record::Measurement;
+use iotax_model::record::{Measurement, Outcome};
 use iotax_model::schedule;
-use iotax_model::units::human;
+use iotax_model::units::{Bytes, human};
 use iotax_model::{Cell, Plan};
 
 use super::Progress;
@@ -54,6 +55,10 @@ pub(super) struct Scheduler<'a> {
     sequential: Option<SequentialState>,
     /// State of the rule for a steady state, with the last scheduled round; `None` unless rounds are added until a steady state.
     steady: Option<(SteadyState, u32)>,
+    /// Bytes that were written to fill each target.
+    filled: Vec<Bytes>,
+    /// Bytes written in warm-ups and windows, by target and round.
+    written: BTreeMap<(String, u32), u64>,
     /// True once the rounds of a plan with a fixed number of rounds have been scheduled.
     scheduled: bool,
     begun: Instant,
@@ -63,10 +68,49 @@ pub(super) struct Scheduler<'a> {
 
 impl<'a> Scheduler<'a> {
     /// Creates a scheduler once the targets are built. Durations follow from `plan`, the interim looks from the run's original plan.
-    pub(super) fn new(plan: &'a Plan, run: &Run) -> Self {
-        let sequential = SequentialState::new(run);
-        let steady = SteadyState::of(run).map(|state| (state, 0));
-        Self { plan, sequential, steady, scheduled: false, begun: Instant::now(), planned_seconds: 0.0 }
+    pub(super) fn new(plan: &'a Plan, run: &Run, filled: Vec<Bytes>) -> Self {
+        let mut scheduler = Self {
+            plan,
+            sequential: SequentialState::new(run),
+            steady: SteadyState::of(run).map(|state| (state, 0)),
+            filled,
+            written: BTreeMap::new(),
+            scheduled: false,
+            begun: Instant::now(),
+            planned_seconds: 0.0,
+        };
+        run.measurements.iter().for_each(|measurement| scheduler.add_written(measurement));
+        scheduler
+    }
+
+    /// Adds the bytes that a measurement wrote, its warm-up included at the rate of its window.
+    fn add_written(&mut self, measurement: &Measurement) {
+        let Outcome { tallies, duration_ns, .. } = &measurement.outcome;
+        let workload = self.plan.workloads.iter().find(|workload| workload.name == measurement.workload);
+        let ramp_ns = workload.map_or(0, |workload| workload.ramp_time.0);
+        let bytes = tallies.write.as_ref().map_or(0, |write| write.bytes);
+        let with_ramp =
+            u128::from(bytes) * u128::from(duration_ns + ramp_ns) / u128::from(*duration_ns.max(&1));
+        *self.written.entry((measurement.target.clone(), measurement.round)).or_default() +=
+            u64::try_from(with_ramp).unwrap_or(u64::MAX);
+    }
+
+    /// Returns the reason to stop if another round like round `last` would write more to a target than the plan permits, else `None`.
+    fn too_much_written(&self, last: u32) -> Option<String> {
+        let most = self.plan.until_steady()?.may_write?;
+        self.plan.targets.iter().zip(&self.filled).find_map(|(target, filled)| {
+            let of_target = self.written.iter().filter(|((name, _), _)| *name == target.name);
+            let written = filled.0 + of_target.map(|(_, bytes)| bytes).sum::<u64>();
+            let next = self.written.get(&(target.name.clone(), last)).copied().unwrap_or_default();
+            (written + next > most.0).then(|| {
+                format!(
+                    "stopped: {} was written with {}, another round writes about {}, and may_write = {most}",
+                    target.name,
+                    human::bytes(written),
+                    human::bytes(next)
+                )
+            })
+        })
     }
 
     /// Adds a measurement to the statistics for the next interim look.
@@ -77,6 +121,7 @@ impl<'a> Scheduler<'a> {
         }
         if let Some((steady, _)) = &mut self.steady {
             steady.add(measurement);
+            self.add_written(measurement);
         }
     }
 
@@ -109,12 +154,12 @@ impl<'a> Scheduler<'a> {
         Some(batch)
     }
 
-    /// Returns the next batch of a run to a steady state: first the plan's rounds, then one round at a time. `None` once every cell is
-    /// steady or the maximum is reached.
+    /// Returns the next round of a run to a steady state. `None` once every cell is steady, or a maximum of rounds or of written bytes is
+    /// reached.
     fn next_towards_steady(&mut self, progress: &mut dyn Progress) -> Option<Batch> {
         let (state, before) = self.steady.as_mut()?;
         let most = self.plan.most_rounds();
-        if *before > 0 {
+        if *before >= self.plan.repeat {
             let cells = state.cells();
             let steady = cells.iter().filter(|cell| cell.is_steady()).count();
             progress.look(&format!(
@@ -126,13 +171,18 @@ impl<'a> Scheduler<'a> {
                 return None;
             }
         }
-        let first = *before + 1;
-        *before = if *before == 0 { self.plan.repeat } else { first };
+        let last = *before;
+        if let Some(reason) = self.too_much_written(last) {
+            progress.note(&reason);
+            return None;
+        }
+        let (_, before) = self.steady.as_mut()?;
+        *before = last + 1;
         let cells = schedule::cells(self.plan);
         let at_most = cells.len() * most as usize;
         Some(Batch {
-            rounds: first..=*before,
-            before: (first as usize - 1) * cells.len(),
+            rounds: last + 1..=last + 1,
+            before: last as usize * cells.len(),
             cells,
             at_most,
             open: None,

@@ -230,6 +230,53 @@ mod alone {
     }
 }
 
+/// A load at a fixed rate is steady at once: both end as soon as the criterion has held for its duration, and not before.
+#[test]
+fn a_steady_state_ends_a_job_as_it_ends_fios() {
+    require!(program "fio");
+    let lab = Lab::new();
+    let job = lab.path("steady.fio");
+    let job_of = |criterion: &str| {
+        fs::write(
+            &job,
+            format!(
+                "[steady]\nioengine=null\nsize=1g\nrw=randread\nrate_iops=500\ntime_based\nruntime=8\nss={criterion}\nss_dur=3\nss_ramp=1\n"
+            ),
+        )
+        .expect("written");
+    };
+    let path = job.to_str().expect("UTF-8");
+    let ours = || {
+        let place = lab.work().join("file").display().to_string();
+        let json = lab.json(&["bench", &place, "--job", path, "--json", "-"]);
+        json["measurements"][0].clone()
+    };
+    job_of("iops:20%");
+    let output = Command::new("fio").args(["--output-format=json", path]).current_dir(lab.work()).output();
+    let fios: Value = serde_json::from_slice(&output.expect("fio starts").stdout).expect("JSON");
+    let fios = &fios["jobs"][0];
+    assert_eq!(fios["steadystate"]["attained"], 1, "{fios}");
+    let fios = fios["job_runtime"].as_f64().expect("milliseconds") / 1e3;
+    let measurement = ours();
+    let seconds = measurement["duration_s"].as_f64().expect("seconds");
+    // fio begins to count one interval after its ramp, and looks once a second.
+    assert!(
+        (4.0..4.5).contains(&seconds) && (seconds..seconds + 2.0).contains(&fios),
+        "{seconds} s, fio {fios} s"
+    );
+    assert_eq!(measurement["steadystate"]["attained_ns"], 4_000_000_000_u64, "{measurement}");
+    let said = text(&lab.run(&["report", "1"]).stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("steadystate = iops:20%: steady in 1 round, after 4.00 s at most"), "{said}");
+
+    job_of("iops:0.0000001%");
+    let measurement = ours();
+    let seconds = measurement["duration_s"].as_f64().expect("seconds");
+    assert!((7.9..8.2).contains(&seconds), "{seconds}");
+    assert_eq!(measurement["steadystate"]["attained_ns"], Value::Null, "{measurement}");
+    let said = text(&lab.run(&["report", "2"]).stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("NOT steady in 1 of 1 round"), "{said}");
+}
+
 #[test]
 fn the_null_engine_takes_no_space() {
     let lab = Lab::new();

@@ -3,6 +3,7 @@
 use iotax_testkit::thorough;
 use serde_json::Value;
 
+use crate::disk::Disk;
 use crate::lab::{Lab, assert_valid, start_until, text};
 use crate::lab_guest::LabGuest;
 
@@ -149,9 +150,107 @@ fn rounds_are_added_until_a_steady_state() {
     lab.assert_nothing_left();
 }
 
+/// A device is purged first, and no more is written to it than was agreed to.
+#[test]
+fn wear_has_a_limit_that_is_agreed_to() {
+    let Some(disk) = Disk::new(32 << 20) else { return };
+    let lab = Lab::new();
+    let keys =
+        ["--rw", "randwrite", "--bs", "64k", "--io_size", "1m", "--runtime", "5s", "--ramp_time", "0s"];
+    let bench = [&["bench", disk.name(), "--overwrite", disk.name(), "--until-steady"][..], &keys].concat();
+    let refused = lab.run(&bench);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("--yes alone allows its length, 32.0 MiB"), "{said}");
+    assert!(said.contains("--may-write 128m"), "{said}");
+    assert!(disk.content().iter().all(|byte| *byte == 0), "nothing was written");
+    let little = text(&lab.run(&[&bench[..], &["--may-write", "32m"]].concat()).stderr);
+    assert!(little.contains("may_write = 32m; accepted: more"), "{little}");
+    let none = text(&lab.run(&["bench", disk.name(), "--may-write", "1g"]).stderr);
+    assert!(none.contains("--may-write 1GiB: bounds what --until-steady writes"), "{none}");
+
+    // 1 MiB a round, and room for three and a half.
+    let output = lab.run(&[&bench[..], &["--may-write", "36352k", "--json", "-"]].concat());
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("discarded if it supports that, filled with 32.0 MiB, and written until"),
+        "{said}"
+    );
+    assert!(said.contains("another round writes about"), "{said}");
+    let json: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    assert_valid(&json);
+    assert_eq!(json["steady_state"]["last_round"], 3, "{json}");
+    assert_eq!(json["steady_state"]["reached"], false, "{json}");
+    assert_eq!(json["targets"][0]["purged"], "purged by discard", "{json}");
+    let said = text(&lab.run(&["report", "1"]).stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("purged by discard, filled, and then written with"), "{said}");
+    assert!(said.contains("another would have written more than may_write = 36352k"), "{said}");
+    lab.assert_nothing_left();
+}
+
 /// Tests that have the machine to themselves.
 mod alone {
+    use iotax_model::record::Measurement;
+    use iotax_store::Store;
+
     use super::*;
+    use crate::flash_drive::FlashDrive;
+
+    /// A drive slows down as its spare blocks are used up. Its own counters say when that is over and how much slower it is then.
+    #[test]
+    fn a_drives_steady_state_is_that_of_its_own_counters() {
+        iotax_testkit::require!(program "losetup", "blkdiscard");
+        iotax_testkit::require!(root);
+        let lab = Lab::alone();
+        let drive = FlashDrive::new(&lab, 128, 33);
+        let node = drive.disk.node.as_str();
+        let plan = lab.plan(&format!(
+            "name = 'a drive'\nrepeat = 5\n[until_steady]\nmax_rounds = 5\nmay_write = '1g'\n\
+             [[workload]]\nname = 'w'\nrw = 'randwrite'\nnorandommap = true\niodepth = 8\nruntime = '500ms'\nramp_time = '100ms'\n\
+             [[target]]\nname = 'drive'\ndevice = '{node}'\n"
+        ));
+        let db = lab.path("runs.db");
+        let db = db.to_str().expect("UTF-8");
+        let store = || Store::open(&lab.path("runs.db")).expect("a store");
+        let said = |json: &Value| json["steady_state"]["reached"].as_bool().expect("said");
+        let run =
+            ["run", plan.to_str().expect("UTF-8"), "--yes", "--overwrite", node, "--db", db, "--json", "-"];
+        let few = lab.json(&run);
+        assert_eq!(drive.discarded(), 32 << 20, "purged, and then filled");
+        assert!(!said(&few), "{few}");
+        let page = text(&lab.run(&["report", "1", "--db", db]).stdout);
+        assert!(page.contains("NOT steady after 5 rounds"), "{page}");
+
+        let json = lab.json(&[&run[..], &["--max-rounds", "25"]].concat());
+        assert_valid(&json);
+        assert!(said(&json), "{json}");
+        let measured = store().load(2).expect("loaded").measurements;
+        let iops = |m: &Measurement| m.outcome.tallies.ios() as f64 / (m.outcome.duration_ns as f64 / 1e9);
+        let truth: Vec<f64> = measured.iter().map(|m| drive.amplification(m)).collect();
+        let program = FlashDrive::PROGRAM.as_secs_f64();
+        for (round, (m, amplification)) in measured.iter().zip(&truth).enumerate() {
+            let share = iops(m) * program * amplification;
+            eprintln!(
+                "round {}: {:.0} IOPS, amplification {amplification:.2}, {share:.3}",
+                round + 1,
+                iops(m)
+            );
+        }
+        // Settled: from here on the drive's own amplification stays within 15% of what it is in the end.
+        let last: f64 = truth[truth.len() - 5..].iter().sum::<f64>() / 5.0;
+        let unsettled = truth.iter().rposition(|one| (one / last - 1.0).abs() > 0.15);
+        let first = json["steady_state"]["last_round"].as_u64().expect("a round") - 4;
+        assert!(
+            unsettled.is_some_and(|round| round == 0 || round as u64 + 2 <= first),
+            "{truth:?}, from {first}"
+        );
+        let mean = json["steady_state"]["cells"][0]["window"]["mean"].as_f64().expect("a mean");
+        let expected = 1.0 / (program * last);
+        assert!((mean / expected - 1.0).abs() < 0.05, "{mean} IOPS, {expected} by the drive's own counters");
+        assert!(truth[0] < 0.7 * last, "the first round is mostly fresh: {truth:?}");
+        lab.assert_nothing_left();
+    }
 
     /// Three files that are made in the same way are equal. In each of four runs the family of its six comparisons may hold a false
     /// "slower" or "faster" one time in twenty: three or four such runs of four come by chance once in two thousand times.

@@ -69,6 +69,19 @@ impl Plan {
         }
     }
 
+    /// Returns the limits of a run that adds rounds until a steady state; `None` for other designs.
+    #[must_use]
+    pub const fn until_steady(&self) -> Option<&UntilSteady> {
+        match &self.design {
+            Design::UntilSteady(until) => Some(until),
+            Design::FixedRounds
+            | Design::UntilDecided(_)
+            | Design::Curve(_)
+            | Design::Ask(_)
+            | Design::Watch(_) => None,
+        }
+    }
+
     /// Returns the settings of a plan that measures latency against load; `None` for other designs.
     #[must_use]
     pub const fn curve(&self) -> Option<&CurveSpec> {

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::PlanError;
+use crate::units::Bytes;
 
 /// Number of consecutive rounds on which the steady state is judged.
 pub const STEADY_WINDOW: u32 = 5;
@@ -26,6 +27,10 @@ pub struct UntilSteady {
     /// Maximum number of rounds, steady or not
     #[serde(default = "default_max_rounds")]
     pub max_rounds: u32,
+    /// Maximum number of bytes written to each target, its filling included: no round begins that would write more. Required above the
+    /// length of a device that `--overwrite` names, which is the default for such devices; no limit for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub may_write: Option<Bytes>,
 }
 
 fn default_max_rounds() -> u32 {
@@ -34,7 +39,7 @@ fn default_max_rounds() -> u32 {
 
 impl Default for UntilSteady {
     fn default() -> Self {
-        Self { max_rounds: MOST_STEADY_ROUNDS }
+        Self { max_rounds: MOST_STEADY_ROUNDS, may_write: None }
     }
 }
 

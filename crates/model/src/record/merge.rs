@@ -51,8 +51,9 @@ impl Outcome {
     /// Merges the outcomes of several loads, given by name: jobs in one process, guests, several network servers, or rounds. Each note gets the name
     /// of its load as a prefix.
     ///
-    /// Counts are added; of concurrent loads the longest window is used. Absent afterwards: blackouts and gaps of devices; the flush time, if a load that
-    /// wrote or failed has none; page cache and machine activity, if any load lacks them; the I/O engine, if engines differ.
+    /// Counts are added; of concurrent loads the longest window is used; a result of `steadystate` becomes a note. Absent afterwards: blackouts and gaps of
+    /// devices; the flush time, if a load that wrote or failed has none; page cache and machine activity, if any load lacks them; the I/O engine, if
+    /// engines differ.
     pub fn merge(parts: impl IntoIterator<Item = (String, Self)>, relation: LoadRelation) -> Self {
         let parts: Vec<(String, Self)> = parts.into_iter().collect();
         let outcomes = || parts.iter().map(|(_, outcome)| outcome);
@@ -93,6 +94,7 @@ impl Outcome {
             pacing,
             replayed,
             stop,
+            steadystate,
             blackouts: _,
             devices: _,
             verify,
@@ -119,7 +121,8 @@ impl Outcome {
         self.edges = self.edges.into_iter().chain(edges).reduce(WindowEdges::merge);
         self.ramp_ios += ramp_ios;
         errors.iter().for_each(|error| ErrorCount::add(&mut self.errors, error));
-        self.notes.extend(notes.iter().map(|note| format!("{name}: {note}")));
+        let steady = steadystate.map(|result| result.to_string());
+        self.notes.extend(notes.into_iter().chain(steady).map(|note| format!("{name}: {note}")));
         self.pacing = self.pacing.into_iter().chain(pacing).reduce(Pacing::merge);
         self.replayed = self.replayed.take().into_iter().chain(replayed).reduce(Replayed::merge);
         self.stop = self.stop.or(stop);

@@ -15,8 +15,8 @@ use super::replay::REPLAY;
 use super::{
     AccessHint, BufferPattern, ByDirection, CpuPolicy, DEFAULT_BS, DedupeMode, Distribution, FileLayout,
     FileSize, IoEngine, LengthRange, LengthSplit, Memory, MemoryPolicy, NumberList, PgbenchScript,
-    PrioritySplit, RateProcess, ReplayPace, Rw, Stamps, Stride, SyncFileRange, SyncMode, Test,
-    ToleratedErrors, Verify, WorkloadError,
+    PrioritySplit, RateProcess, ReplayPace, Rw, Stamps, SteadyCriterion, Stride, SyncFileRange, SyncMode,
+    Test, ToleratedErrors, Verify, WorkloadError,
 };
 use crate::crash::{JournalMode, Synchronous};
 use crate::net::Traffic;
@@ -162,7 +162,8 @@ plain!(
     ByDirection<LengthSplit>,
     ByDirection<PrioritySplit>
 );
-plain!(Distribution, Stride, FileSize, MemoryPolicy, NumberList, SyncFileRange, ToleratedErrors);
+plain!(Distribution, Stride, FileSize, MemoryPolicy, NumberList);
+plain!(SteadyCriterion, SyncFileRange, ToleratedErrors);
 word!(Rw, IoEngine, RateProcess, ReplayOffsets, ReplayPace, Stamps, Verify, SyncMode, Test);
 word!(AccessHint, FileLayout, Memory, CpuPolicy, DedupeMode, JournalMode, Synchronous, PgbenchScript);
 
@@ -515,6 +516,15 @@ keys! {
         blackout "TIME": Nanos;
         /// End the measurement, keeping its results, after this many failed I/Os
         max_errors "N" in (1..=u64::MAX): u64;
+        /// End the measurement once its rate or latency is steady: iops, iops_slope, bw, bw_slope, lat or lat_slope and a limit, such as
+        /// iops:2% (of the mean) or bw:10m
+        steadystate "CRITERION": SteadyCriterion;
+        /// Time over which the criterion of steadystate must hold
+        steadystate_duration "TIME": Nanos;
+        /// Time at the start of the window that steadystate leaves out [default: 0s]
+        steadystate_ramp_time "TIME": Nanos;
+        /// Time between two values of steadystate's figure [default: 1s]
+        steadystate_check_interval "TIME": Nanos;
         /// An operation other than plain I/O, as in the classic benchmarks; iotax suite uses these
         test "TEST": Test;
         /// Journal of test = sqlite: delete, truncate or wal [default: wal]

@@ -16,6 +16,7 @@ mod placement;
 mod priorities;
 mod replay;
 mod sqlite;
+mod steady;
 mod stride;
 mod sync_range;
 mod test;
@@ -39,6 +40,7 @@ pub use self::lengths::{ByDirection, LengthRange, LengthSplit};
 pub use self::memory::Memory;
 pub use self::placement::{CpuPolicy, MemoryPolicy, NumberList};
 pub use self::priorities::{Priority, PriorityShareOfLength, PrioritySplit};
+pub use self::steady::{SteadyCriterion, SteadyFigure, SteadyLimit, SteadyResult};
 pub use self::stride::Stride;
 pub use self::sync_range::SyncFileRange;
 pub use self::test::{PgbenchScript, Test};
@@ -390,6 +392,7 @@ impl Workload {
         self.check_space()?;
         self.check_placement()?;
         self.check_replay()?;
+        self.check_steady()?;
         if self.ioengine.is_synchronous() && self.iodepth > 1 {
             return refuse(
                 "iodepth",

@@ -20,6 +20,7 @@ pub(crate) mod limits;
 mod network;
 mod paste;
 mod run;
+pub(crate) mod steady_state;
 mod suite;
 mod targets;
 mod timing;

@@ -8,7 +8,8 @@ use iotax_model::{CellKey, Histogram, Workload};
 
 use super::targets::comparison_table;
 use super::{
-    Field, Grid, Page, Part, behind_incomplete, certainty, figure, guests, imported, layers, network, words,
+    Field, Grid, Page, Part, behind_incomplete, certainty, figure, guests, imported, layers, network,
+    steady_state, words,
 };
 use crate::amplification;
 use crate::figure::{megabytes, or_unknown, title};
@@ -67,6 +68,7 @@ pub(super) fn whole(run: &Run, judgement: &Judgement) -> Page {
             guests::crowds(judgement, workload, MemberKind::Jobs),
         ];
         more.into_iter().flatten().for_each(|grid| page.add(Part::Table(grid)));
+        steady_state::add(&mut page, run, workload);
         let mut lines = guests::noises(run, judgement, workload);
         lines.extend(layers::insides(judgement, &workload.name));
         lines.extend(layers::flows(judgement, &workload.name));

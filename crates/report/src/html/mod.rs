@@ -21,6 +21,7 @@ mod limits;
 mod network;
 mod page;
 mod script;
+mod steady_state;
 mod suite;
 mod surface;
 mod taxes;

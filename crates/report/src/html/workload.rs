@@ -5,7 +5,9 @@ use iotax_model::record::Measurement;
 use maud::{Markup, html};
 
 use super::clock::Clock;
-use super::{amplification, guests, heat, latency, latency_breakdown, network, place, timeline};
+use super::{
+    amplification, guests, heat, latency, latency_breakdown, network, place, steady_state, timeline,
+};
 use crate::document::certainty::over_the_run;
 use crate::document::figures;
 use crate::figure::title_in;
@@ -43,6 +45,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> 
                 @if let Some(missing) = latency::not_given(&cells) { p.note { (missing) } }
                 (all_figures(judgement, workload, &cells))
                 (network::details(run, judgement, workload))
+                (steady_state::section(run, workload))
                 (guests::several(run, judgement, here, workload))
                 (latency_breakdown::section(judgement, here, workload))
                 (amplification::section(run, judgement, &workload.name))

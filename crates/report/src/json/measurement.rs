@@ -12,6 +12,7 @@ use iotax_model::record::{
     NicActivity, Pacing, PageCache, Replayed, Stop,
 };
 use iotax_model::verify_errors::Findings;
+use iotax_model::workload::SteadyResult;
 use iotax_model::{IoEngine, Run, WarningKind};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -46,6 +47,8 @@ pub(super) struct MeasurementEntry<'a> {
     verify: Option<&'a Findings>,
     /// The reason why the measurement ended early; absent if it did not.
     stop: Option<Stop>,
+    /// Result of the workload's `steadystate`; absent without one, and for several concurrent loads, whose results are in `notes`.
+    steadystate: Option<SteadyResult>,
     series: Option<SeriesEntry>,
     errors: &'a [ErrorCount],
     notes: &'a [String],
@@ -120,6 +123,7 @@ pub(super) fn measurement<'a>(
         replayed: outcome.replayed.as_ref(),
         verify: outcome.verify.as_ref(),
         stop: outcome.stop,
+        steadystate: outcome.steadystate,
         series: series(&m.samples, |tallies| done(m, tallies)).as_ref().map(certainty::series),
         errors: &outcome.errors,
         notes: &outcome.notes,

@@ -12,6 +12,7 @@ use iotax_model::units::Bytes;
 use super::ground::{BlockGround, Ground};
 use super::layer::{self, LayerSite};
 use super::lvm::Volumes;
+use super::purge::purge;
 use super::{Built, Survivor, existing, raw};
 use crate::build_error::BuildError;
 use crate::device::{self, DeviceClaim, OverwrittenDevice, Permission};
@@ -38,6 +39,10 @@ pub struct Builder {
     pub(super) survivor: Option<Survivor>,
     /// Devices that targets of this run have claimed, by the kernel's device node.
     claims: BTreeMap<PathBuf, Weak<DeviceClaim>>,
+    /// True to purge devices once they are claimed: the run waits for a steady state.
+    purges: bool,
+    /// Outcomes of purges, by the kernel's device node.
+    purged: BTreeMap<PathBuf, String>,
 }
 
 impl Builder {
@@ -55,6 +60,8 @@ impl Builder {
             folders: BTreeMap::new(),
             survivor: None,
             claims: BTreeMap::new(),
+            purges: plan.until_steady().is_some(),
+            purged: BTreeMap::new(),
         }
     }
 
@@ -118,7 +125,8 @@ impl Builder {
         // A filesystem in the guest takes space beyond the area, and so does one on a file.
         let is_made = target.file().is_some() || target.filesystem_in_guest().is_some();
         let size = if is_made { self.space.area } else { built.size };
-        Ok(Built { size, origin, warnings, exported, servers, volatile, counters, limit, ..built })
+        let purged = target.device().and_then(|path| self.purged.get(&self.permission.place(path)).cloned());
+        Ok(Built { size, origin, warnings, exported, servers, volatile, counters, limit, purged, ..built })
     }
 
     /// Returns the number of bytes of a device with this length that the workloads use.
@@ -146,6 +154,9 @@ impl Builder {
         }
         let claim = device::claim(path, &self.permission)?;
         undo_log.record(Effect::Overwritten(OverwrittenDevice::new(claim.block.path.clone())))?;
+        if self.purges {
+            self.purged.insert(node.clone(), purge(&claim.block.path, undo_log));
+        }
         let claim = Arc::new(claim);
         self.claims.insert(node, Arc::downgrade(&claim));
         Ok(claim)

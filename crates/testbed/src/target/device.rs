@@ -6,7 +6,7 @@ use iotax_model::wire::Identity;
 
 use super::ground::{BlockGround, Ground};
 use super::layer::{Build, Check, LayerSite};
-use super::needs::Needs;
+use super::needs::{Needs, OverwrittenNeed};
 use super::preflight::check_length;
 use super::sizes::size_on;
 use super::{Built, existing, filesystem, lvm};
@@ -15,11 +15,24 @@ use crate::device;
 use crate::refusal::Refusal;
 
 impl Build for DeviceSpec {
-    fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
+    fn check(&self, at: &Check<'_>, needs: &mut Needs) -> Result<(), Refusal> {
         let Self(path) = self;
         device::check(at.target, at.plan, at.permission)?;
         let length = existing::length(&at.permission.place(path));
         let length = length.map_err(|error| Refusal::environment(error.to_string()))?;
+        let is_known = needs.overwritten.iter().any(|known| known.path == *path);
+        if at.permission.allows(path) && at.target.lvm().is_none() && !is_known {
+            let filled = if at.target.file().is_some() {
+                at.plan.touched()
+            } else {
+                at.plan.reach().unwrap_or(length)
+            };
+            needs.overwritten.push(OverwrittenNeed {
+                path: path.clone(),
+                length,
+                filled: filled.min(length),
+            });
+        }
         match at.above {
             // Volumes are checked together.
             [PlannedLayer::Lvm(_), ..] => Ok(()),

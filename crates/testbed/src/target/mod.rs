@@ -38,6 +38,7 @@ mod nvme_tcp;
 pub mod origin;
 mod overlay;
 pub mod preflight;
+mod purge;
 pub mod raw;
 mod rbd;
 mod scratch;
@@ -115,6 +116,8 @@ pub struct Built {
     pub counters: Vec<Arc<dyn Counters>>,
     /// The I/O limit to set on the processes that generate the load; `None` for no limit.
     pub limit: Option<IoLimit>,
+    /// Outcome of the purge of the user's device below; `None` if no purge was tried.
+    pub purged: Option<String>,
 }
 
 impl Built {
@@ -140,6 +143,7 @@ impl Built {
             volatile: None,
             counters: Vec::new(),
             limit: None,
+            purged: None,
         }
     }
 

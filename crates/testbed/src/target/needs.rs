@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
+use iotax_model::units::Bytes;
 
 use crate::host_info::{self, FilesystemSpace};
 use crate::refusal::Refusal;
@@ -17,8 +18,21 @@ pub struct Needs {
     pub space: BTreeMap<PathBuf, u64>,
     /// Notes for the user on files beyond those that the plan names, a sentence each.
     pub notes: Vec<String>,
+    /// Devices of the user that the plan overwrites, except those below LVM.
+    pub overwritten: Vec<OverwrittenNeed>,
     /// Directories whose files next to a target have already been counted.
     shared: BTreeSet<PathBuf>,
+}
+
+/// A device that a plan overwrites.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OverwrittenNeed {
+    /// The path of the device in the plan.
+    pub path: PathBuf,
+    /// Length of the device.
+    pub length: Bytes,
+    /// Bytes that are written to the device before anything is measured.
+    pub filled: Bytes,
 }
 
 /// A filesystem on which new files are created: the space that they need, and the available space.

@@ -13,7 +13,7 @@ use iotax_model::workload::{Test, Workload};
 use rustix::fs::Access;
 
 use super::layer::{self, Check};
-pub use super::needs::{Needs, Room};
+pub use super::needs::{Needs, OverwrittenNeed, Room};
 use super::needs::{free_space, unusable};
 use super::scratch::scratch_size;
 use super::{existing, lvm};

@@ -282,6 +282,17 @@ impl Target {
         }
     }
 
+    /// Returns the target's area and the number of bytes, from its start, that are filled before the measurements; `None` for storage that existed
+    /// before.
+    pub(super) fn filled(&self, plan: &Plan) -> Option<(ByteRange, Bytes)> {
+        // A user's image is measured with the data that it holds.
+        let (area, _) =
+            self.area().filter(|(_, writable)| *writable && !self.spec.stack.has::<ImageSpec>())?;
+        let filled = if self.takes_layouts() { plan.filled() } else { plan.touched() };
+        let size = area.size.min(filled);
+        Some((area, size))
+    }
+
     /// Writes a piece of the data that the plan's workloads expect, through the target itself, so that no read finds unwritten space. The
     /// piece has up to `most` bytes, a multiple of 1 MiB, after the first `done` bytes. Returns the number of bytes written so far; `None`
     /// once all are written. Does not write to storage that existed before.
@@ -294,12 +305,8 @@ impl Target {
         progress: &mut dyn Progress,
     ) -> anyhow::Result<Option<Bytes>> {
         self.is_filled = true;
-        // A user's image is measured with the data that it holds.
-        let Some((area, true)) = self.area().filter(|_| !self.spec.stack.has::<ImageSpec>()) else {
-            return Ok(None);
-        };
-        let filled = if self.takes_layouts() { plan.filled() } else { plan.touched() };
-        let (begin, total) = (area.offset, area.size.min(filled));
+        let Some((area, total)) = self.filled(plan) else { return Ok(None) };
+        let begin = area.offset;
         if total <= done {
             return Ok(None);
         }

@@ -59,6 +59,7 @@ impl Target {
             interfaces: Vec::new(),
             boot_ns: running.map(|running| running.boot_ns).or(domain.map(|domain| domain.boot_ns)),
             allocation: None,
+            purged: None,
             found: None,
             lost: None,
         })
@@ -86,6 +87,7 @@ fn inspected(spec: &TargetSpec, built: &Built, record: TargetRecord) -> TargetRe
     TargetRecord {
         allocation: stored.and_then(|(path, format)| inspect::allocation(path, format)),
         found: if built.writable { None } else { inspect::found(&built.path) },
+        purged: built.purged.clone(),
         ..record
     }
 }

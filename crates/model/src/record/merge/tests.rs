@@ -235,6 +235,7 @@ impl Numbers {
             }),
             replayed: Some(self.replayed()),
             stop: Some(Stop::Errors),
+            steadystate: None,
             blackouts: None::<Vec<Blackout>>,
             devices: Vec::new(),
             verify: Some(findings),
