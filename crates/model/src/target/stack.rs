@@ -257,9 +257,13 @@ impl Stack {
             (LayerInterface::GuestDisk, _) => {
                 Some("the guest sees a raw disk; add filesystem = \"ext4\" to guest")
             }
-            (LayerInterface::VirtioQueue, _) => {
-                Some("a virtio device is a raw disk; use fuse in place of virtio, or leave it out")
-            }
+            (LayerInterface::VirtioQueue, _) => Some(
+                "a virtio device is a raw disk; leave virtio out, or use a guest with filesystem = \"ext4\"",
+            ),
+            // A directory for files would be made next to the export, on the host's filesystem.
+            (LayerInterface::RawFile, PlannedLayer::Fuse(_)) => Some(
+                "fuse shows one file, in which no others can be made; leave fuse out, or use a guest with filesystem = \"ext4\"",
+            ),
             (LayerInterface::Block, PlannedLayer::Loop(_)) => {
                 Some("a loop device is a raw disk; leave loop out")
             }
