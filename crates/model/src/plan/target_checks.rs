@@ -83,4 +83,17 @@ mod tests {
             assert_eq!(target.check_work(&[&work(test)]), Ok(()), "{line}");
         }
     }
+
+    #[test]
+    fn a_guest_gets_a_filesystem_where_it_has_a_raw_disk() {
+        let added = |line: &str| {
+            let mut stack = Stack::parse(line).expect(line);
+            (stack.add_guest_filesystem(), stack.line())
+        };
+        let raw = "/srv > raw file > virtio-blk cache=none aio=io_uring > guest";
+        assert!(added(raw).0 && added(raw).1.ends_with("> ext4"), "{}", added(raw).1);
+        for line in ["/srv > raw file", "/srv > raw file > virtio-blk > guest > xfs", "/srv > 9p > guest"] {
+            assert!(!added(line).0, "{line}");
+        }
+    }
 }

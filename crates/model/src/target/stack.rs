@@ -3,7 +3,7 @@
 use super::fitting::{completing, fit, on_place, unknown};
 use super::layers::{Below, BottomLocation, LayerInterface, LayerSpec, PlannedLayer, Segments};
 use super::{
-    Aio, CacheMode, CacheSpec, DirectoryProtocol, FileSpec, FilterSpec, GuestSpec, NetworkSpec,
+    Aio, CacheMode, CacheSpec, DirectoryProtocol, FileSpec, FilterSpec, GuestFs, GuestSpec, NetworkSpec,
     ShareProtocol, ShareSpec, Snapshot,
 };
 
@@ -272,6 +272,13 @@ impl Stack {
             }
             _ => None,
         }
+    }
+
+    /// Adds an ext4 to a guest with a raw disk, so that workloads can make files there. Returns whether it did.
+    pub fn add_guest_filesystem(&mut self) -> bool {
+        let has_directory = self.shared_directory().is_some();
+        let guest = self.find_mut::<GuestSpec>().filter(|guest| guest.filesystem.is_none() && !has_directory);
+        guest.map(|guest| guest.filesystem = Some(GuestFs::Ext4)).is_some()
     }
 
     /// Formats the stack on one line from the bottom up: `/srv > raw file > virtio-blk cache=none aio=io_uring > guest`. [`Self::parse`] reads this
