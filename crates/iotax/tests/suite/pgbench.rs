@@ -69,6 +69,53 @@ fn a_rate_is_kept_or_said_to_be_too_much() {
     lab.assert_nothing_left();
 }
 
+/// Each measurement compares pgbench's log with its summary, and fails if they differ.
+#[test]
+fn transactions_beyond_a_limit_are_late_or_skipped() {
+    require!(file postgres::PROGRAM);
+    let lab = Lab::new();
+    let work = lab.work().display().to_string();
+    let of = |rate: &str, limit: &str| {
+        let schedule = ["--rate-iops", rate, "--rate-process", "poisson", "--builtin", "select-only"];
+        let window = ["--latency-limit", limit, "--runtime", "1s", "--ramp-time", "500ms", "--json", "-"];
+        let json = lab.json(&bench(&work, &[&schedule[..], &window].concat()));
+        assert_valid(&json);
+        let measurement = &json["measurements"][0];
+        let figure = |name: &str| measurement["metrics"][name].as_f64().expect("known");
+        let pacing = |name: &str| measurement["pacing"][name].as_f64().expect("known");
+        assert!((pacing("late") - figure("late")).abs() < 0.5, "{measurement:#}");
+        let done = measurement["meta"]["ios"].as_f64().expect("known");
+        (done, figure("late"), figure("skipped"), pacing("due"))
+    };
+    let (_, late, skipped, _) = of("50", "9s");
+    assert_eq!((late, skipped), (0.0, 0.0));
+    let (done, late, skipped, due) = of("200000", "2ms");
+    assert!(late > 0.0 && late <= done && skipped > done, "{late} of {done} late, {skipped} skipped");
+    // Those of the last 2 ms may be due or not.
+    assert!((done + skipped - due).abs() < 0.05 * due, "{done} and {skipped} of {due}");
+    let said = text(&lab.run(&["report", "--detail"]).stdout);
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("200,000 a second within 2ms") && said.contains("skipped"), "{said}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn commits_wait_for_a_flush_unless_they_need_not() {
+    require!(file postgres::PROGRAM);
+    require!(root);
+    require!(program "losetup", "mkfs.ext4", "mount", "umount");
+    let lab = Lab::new();
+    let slow = SlowDisk::mount(&lab, "slow", 2 << 30, Duration::from_millis(100));
+    let path = slow.path().display().to_string();
+    let mean_ms = |more: &[&str]| {
+        let window = ["--builtin", "simple-update", "--runtime", "1s", "--ramp-time", "500ms", "--json", "-"];
+        let json = lab.json(&bench(&path, &[&window[..], more].concat()));
+        json["measurements"][0]["meta"]["latency_ns"]["mean"].as_f64().expect("known") / 1e6
+    };
+    let (durable, loose) = (mean_ms(&[]), mean_ms(&["--synchronous-commit", "off"]));
+    assert!(durable >= 100.0 && loose < 50.0, "{durable} ms and {loose} ms");
+}
+
 #[test]
 fn a_killed_run_leaves_no_server() {
     require!(file postgres::PROGRAM);

@@ -41,7 +41,7 @@ pub use self::placement::{CpuPolicy, MemoryPolicy, NumberList};
 pub use self::priorities::{Priority, PriorityShareOfLength, PrioritySplit};
 pub use self::stride::Stride;
 pub use self::sync_range::SyncFileRange;
-pub use self::test::{PgbenchScript, Test};
+pub use self::test::{PgbenchScript, SynchronousCommit, Test};
 pub use self::text::TextError;
 pub use self::tolerated::{Tolerated, ToleratedErrors};
 
