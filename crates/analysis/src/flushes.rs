@@ -229,8 +229,11 @@ pub struct FlushesPerTransaction {
     pub layer: String,
     /// Number of flushes of the layer for each transaction.
     pub flushes: f64,
-    /// Mean time of a flush, in nanoseconds.
-    pub wait_ns: f64,
+    /// Mean time of a flush in nanoseconds; `None` if the layer does not measure it.
+    pub wait_ns: Option<f64>,
+    /// Time of a transaction's flushes in this layer, less that of its flushes in the next layer below, in nanoseconds. `None` if one of the
+    /// times is not known, if several disks below flush at the same time, or if flushes below take longer, so that others wait for them too.
+    pub adds_ns: Option<f64>,
 }
 
 impl FlushesPerTransaction {
@@ -249,14 +252,22 @@ impl FlushesPerTransaction {
         if !is_database || transactions == 0 || is_shared {
             return Vec::new();
         }
-        let seen = over_all(measurements.iter().map(|m| levels(m, record)));
-        seen.into_iter()
-            .filter_map(|Seen { name: layer, flushes, .. }| {
-                let flushes = flushes.filter(|flushes| flushes.done > 0)?;
-                let wait_ns = flushes.wait_ns as f64 / flushes.done as f64;
-                Some(Self { layer, flushes: flushes.done as f64 / transactions as f64, wait_ns })
-            })
-            .collect()
+        let mut seen = over_all(measurements.iter().map(|m| levels(m, record)));
+        seen.retain(|seen| seen.flushes.is_some_and(|flushes| flushes.done > 0));
+        let below = seen.iter().skip(1).map(Some).chain([None]);
+        seen.iter().zip(below).filter_map(|(seen, below)| Self::in_layer(seen, below, transactions)).collect()
+    }
+
+    fn in_layer(seen: &Seen, below: Option<&Seen>, transactions: u64) -> Option<Self> {
+        let done = seen.flushes?.done;
+        let below_ns = below.filter(|below| below.devices == 1).and_then(Seen::wait_ns);
+        let adds_ns = seen.wait_ns().zip(below_ns).and_then(|(own, below)| own.checked_sub(below));
+        Some(Self {
+            layer: seen.name.clone(),
+            flushes: done as f64 / transactions as f64,
+            wait_ns: seen.wait_ns().map(|ns| ns as f64 / done as f64),
+            adds_ns: adds_ns.map(|ns| ns as f64 / transactions as f64),
+        })
     }
 }
 
@@ -274,6 +285,8 @@ fn asked(workload: &Workload, m: &Measurement) -> u64 {
 #[derive(Debug, Clone)]
 struct Seen {
     name: String,
+    /// Number of devices side by side in the layer.
+    devices: usize,
     /// The layer's flush counters; `None` if it does not count flushes.
     flushes: Option<DiskFlushes>,
     /// Number of flushes that the layer did not pass on, by the layer's own count.
@@ -282,7 +295,17 @@ struct Seen {
 
 impl Seen {
     const fn new(name: String, flushes: Option<DiskFlushes>) -> Self {
-        Self { name, flushes, dropped: 0 }
+        Self { name, devices: 1, flushes, dropped: 0 }
+    }
+
+    /// Returns the total time of the flushes in nanoseconds; `None` if the layer does not measure it.
+    fn wait_ns(&self) -> Option<u64> {
+        self.flushes.map(|flushes| flushes.wait_ns).filter(|ns| *ns > 0)
+    }
+
+    /// Creates the sum of disks side by side.
+    fn of_disks(disks: &[(&String, &DiskActivity)], place: &str) -> Self {
+        Self { devices: disks.len(), ..Self::new(names_of(disks) + place, together(disks)) }
     }
 }
 
@@ -292,7 +315,7 @@ fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
     if let (Some(inside), Some(_)) = (&m.outcome.inside, &m.qemu) {
         let disks: Vec<_> = inside.disks.iter().collect();
         if !disks.is_empty() {
-            found.push(Seen::new(names_of(&disks) + IN_GUEST, together(&disks)));
+            found.push(Seen::of_disks(&disks, IN_GUEST));
         }
     }
     if let Some(stats) = &m.qemu {
@@ -304,12 +327,12 @@ fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
     let volatile = m.counters.iter().find(|counters| counters.layer == VolatileSpec::NAME);
     let above = disks.iter().take_while(|disks| volatile.is_some() && are_on_volatile(disks, record));
     let above = above.count();
-    let seen = |disks: &Vec<_>| Seen::new(names_of(disks), together(disks));
+    let seen = |disks: &Vec<_>| Seen::of_disks(disks, "");
     found.extend(disks[..above].iter().map(seen));
-    found.extend(volatile.map(|counters| Seen {
-        name: VolatileSpec::NAME.into(),
-        flushes: Some(DiskFlushes { done: counters.of(LayerCounters::FLUSHES), ..DiskFlushes::default() }),
-        dropped: counters.of(LayerCounters::DROPPED_FLUSHES),
+    found.extend(volatile.map(|counters| {
+        let flushes = DiskFlushes { done: counters.of(LayerCounters::FLUSHES), ..DiskFlushes::default() };
+        let dropped = counters.of(LayerCounters::DROPPED_FLUSHES);
+        Seen { dropped, ..Seen::new(VolatileSpec::NAME.into(), Some(flushes)) }
     }));
     found.extend(disks[above..].iter().map(seen));
     found

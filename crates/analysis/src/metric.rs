@@ -244,21 +244,20 @@ impl Metric {
         compares: None,
     });
     /// Datagrams, or messages of round trips, that never arrived.
-    pub const LOST: Self = Self(&packets("lost", "datagrams or messages that never arrived", |m| {
-        Packets::of(m).lost.map(count)
-    }));
+    pub const LOST: Self =
+        Self(&events("lost", "datagrams or messages that never arrived", |m| Packets::of(m).lost.map(count)));
     /// Reordering: datagrams or messages that arrived after a later one.
     pub const OUT_OF_ORDER: Self =
-        Self(&packets("out_of_order", "datagrams or messages that a later one overtook", |m| {
+        Self(&events("out_of_order", "datagrams or messages that a later one overtook", |m| {
             Packets::of(m).out_of_order.map(count)
         }));
     /// Duplicates: datagrams or messages that arrived more than once.
     pub const DUPLICATES: Self =
-        Self(&packets("duplicates", "datagrams or messages that arrived again", |m| {
+        Self(&events("duplicates", "datagrams or messages that arrived again", |m| {
             Packets::of(m).duplicates.map(count)
         }));
     /// TCP segments that were retransmitted.
-    pub const RETRANSMITS: Self = Self(&packets("retransmits", "segments that TCP sent again", |m| {
+    pub const RETRANSMITS: Self = Self(&events("retransmits", "segments that TCP sent again", |m| {
         Packets::of(m).retransmits.map(count)
     }));
     /// Jitter of datagrams by RFC 3550 in nanoseconds, mean of the streams.
@@ -273,6 +272,18 @@ impl Metric {
         over_rounds: OverRounds::Median,
         compares: None,
     });
+    /// Transactions that took longer than their limit; unknown without a limit.
+    pub const LATE: Self = Self(&events(
+        "late",
+        "transactions that took longer than latency_limit from their scheduled start",
+        |m| m.outcome.pacing?.late.map(count),
+    ));
+    /// Transactions that were due too long ago to be started; unknown without a limit.
+    pub const SKIPPED: Self = Self(&events(
+        "skipped",
+        "transactions that were not started, due longer ago than latency_limit",
+        |m| m.outcome.pacing?.skipped.map(count),
+    ));
     /// Failed I/Os, flushes and I/Os of the warm-up included.
     pub const ERRORS: Self = Self(&Definition {
         id: "errors",
@@ -303,6 +314,8 @@ impl Metric {
         Self::DUPLICATES,
         Self::RETRANSMITS,
         Self::JITTER,
+        Self::LATE,
+        Self::SKIPPED,
         Self::ERRORS,
     ];
 }
@@ -328,8 +341,8 @@ const fn percentile(
     }
 }
 
-/// Defines a metric that counts packets. Targets are not compared by it.
-const fn packets(id: &'static str, help: &'static str, of: fn(&Measurement) -> Option<f64>) -> Definition {
+/// Defines a metric that counts events. Targets are not compared by it.
+const fn events(id: &'static str, help: &'static str, of: fn(&Measurement) -> Option<f64>) -> Definition {
     Definition {
         id,
         unit: Unit::Count,

@@ -46,8 +46,9 @@ pub(super) fn counted(run: &Run, workload: &str) -> Vec<String> {
     run.plan.targets.iter().flat_map(of_target).collect()
 }
 
-/// Returns a line per target on which a database flushed: `cached, a transaction of 480 us: 1.00 flushes of 410 us in vda`, with the number
-/// of flushes per transaction and the mean time of a flush in each layer. Empty for workloads that are not databases.
+/// Returns a line per target on which a database flushed: `qcow2, a transaction of 480 us: 1.00 flushes of 410 us in QEMU, which adds 55.0 us to
+/// 1.00 flushes of 355 us in vda`, with the number of flushes per transaction and the mean time of a flush in each layer. Empty for workloads
+/// that are not databases.
 pub(super) fn transactions(run: &Run, judgement: &Judgement, workload: &str) -> Vec<String> {
     let Some(work) = run.plan.workloads.iter().find(|work| work.name == workload) else { return vec![] };
     let of_target = |target: &TargetSpec| {
@@ -55,16 +56,27 @@ pub(super) fn transactions(run: &Run, judgement: &Judgement, workload: &str) -> 
         let here: Vec<&Measurement> = run.of_cell(cell).collect();
         let record = run.targets.iter().find(|record| record.name == target.name);
         let each = FlushesPerTransaction::of(work, record, &here);
-        let parts: Vec<String> = each
-            .iter()
-            .map(|of| format!("{:.2} flushes of {} in {}", of.flushes, human::time(of.wait_ns), of.layer))
-            .collect();
         let whole = judgement.summary(cell)?.of(Metric::LATENCY_MEAN)?;
-        (!parts.is_empty()).then(|| {
-            format!("{}, a transaction of {}: {}", target.name, human::time(whole), parts.join(", "))
-        })
+        (!each.is_empty())
+            .then(|| format!("{}, a transaction of {}: {}", target.name, human::time(whole), waits(&each)))
     };
     run.plan.targets.iter().filter_map(of_target).collect()
+}
+
+/// Describes the flushes of a transaction from the top layer down: `1.00 flushes of 410 us in QEMU, which adds 55.0 us to 1.00 flushes of
+/// 355 us in vda`.
+fn waits(layers: &[FlushesPerTransaction]) -> String {
+    let part = |(place, of): (usize, &FlushesPerTransaction)| {
+        let each = of.wait_ns.map(|ns| format!(" of {}", human::time(ns))).unwrap_or_default();
+        let flushes = format!("{:.2} flushes{each} in {}", of.flushes, of.layer);
+        let next = match of.adds_ns {
+            _ if place + 1 == layers.len() => String::new(),
+            Some(ns) => format!(", which adds {} to ", human::time(ns)),
+            None => ", ".into(),
+        };
+        flushes + &next
+    };
+    layers.iter().enumerate().map(part).collect()
 }
 
 /// Function that selects the figures of a layer's reads or writes.
@@ -132,6 +144,25 @@ mod tests {
 
     fn passed(ios: u64, bytes: u64, ios_ratio: f64, bytes_ratio: f64) -> Passed {
         Passed { ios, bytes, ios_ratio: Some(ios_ratio), bytes_ratio: Some(bytes_ratio), ..Passed::default() }
+    }
+
+    #[test]
+    fn a_layer_adds_to_the_flushes_of_the_next() {
+        let of = |layer: &str, wait_ns, adds_ns| FlushesPerTransaction {
+            layer: layer.into(),
+            flushes: 1.02,
+            wait_ns: Some(wait_ns),
+            adds_ns,
+        };
+        let qemu = of("QEMU", 410e3, Some(55e3));
+        let disks = [of("loop0", 300e3, None), of("vda", 100e3, None)];
+        assert_eq!(waits(&disks[1..]), "1.02 flushes of 100 us in vda");
+        let volatile = FlushesPerTransaction { wait_ns: None, ..of("volatile", 0.0, None) };
+        assert_eq!(waits(&[volatile]), "1.02 flushes in volatile");
+        assert_eq!(
+            waits(&[&[qemu], &disks[..]].concat()),
+            "1.02 flushes of 410 us in QEMU, which adds 55.0 us to 1.02 flushes of 300 us in loop0, 1.02 flushes of 100 us in vda"
+        );
     }
 
     #[test]

@@ -375,7 +375,9 @@ fn title_of_test(workload: &Workload, test: Test) -> String {
             let (script, scale) = (workload.pgbench_script(), workload.pgbench_scale());
             let rate = workload.rate_iops.map(|rate| rate.saturating_mul(workload.numjobs.into()));
             let rate = rate.map(|rate| format!(", {} a second", grouped(rate))).unwrap_or_default();
-            format!("PostgreSQL transactions by pgbench ({script}, scale {scale}){rate}")
+            let limit = workload.latency_limit.map(|limit| format!(" within {limit}")).unwrap_or_default();
+            let commits = if workload.commits_are_durable() { "" } else { ", synchronous_commit = off" };
+            format!("PostgreSQL transactions by pgbench ({script}, scale {scale}{commits}){rate}{limit}")
         }
     };
     if workload.numjobs > 1 {

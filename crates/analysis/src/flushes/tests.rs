@@ -205,11 +205,35 @@ fn flushes_are_counted_for_each_transaction_of_a_database() {
         FlushesPerTransaction::of(workload, Some(&record()), rounds)
     };
     let both: Vec<&Measurement> = rounds.iter().collect();
-    let vda = FlushesPerTransaction { layer: "vda".into(), flushes: 1.25, wait_ns: 410_000.0 };
+    let vda =
+        FlushesPerTransaction { layer: "vda".into(), flushes: 1.25, wait_ns: Some(410_000.0), adds_ns: None };
     assert_eq!(each(&sqlite, &both), [vda], "a layer without flushes is left out");
     assert_eq!(each(&workload(&[("fdatasync", "1")]), &both), [], "its flushes are known");
     let share = Share { name: "other".into(), duration_ns: 1, tallies: Tallies::default() };
     let beside = Measurement { neighbour: Some(share), ..rounds[0].clone() };
     assert_eq!(each(&sqlite, &[&beside]), [], "some are the neighbour's");
     assert_eq!(each(&sqlite, &[&round(0, &[("vda", Some(slow(3)))])]), [], "of no transaction");
+}
+
+#[test]
+fn a_layer_adds_what_the_next_one_below_does_not_take() {
+    let sqlite = workload(&[("rw", "randread"), ("test", "sqlite")]);
+    let slow = |done, wait_ns| Some(DiskFlushes { wait_ns, ..flushed(done) });
+    let adds = |disks: &[(&str, Option<DiskFlushes>)], record: &TargetRecord| {
+        let meta = Some(Tally { ios: 100, ..Tally::default() });
+        let outcome = Outcome { tallies: Tallies { meta, ..Tallies::default() }, ..Outcome::default() };
+        let round = Measurement { outcome, host: Some(on(disks)), ..Measurement::default() };
+        let each = FlushesPerTransaction::of(&sqlite, Some(record), &[&round]);
+        each.into_iter().map(|of| of.adds_ns).collect::<Vec<_>>()
+    };
+    // 150 flushes of 2.4 ms over 200 flushes of 0.3 ms, by 100 transactions.
+    let loop0 = ("loop0", slow(150, 150 * 2_400_000));
+    assert_eq!(adds(&[loop0, ("vda", slow(200, 200 * 300_000))], &record()), [Some(3_000_000.0), None]);
+    let busy = ("vda", slow(3000, 3000 * 300_000));
+    assert_eq!(adds(&[loop0, busy], &record()), [None, None], "others flush the disk too");
+    assert_eq!(adds(&[loop0, ("vda", slow(200, 0))], &record()), [None, None], "its time is not known");
+    let mut mirrored = record();
+    mirrored.layers.insert(0, Layer::new(LayerKind::Device, "vdb", ""));
+    let both = [loop0, ("vda", slow(200, 60_000_000)), ("vdb", slow(200, 60_000_000))];
+    assert_eq!(adds(&both, &mirrored), [None, None], "two disks flush at the same time");
 }

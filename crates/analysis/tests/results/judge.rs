@@ -170,8 +170,14 @@ fn each_check_sees_its_case_and_only_that() {
 #[test]
 fn a_moments_delay_is_no_failure_to_sustain() {
     let mut run = bench();
-    run.measurements[0].outcome.pacing =
-        Some(Pacing { due: 8000, delayed: 1500, longest_delay_ns: 1_500_000_000, backlog: 1, backlog_ns: 9 });
+    run.measurements[0].outcome.pacing = Some(Pacing {
+        due: 8000,
+        delayed: 1500,
+        longest_delay_ns: 1_500_000_000,
+        backlog: 1,
+        backlog_ns: 9,
+        ..Pacing::default()
+    });
     assert_eq!(judge(&run).warnings, []);
 }
 

@@ -82,10 +82,10 @@ pub(super) struct LengthArgs {
     repeat: Option<u32>,
     /// Length of each measurement [default: short enough for many rounds in --time; 6s with --repeat]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
-    runtime: Option<Nanos>,
+    pub(super) runtime: Option<Nanos>,
     /// Warm-up before each measurement, not counted [default: a fifth of the measurement]
     #[arg(long, alias = "ramp_time", value_name = "TIME", value_parser = seconds)]
-    ramp_time: Option<Nanos>,
+    pub(super) ramp_time: Option<Nanos>,
 }
 
 /// Default total measuring time of a ladder.

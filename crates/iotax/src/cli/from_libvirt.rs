@@ -16,7 +16,7 @@ pub(super) struct LadderTargets {
     /// The targets, the baseline first. With `--like`, these are a file on the host's filesystem, the disk as the domain defines it, and
     /// alternatives to it.
     pub(super) targets: Vec<TargetSpec>,
-    /// Notes for the user; empty without `--like`. They name the domain's disk, and each way in which the targets differ from it.
+    /// Notes for the user: filesystems that guests get; with `--like` also the domain's disk, and each way in which the targets differ from it.
     pub(super) notes: Vec<String>,
 }
 

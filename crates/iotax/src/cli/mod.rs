@@ -28,6 +28,7 @@ mod flags;
 mod fleet;
 mod flush;
 mod from_libvirt;
+mod guest_filesystem;
 mod help;
 mod import;
 mod input;

@@ -6,14 +6,14 @@ use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::suite::{SUITES, SuiteOptions, SuiteShape};
-use iotax_model::target::{GuestFs, GuestSpec};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::words::WordError;
-use iotax_model::workload::{Kind, Test, Workload};
+use iotax_model::workload::{Test, Workload};
 use iotax_model::{Suite, TargetSpec};
 use iotax_testbed::postgresql::Programs;
 
 use super::args::DesignArgs;
+use super::guest_filesystem::add_filesystem;
 use super::known_words::text_of;
 use super::number;
 use super::output::OutputArgs;
@@ -178,26 +178,18 @@ fn plan_of(
 /// Adds a filesystem to guests without one if the workloads create files, and refuses targets that cannot have one. Returns notes about
 /// the added filesystems.
 fn with_filesystems(targets: &mut [TargetSpec], workloads: &[Workload]) -> Result<Vec<String>, Failure> {
-    let makes_files = |w: &&Workload| matches!(w.kind(), Kind::Files(test) if test.needs_directory());
-    let Some(workload) = workloads.iter().find(makes_files) else { return Ok(Vec::new()) };
-    let mut notes = Vec::new();
-    for target in targets {
-        let name = target.name.clone();
-        let has_directory = target.shared_directory().is_some();
-        if let Some(guest) = target.stack.find_mut::<GuestSpec>() {
-            if guest.filesystem.is_none() && !has_directory {
-                guest.filesystem = Some(GuestFs::Ext4);
-                notes.push(format!(
-                    "{name}: filesystem = ext4 in the guest, for {} makes files",
-                    workload.name
-                ));
-            }
-        } else if target.file().is_none() && target.path().is_none_or(Path::exists) {
-            return Err(usage(format!(
-                "{name}: {} makes files, which needs a directory; name one on that storage, or leave such tests out with --tests",
-                workload.name
-            )));
-        }
+    let Some(workload) = workloads.iter().find(|workload| workload.needs_directory()) else {
+        return Ok(Vec::new());
+    };
+    let has_no_directory = |target: &&mut TargetSpec| {
+        target.guest().is_none() && target.file().is_none() && target.path().is_none_or(Path::exists)
+    };
+    if let Some(target) = targets.iter_mut().find(has_no_directory) {
+        return Err(usage(format!(
+            "{}: {} makes files, which needs a directory; name one on that storage, or leave such tests out with --tests",
+            target.name, workload.name
+        )));
     }
-    Ok(notes)
+    let add = |target: &mut TargetSpec| add_filesystem(&target.name.clone(), &mut target.stack, workloads);
+    Ok(targets.iter_mut().filter_map(add).collect())
 }

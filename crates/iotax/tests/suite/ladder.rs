@@ -1,6 +1,6 @@
 //! The ladder end to end, on real guests.
 
-use iotax_testkit::require;
+use iotax_testkit::{postgres, require};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -93,6 +93,38 @@ fn without_qemu_the_host_rungs_are_measured_and_the_missing_is_named() {
 }
 
 #[test]
+fn three_applications_have_a_verdict_on_each_rung() {
+    require!(file postgres::PROGRAM);
+    require!(root);
+    require!(program "losetup", "mkfs.ext4");
+    let lab = Lab::new();
+    let work = lab.work().display().to_string();
+    let ladder =
+        ["ladder", &work, "--rungs", "host-file,host-ext4", "--workloads", "sqlite-wal,pgbench,unpack"];
+    let length = ["--repeat", "2", "--runtime", "1s", "--ramp-time", "500ms", "--yes", "--json", "-"];
+    let json = lab.json(&[&ladder[..], &length].concat());
+    assert_valid(&json);
+    assert_eq!(order(&json).len(), 2 * 3 * 2);
+    let comparisons = json["comparisons"].as_array().expect("comparisons").iter();
+    let of_rate: Vec<&str> = comparisons
+        .filter(|c| c["metric"] == "iops" && c["verdict"].is_string())
+        .filter_map(|c| c["workload"].as_str())
+        .collect();
+    assert_eq!(of_rate, ["sqlite-wal", "pgbench", "unpack"]);
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_misspelt_workload_is_told_the_nearest() {
+    let lab = Lab::new();
+    let work = lab.work().display().to_string();
+    let output = lab.run(&["ladder", &work, "--workloads", "sqlite-wla"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("did you mean \"sqlite-wal\""), "{said}");
+}
+
+#[test]
 fn a_storage_daemon_without_the_export_is_named_with_its_version() {
     let lab = Lab::new();
     let old = lab.path("old");
@@ -118,6 +150,56 @@ fn a_storage_daemon_without_the_export_is_named_with_its_version() {
 
 mod guests {
     use super::*;
+
+    /// Runs a ladder of applications on rungs with and without guests, which are not booted: the plan is printed.
+    fn printed(lab: &Lab, workloads: &str, more: &[&str]) -> (Option<i32>, String, String) {
+        let work = lab.work().display().to_string();
+        let ladder = ["ladder", &work, "--workloads", workloads, "--print-plan"];
+        let output = lab.run(&[&ladder[..], more].concat());
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    }
+
+    #[test]
+    fn applications_leave_out_raw_disks_and_get_a_filesystem_in_guests() {
+        require!(guests);
+        require!(root);
+        require!(program "losetup", "mkfs.ext4");
+        let lab = Lab::new();
+        let (code, plan, said) = printed(&lab, "sqlite-wal,unpack", &["--emulated"]);
+        assert_eq!(code, Some(0), "{said}");
+        let plan = iotax_model::Plan::from_toml(&plan).expect("a plan");
+        let names: Vec<&str> = plan.targets.iter().map(|target| target.name.as_str()).collect();
+        assert_eq!(names, ["host-file", "host-ext4", "vm-raw", "vm-qcow2"], "{said}");
+        for words in [
+            "Without virtio-raw, virtio-qcow2, virtio-qcow2-snapshot: workload \"sqlite-wal\" (test = sqlite) makes files",
+            "Without vm-qcow2-snapshot: snapshot = \"external\"",
+        ] {
+            assert!(said.split_whitespace().collect::<Vec<_>>().join(" ").contains(words), "{words}: {said}");
+        }
+        // Lengths and sizes are the suite's.
+        let [sqlite, unpack] = plan.workloads.as_slice() else { panic!("{:?}", plan.workloads) };
+        assert_eq!((sqlite.size, sqlite.runtime), (None, iotax_model::units::Nanos::from_secs(2)));
+        assert_eq!((unpack.nrfiles, unpack.ramp_time), (Some(2000), iotax_model::units::Nanos(0)));
+    }
+
+    #[test]
+    fn pgbench_leaves_out_guests_and_is_refused_for_one_that_is_named() {
+        require!(guests);
+        require!(file postgres::PROGRAM);
+        let lab = Lab::new();
+        let (code, plan, said) = printed(&lab, "pgbench", &["--emulated"]);
+        assert_eq!(code, Some(0), "{said}");
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("Without vm-raw, vm-qcow2") && said.contains("has no PostgreSQL"), "{said}");
+        assert!(plan.contains("host-file") && !plan.contains("vm-"), "{plan}");
+        let work = lab.work().display().to_string();
+        let named = ["ladder", &work, "--workloads", "pgbench", "--rungs", "host-file,vm-raw", "--yes"];
+        let output = lab.run(&named);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("a guest of iotax has no PostgreSQL; use a target of this host"), "{said}");
+        lab.assert_nothing_left();
+    }
 
     #[test]
     fn four_rungs_give_three_rounds_each_and_every_comparison_has_a_verdict() {

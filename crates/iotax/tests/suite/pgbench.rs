@@ -69,6 +69,53 @@ fn a_rate_is_kept_or_said_to_be_too_much() {
     lab.assert_nothing_left();
 }
 
+/// Each measurement compares pgbench's log with its summary, and fails if they differ.
+#[test]
+fn transactions_beyond_a_limit_are_late_or_skipped() {
+    require!(file postgres::PROGRAM);
+    let lab = Lab::new();
+    let work = lab.work().display().to_string();
+    let of = |rate: &str, limit: &str| {
+        let schedule = ["--rate-iops", rate, "--rate-process", "poisson", "--builtin", "select-only"];
+        let window = ["--latency-limit", limit, "--runtime", "1s", "--ramp-time", "500ms", "--json", "-"];
+        let json = lab.json(&bench(&work, &[&schedule[..], &window].concat()));
+        assert_valid(&json);
+        let measurement = &json["measurements"][0];
+        let figure = |name: &str| measurement["metrics"][name].as_f64().expect("known");
+        let pacing = |name: &str| measurement["pacing"][name].as_f64().expect("known");
+        assert!((pacing("late") - figure("late")).abs() < 0.5, "{measurement:#}");
+        let done = measurement["meta"]["ios"].as_f64().expect("known");
+        (done, figure("late"), figure("skipped"), pacing("due"))
+    };
+    let (_, late, skipped, _) = of("50", "9s");
+    assert_eq!((late, skipped), (0.0, 0.0));
+    let (done, late, skipped, due) = of("200000", "2ms");
+    assert!(late > 0.0 && late <= done && skipped > done, "{late} of {done} late, {skipped} skipped");
+    // Those of the last 2 ms may be due or not.
+    assert!((done + skipped - due).abs() < 0.05 * due, "{done} and {skipped} of {due}");
+    let said = text(&lab.run(&["report", "--detail"]).stdout);
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("200,000 a second within 2ms") && said.contains("skipped"), "{said}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn commits_wait_for_a_flush_unless_they_need_not() {
+    require!(file postgres::PROGRAM);
+    require!(root);
+    require!(program "losetup", "mkfs.ext4", "mount", "umount");
+    let lab = Lab::new();
+    let slow = SlowDisk::mount(&lab, "slow", 2 << 30, Duration::from_millis(100));
+    let path = slow.path().display().to_string();
+    let mean_ms = |more: &[&str]| {
+        let window = ["--builtin", "simple-update", "--runtime", "1s", "--ramp-time", "500ms", "--json", "-"];
+        let json = lab.json(&bench(&path, &[&window[..], more].concat()));
+        json["measurements"][0]["meta"]["latency_ns"]["mean"].as_f64().expect("known") / 1e6
+    };
+    let (durable, loose) = (mean_ms(&[]), mean_ms(&["--synchronous-commit", "off"]));
+    assert!(durable >= 100.0 && loose < 50.0, "{durable} ms and {loose} ms");
+}
+
 #[test]
 fn a_killed_run_leaves_no_server() {
     require!(file postgres::PROGRAM);
@@ -133,13 +180,33 @@ pub(crate) fn transaction(said: &str, target: &str) -> (f64, f64) {
     let text = said.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = text.split(&start).nth(1).unwrap_or_else(|| panic!("{start}: {said}"));
     let words: Vec<&str> = line.split(' ').collect();
-    let unit = match words[1] {
-        "ms:" => 1.0,
-        "us:" => 1e-3,
-        other => panic!("{other}: {said}"),
+    (milliseconds(words[0], words[1]), words[2].parse().unwrap_or_else(|_| panic!("{line}")))
+}
+
+/// The flushes of the only target's transaction in each layer from the top down, and the milliseconds that it adds to those of the next, by
+/// the report's sentence: `1.00 flushes of 3.00 ms in loop1, which adds 2.00 ms to 1.00 flushes of 1.00 ms in loop0`.
+pub(crate) fn layers_of_transaction(said: &str) -> Vec<(f64, Option<f64>)> {
+    let text = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let pieces: Vec<&str> = text.split(" flushes of ").collect();
+    let layer = |pair: &[&str]| {
+        let flushes = pair[0].rsplit(' ').next().and_then(|number| number.parse().ok());
+        let adds = pair[1].split_once(" which adds ").map(|(_, adds)| {
+            let words: Vec<&str> = adds.split(' ').collect();
+            milliseconds(words[0], words[1])
+        });
+        (flushes.unwrap_or_else(|| panic!("{pair:?}")), adds)
     };
-    let number = |word: &str| word.parse::<f64>().unwrap_or_else(|_| panic!("{word}: {said}"));
-    (number(words[0]) * unit, number(words[2]))
+    pieces.windows(2).map(layer).collect()
+}
+
+fn milliseconds(number: &str, unit: &str) -> f64 {
+    let unit = match unit.trim_end_matches([':', ',']) {
+        "s" => 1e3,
+        "ms" => 1.0,
+        "us" => 1e-3,
+        other => panic!("{number} {other}"),
+    };
+    number.parse::<f64>().unwrap_or_else(|_| panic!("{number}")) * unit
 }
 
 mod alone {
@@ -180,6 +247,28 @@ mod alone {
             p50_ms("plain"),
             p50_ms("slow"),
             slow.flush_ms()
+        );
+    }
+
+    /// The lower of two loop devices takes the planted delay, and the upper adds what is left of its flush.
+    #[test]
+    fn what_a_layer_adds_is_apart_from_what_the_disk_takes() {
+        require!(root);
+        require!(program "losetup", "mkfs.ext4", "mount", "umount");
+        let lab = Lab::alone();
+        let slow = SlowDisk::mount(&lab, "slow", 2 << 30, Duration::from_millis(20));
+        let target = format!("{} > raw file > loop direct_io=true > ext4 > raw file", slow.path().display());
+        let suite = ["suite", "applications", &target, "--tests", "sqlite-wal", "--repeat", "2", "--yes"];
+        let said = text(&lab.run(&suite).stdout);
+        let layers = layers_of_transaction(&said);
+        let [(upper, Some(adds_ms)), (lower, None)] = layers.as_slice() else { panic!("{layers:?}: {said}") };
+        assert!((0.99..1.5).contains(upper) && *lower >= 0.99, "{layers:?}: {said}");
+        assert!(*adds_ms < 0.5 * lower * slow.flush_ms(), "{layers:?} of {} ms: {said}", slow.flush_ms());
+        let (whole_ms, _) = transaction(&said, "raw_file-loop_direct_io_true-ext4-raw_fi");
+        let predicted_ms = adds_ms + lower * slow.flush_ms();
+        assert!(
+            predicted_ms < whole_ms && predicted_ms > 0.8 * whole_ms,
+            "{predicted_ms} of {whole_ms} ms: {said}"
         );
     }
 }

@@ -435,7 +435,7 @@ fn what_a_virtio_device_does_not_take_is_refused_with_the_remedy() {
         (
             "WORK > qcow2 file > fuse",
             "test = 'create'\ndirect = false\nramp_time = '0s'",
-            "what fuse shows is one file",
+            "fuse shows one file",
         ),
         (
             "WORK > raw file > virtio",

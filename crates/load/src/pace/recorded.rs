@@ -237,6 +237,7 @@ impl Recorded {
             longest_delay_ns: self.longest_delay_ns,
             backlog: not_begun,
             backlog_ns: if not_begun > 0 { now.saturating_sub(self.due) } else { 0 },
+            ..Pacing::default()
         };
         let (first, last) = (self.first.unwrap_or_default(), self.last.unwrap_or_default());
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a quantile is a time")]

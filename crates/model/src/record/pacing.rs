@@ -17,19 +17,31 @@ pub struct Pacing {
     pub backlog: u64,
     /// Time by which the oldest I/O of the backlog is overdue at the end of the window.
     pub backlog_ns: u64,
+    /// Transactions completed in the window that took longer than `latency_limit` from their scheduled start; absent without a limit.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub late: Option<u64>,
+    /// Transactions that were not started, because they were due longer ago than `latency_limit`; absent without a limit.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub skipped: Option<u64>,
+}
+
+fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.into_iter().chain(other).reduce(|one, other| one + other)
 }
 
 impl Pacing {
     /// Combines two concurrent loads: counts are added, and the longer delays kept.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
-        let Self { due, delayed, longest_delay_ns, backlog, backlog_ns } = other;
+        let Self { due, delayed, longest_delay_ns, backlog, backlog_ns, late, skipped } = other;
         Self {
             due: self.due + due,
             delayed: self.delayed + delayed,
             longest_delay_ns: self.longest_delay_ns.max(longest_delay_ns),
             backlog: self.backlog + backlog,
             backlog_ns: self.backlog_ns.max(backlog_ns),
+            late: sum(self.late, late),
+            skipped: sum(self.skipped, skipped),
         }
     }
 }

@@ -105,6 +105,9 @@ pub const SUITES: &[Suite] = &[
     applications::SUITE,
 ];
 
+/// The suite of programs that people run, whose workloads a ladder takes by name too.
+pub const APPLICATIONS: &Suite = &applications::SUITE;
+
 impl Suite {
     /// Finds a suite by its name.
     ///

@@ -77,6 +77,14 @@ pub struct TargetError {
     pub(crate) reason: String,
 }
 
+impl TargetError {
+    /// Returns the reason for the error, without the target's name.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
 impl TargetSpec {
     /// Creates a target with these layers, without kernel settings and background load.
     pub fn new(name: impl Into<String>, stack: impl Into<Stack>) -> Self {

@@ -4,7 +4,7 @@ use super::fitting::{completing, fit, on_place, unknown};
 use super::layers::word;
 use super::layers::{Below, BottomLocation, LayerInterface, LayerSpec, PlannedLayer, Segments};
 use super::{
-    Aio, CacheMode, CacheSpec, DirectoryProtocol, FileSpec, FilterSpec, GuestSpec, NetworkSpec,
+    Aio, CacheMode, CacheSpec, DirectoryProtocol, FileSpec, FilterSpec, GuestFs, GuestSpec, NetworkSpec,
     ShareProtocol, ShareSpec, Snapshot,
 };
 
@@ -260,11 +260,12 @@ impl Stack {
             (LayerInterface::GuestDisk, _) => {
                 Some("the guest sees a raw disk; add filesystem = \"ext4\" to guest")
             }
-            (LayerInterface::VirtioQueue, _) => {
-                Some("a virtio device is a raw disk; use fuse in place of virtio, or leave it out")
-            }
+            (LayerInterface::VirtioQueue, _) => Some(
+                "a virtio device is a raw disk; leave virtio out, or use a guest with filesystem = \"ext4\"",
+            ),
+            // A directory for files would be made next to the export, on the host's filesystem.
             (LayerInterface::RawFile, PlannedLayer::Fuse(_)) => Some(
-                "what fuse shows is one file, and files would lie next to it; leave fuse and the image out",
+                "fuse shows one file, in which no others can be made; leave fuse out, or use a guest with filesystem = \"ext4\"",
             ),
             (LayerInterface::Block, PlannedLayer::Loop(_)) => {
                 Some("a loop device is a raw disk; leave loop out")
@@ -274,6 +275,13 @@ impl Stack {
             }
             _ => None,
         }
+    }
+
+    /// Adds an ext4 to a guest with a raw disk, so that workloads can make files there. Returns whether it did.
+    pub fn add_guest_filesystem(&mut self) -> bool {
+        let has_directory = self.shared_directory().is_some();
+        let guest = self.find_mut::<GuestSpec>().filter(|guest| guest.filesystem.is_none() && !has_directory);
+        guest.map(|guest| guest.filesystem = Some(GuestFs::Ext4)).is_some()
     }
 
     /// Formats the stack on one line from the bottom up: `/srv > raw file > virtio-blk cache=none aio=io_uring > guest`. [`Self::parse`] reads this

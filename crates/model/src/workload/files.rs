@@ -161,13 +161,15 @@ impl Workload {
         Some(calls.saturating_mul(each).saturating_add(content).saturating_mul(passes))
     }
 
-    /// Estimates the time in nanoseconds to prepare a workload: to create its files, and to read the area into the page cache for
+    /// Estimates the time in nanoseconds to prepare a workload: to create its files or cluster, and to read the area into the page cache for
     /// `pre_read`.
     pub(super) fn time_of_set_up(&self) -> u64 {
         let files = self.files().unwrap_or(0).saturating_mul(u64::from(self.numjobs)).saturating_mul(FILE_NS);
         let ahead = if self.pre_read { self.size.unwrap_or(DEFAULT_SIZE).0 } else { 0 };
         let bytes = ahead.saturating_add(self.tree_bytes().map_or(0, |bytes| bytes.0));
-        files.saturating_add(bytes.saturating_mul(1_000_000_000 / ASSUMED))
+        files
+            .saturating_add(bytes.saturating_mul(1_000_000_000 / ASSUMED))
+            .saturating_add(self.time_of_cluster())
     }
 
     /// Returns whether the workload works on files that it creates in a directory next to the area, instead of on the area.

@@ -16,7 +16,7 @@ use super::{
     AccessHint, BufferPattern, ByDirection, CpuPolicy, DEFAULT_BS, DedupeMode, Distribution, FileLayout,
     FileSize, IoEngine, LengthRange, LengthSplit, Memory, MemoryPolicy, NumberList, PgbenchScript,
     PrioritySplit, RateProcess, ReplayPace, Rw, Stamps, SteadyCriterion, Stride, SyncFileRange, SyncMode,
-    Test, ToleratedErrors, Verify, WorkloadError,
+    SynchronousCommit, Test, ToleratedErrors, Verify, WorkloadError,
 };
 use crate::crash::{JournalMode, Synchronous};
 use crate::net::Traffic;
@@ -165,7 +165,8 @@ plain!(
 plain!(Distribution, Stride, FileSize, MemoryPolicy, NumberList);
 plain!(SteadyCriterion, SyncFileRange, ToleratedErrors);
 word!(Rw, IoEngine, RateProcess, ReplayOffsets, ReplayPace, Stamps, Verify, SyncMode, Test);
-word!(AccessHint, FileLayout, Memory, CpuPolicy, DedupeMode, JournalMode, Synchronous, PgbenchScript);
+word!(AccessHint, FileLayout, Memory, CpuPolicy, DedupeMode, JournalMode, Synchronous);
+word!(SynchronousCommit, PgbenchScript);
 
 /// Description of a workload key, for generating flags and help texts.
 #[derive(Debug, Clone, Copy)]
@@ -533,6 +534,11 @@ keys! {
         synchronous "WHEN": Synchronous;
         /// Script of test = pgbench: tpcb-like, simple-update or select-only [default: tpcb-like]
         builtin "NAME": PgbenchScript;
+        /// Commits of test = pgbench that wait until they are durable: on or off [default: on]
+        synchronous_commit "WHEN": SynchronousCommit;
+        /// Longest time of a transaction of test = pgbench with a rate, in whole milliseconds: those that took longer are counted as late, and
+        /// those that would start later are skipped
+        latency_limit "TIME": Nanos;
         /// Scale of test = pgbench: 100,000 accounts, about 16 MiB, each [default: 1]
         scale "N" in (1..=MOST_SCALE): u32;
         /// Files of each job, for a file test [default: 1000; 24000 in a tree]

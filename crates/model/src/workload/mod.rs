@@ -43,7 +43,7 @@ pub use self::priorities::{Priority, PriorityShareOfLength, PrioritySplit};
 pub use self::steady::{SteadyCriterion, SteadyFigure, SteadyLimit, SteadyResult};
 pub use self::stride::Stride;
 pub use self::sync_range::SyncFileRange;
-pub use self::test::{PgbenchScript, Test};
+pub use self::test::{PgbenchScript, SynchronousCommit, Test};
 pub use self::text::TextError;
 pub use self::tolerated::{Tolerated, ToleratedErrors};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use super::{DEFAULT_BS, PgbenchScript, RateProcess, Test, Workload, WorkloadError};
+use super::{DEFAULT_BS, PgbenchScript, RateProcess, SynchronousCommit, Test, Workload, WorkloadError};
 use crate::units::{Bytes, Nanos};
 
 /// Largest scale: 160 GB of accounts.
@@ -11,10 +11,15 @@ pub(super) const MOST_SCALE: u64 = 10_000;
 const UNIT: u64 = 16 << 20;
 /// Space of a new cluster without tables, and of the WAL that PostgreSQL keeps by default (max_wal_size).
 const CLUSTER: u64 = (64 << 20) + (1 << 30);
+/// Time to make a cluster and start its server, and to fill each unit of scale; with idle CPUs.
+const CLUSTER_TIME: Nanos = Nanos::from_millis(1250);
+const UNIT_TIME: Nanos = Nanos::from_millis(250);
 /// Minimum warm-up, in which the clients connect.
 const LEAST_RAMP: Nanos = Nanos::from_millis(500);
+/// The unit of pgbench's latency limit, in nanoseconds.
+const MILLISECOND: u64 = 1_000_000;
 /// Error text for keys that ask for flushes.
-const FLUSHES: &str = "PostgreSQL flushes by itself at each commit; leave it out";
+const FLUSHES: &str = "PostgreSQL flushes by itself at each commit; leave it out, or set synchronous_commit";
 
 impl Workload {
     /// Returns pgbench's script, by default `tpcb-like`, which is also pgbench's default.
@@ -29,9 +34,21 @@ impl Workload {
         self.scale.unwrap_or(1)
     }
 
+    /// Returns whether the server's commits wait until they are durable, as by default.
+    #[must_use]
+    pub fn commits_are_durable(&self) -> bool {
+        self.synchronous_commit != Some(SynchronousCommit::Off)
+    }
+
     /// Returns the bytes of pgbench's tables.
     pub(super) fn size_of_accounts(&self) -> Bytes {
         Bytes(u64::from(self.pgbench_scale()) * UNIT)
+    }
+
+    /// Estimates the time to make pgbench's cluster in nanoseconds; 0 for other workloads.
+    pub(super) fn time_of_cluster(&self) -> u64 {
+        let is_pgbench = self.test == Some(Test::Pgbench);
+        if is_pgbench { CLUSTER_TIME.0 + u64::from(self.pgbench_scale()) * UNIT_TIME.0 } else { 0 }
     }
 
     /// Returns the space that PostgreSQL's cluster takes at most.
@@ -45,9 +62,11 @@ impl Workload {
         let refuse = |key, value: &dyn Display, accepted: &str| Err(self.refusal(key, value, accepted));
         if self.test != Some(Test::Pgbench) {
             const NEEDED: &str = "only test = pgbench has it; leave it out";
-            return match (self.builtin, self.scale) {
-                (Some(script), _) => refuse("builtin", &script, NEEDED),
-                (_, Some(scale)) => refuse("scale", &scale, NEEDED),
+            return match (self.builtin, self.scale, self.synchronous_commit, self.latency_limit) {
+                (Some(script), ..) => refuse("builtin", &script, NEEDED),
+                (_, Some(scale), ..) => refuse("scale", &scale, NEEDED),
+                (.., Some(when), _) => refuse("synchronous_commit", &when, NEEDED),
+                (.., Some(limit)) => refuse("latency_limit", &limit, NEEDED),
                 _ => Ok(()),
             };
         }
@@ -66,7 +85,16 @@ impl Workload {
             let accepted = "pgbench starts the transactions of a rate at random; use rate_process = poisson";
             return refuse("rate_process", &self.rate_process, accepted);
         }
-        Ok(())
+        match self.latency_limit {
+            Some(limit) if self.rate_iops.is_none() => {
+                let accepted = "it counts from the start that a rate schedules; give rate_iops, or judge by the percentiles";
+                refuse("latency_limit", &limit, accepted)
+            }
+            Some(limit) if limit.0 < MILLISECOND || limit.0 % MILLISECOND != 0 => {
+                refuse("latency_limit", &limit, "accepted: whole milliseconds, 1ms and more")
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -81,6 +109,9 @@ mod tests {
         all.iter().chain(keys).for_each(|(key, text)| own.set(key, text).expect(text));
         own.complete(&WorkloadKeys::default())
     }
+
+    const RATE: (&str, &str) = ("rate_iops", "50");
+    const POISSON: (&str, &str) = ("rate_process", "poisson");
 
     #[test]
     fn keys_that_mean_nothing_to_pgbench_are_refused() {
@@ -97,17 +128,38 @@ mod tests {
             (&[("test", "pgbench"), ("rate", "1m")], "rate = 1m: means nothing in a test"),
             (&[("test", "pgbench"), ("rate_iops", "50")], "rate_process = linear: pgbench starts"),
             (&[("test", "pgbench"), ("synchronous", "off")], "synchronous = off: only test = sqlite"),
+            (
+                &[("test", "sqlite"), ("synchronous_commit", "off")],
+                "synchronous_commit = off: only test = pgbench",
+            ),
+            (&[("test", "sqlite"), ("latency_limit", "5ms")], "latency_limit = 5ms: only test = pgbench"),
+            (
+                &[("test", "pgbench"), ("latency_limit", "5ms")],
+                "latency_limit = 5ms: it counts from the start that a rate",
+            ),
+            (
+                &[("test", "pgbench"), RATE, POISSON, ("latency_limit", "2500us")],
+                "whole milliseconds, 1ms and more",
+            ),
+            (
+                &[("test", "pgbench"), RATE, POISSON, ("latency_limit", "0s")],
+                "whole milliseconds, 1ms and more",
+            ),
         ] {
             let error = workload(keys).check().expect_err(refusal).to_string();
             assert!(error.contains(refusal), "{error}");
         }
-        let rate = [("rate_iops", "50"), ("rate_process", "poisson"), ("numjobs", "4"), ("scale", "10")];
+        let rate = [RATE, POISSON, ("latency_limit", "5ms"), ("numjobs", "4"), ("scale", "10")];
         let taken = workload(&[&[("test", "pgbench")][..], &rate].concat());
         assert_eq!(taken.check(), Ok(()));
         assert_eq!(
             (taken.default_size(), taken.pgbench_script()),
             (Bytes(160 << 20), PgbenchScript::TpcbLike)
         );
+        // A warm-up of 1 s and a window of 10 s, after a cluster of scale 10 was made.
+        assert_eq!(taken.expected_time(), Nanos::from_millis(14_750));
+        assert!(taken.commits_are_durable());
+        assert!(!workload(&[("test", "pgbench"), ("synchronous_commit", "off")]).commits_are_durable());
         assert_eq!(taken.room(), Bytes((320 + 64 + 1024) << 20));
     }
 }

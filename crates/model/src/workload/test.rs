@@ -64,6 +64,16 @@ words! {
     }
 }
 
+words! {
+    /// The setting of PostgreSQL by which a commit waits until it is durable.
+    SynchronousCommit, "synchronous_commit" {
+        /// A commit returns when it is durable.
+        On = "on",
+        /// A commit returns at once; the server flushes several times a second, and a crash loses the last commits.
+        Off = "off",
+    }
+}
+
 impl Test {
     /// Returns whether the test measures metadata operations: on files, directories or trees.
     #[must_use]

@@ -5,6 +5,8 @@ use std::io;
 
 use iotax_load::window::Window;
 use iotax_model::record::{CpuTime, Pacing};
+use iotax_model::units::Nanos;
+use iotax_model::workload::Workload;
 
 use super::super::ProgramResults;
 use super::super::meter::Meter;
@@ -40,14 +42,19 @@ pub(super) struct Counts {
 struct Schedule {
     /// Transactions per second over all clients.
     rate: u64,
+    limit: Option<Nanos>,
     pacing: Pacing,
     /// Scheduled start of the last transaction that started, with its delay.
     last: Option<(u64, u64)>,
 }
 
 impl Counts {
-    /// Creates counts of a window; `rate` is the transactions per second of an open loop over all clients.
-    pub(super) fn new(window: Window, tree: ProcessTree, rate: Option<u64>) -> Self {
+    /// Creates counts of a window of `workload`.
+    pub(super) fn new(window: Window, tree: ProcessTree, workload: &Workload) -> Self {
+        let limit = workload.latency_limit;
+        let none = limit.map(|_| 0);
+        let pacing = Pacing { late: none, skipped: none, ..Pacing::default() };
+        let rate = workload.rate_iops.map(|rate| rate * u64::from(workload.numjobs));
         Self {
             window,
             tree,
@@ -58,7 +65,7 @@ impl Counts {
             last_moved: None,
             held: None,
             first_start: None,
-            schedule: rate.map(|rate| Schedule { rate, pacing: Pacing::default(), last: None }),
+            schedule: rate.map(|rate| Schedule { rate, limit, pacing, last: None }),
             is_over: false,
         }
     }
@@ -101,9 +108,25 @@ impl Counts {
         let Transaction { at, response_ns, lag_ns } = transaction;
         let scheduled = at.saturating_sub(response_ns);
         self.first_start.get_or_insert(scheduled + lag_ns);
+        let is_done_in_window = self.has(at);
         if let Some(schedule) = &mut self.schedule {
             schedule.add(scheduled, lag_ns, self.window);
+            let is_late = is_done_in_window && transaction.is_late(schedule.limit);
+            schedule.pacing.late = schedule.pacing.late.map(|late| late + u64::from(is_late));
         }
+    }
+
+    /// Counts a transaction as skipped, which was noticed at time `at`. pgbench does not tell when it was due.
+    pub(super) fn skip(&mut self, at: u64) {
+        let is_in_window = self.has(at);
+        if let Some(Schedule { pacing, .. }) = self.schedule.as_mut().filter(|_| is_in_window) {
+            pacing.due += 1;
+            pacing.skipped = pacing.skipped.map(|skipped| skipped + 1);
+        }
+    }
+
+    fn has(&self, at: u64) -> bool {
+        (self.window.begin..self.window.end).contains(&at)
     }
 
     /// Counts a transaction that failed at time `at`.

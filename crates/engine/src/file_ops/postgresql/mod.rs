@@ -61,7 +61,9 @@ pub(super) fn prepare(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, Engin
     own.settle(setup.workload.invalidate, files.iter().map(OsString::as_os_str))?;
     let clients = setup.workload.numjobs;
     let connections = (clients > CLIENTS).then(|| format!("max_connections={}", clients + 10));
-    server.start(connections.as_deref()).map_err(EngineError::Postgresql)?;
+    let lazily = (!setup.workload.commits_are_durable()).then_some("synchronous_commit=off");
+    let settings: Vec<&str> = connections.as_deref().into_iter().chain(lazily).collect();
+    server.start(&settings).map_err(EngineError::Postgresql)?;
     Ok(Box::new(Transactions {
         server,
         programs,
@@ -76,7 +78,7 @@ pub(super) fn prepare(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, Engin
 fn filled(programs: &Path, directory: &Path, workload: &Workload) -> Result<ClusterServer, String> {
     let mut server = ClusterServer::create(programs, directory)?;
     // All is flushed after everything is there.
-    server.start(Some("fsync=off"))?;
+    server.start(&["fsync=off"])?;
     let scale = format!("--scale={}", workload.pgbench_scale());
     let mut fill = pgbench(programs, directory);
     processes::finish(fill.args(["--initialize", "--quiet", &scale, "postgres"]))?;
@@ -108,7 +110,7 @@ impl Transactions {
     /// Starts pgbench. Its standard output receives the log of transactions, and then the summary.
     #[expect(unsafe_code, reason = "what is called between fork and exec")]
     fn start(&self, window: Window, errors: &ErrorOutput) -> io::Result<Running> {
-        let Workload { numjobs, rate_iops, .. } = &self.workload;
+        let Workload { numjobs, rate_iops, latency_limit, .. } = &self.workload;
         let seconds = (window.end - window.start).div_ceil(1_000_000_000) + LATER;
         let mut command = pgbench(&self.programs, &self.directory);
         command.args(["--no-vacuum", "--jobs=1", "--log", "--log-prefix", log::PREFIX]);
@@ -116,6 +118,7 @@ impl Transactions {
         command.args([format!("--client={numjobs}"), format!("--time={seconds}")]);
         command.arg(format!("--random-seed={}", self.seed));
         command.args(rate_iops.map(|rate| format!("--rate={}", rate * u64::from(*numjobs))));
+        command.args(latency_limit.map(|limit| format!("--latency-limit={}", limit.0 / 1_000_000)));
         command.arg("postgres").stdout(Stdio::piped()).stderr(errors.stdio()?);
         // SAFETY: between fork and exec the function makes system calls only, and allocates nothing.
         unsafe {
@@ -132,12 +135,8 @@ impl Transactions {
         let mut pgbench = self.start(window, &errors).map_err(failed)?;
         let mut stdout = pgbench.0.stdout.take().ok_or("pgbench: its output is no pipe")?;
         let tree = ProcessTree::new(vec![pgbench.0.id(), self.server.process()]);
-        let mut counts = Counts::new(
-            window,
-            tree,
-            self.workload.rate_iops.map(|rate| rate * u64::from(self.workload.numjobs)),
-        );
-        let mut log = Log::new();
+        let mut counts = Counts::new(window, tree, &self.workload);
+        let mut log = Log::new(self.workload.latency_limit);
         let mut bytes = vec![0; 1 << 16];
         let mut is_ended = false;
         loop {
@@ -165,6 +164,7 @@ impl Transactions {
             }
             log.read(&bytes[..length], &mut |entry| match entry {
                 Entry::Done(transaction) => counts.add(transaction, meter),
+                Entry::Skipped(at) => counts.skip(at),
                 Entry::Failed(at) => counts.fail(at, meter),
             });
         }
@@ -194,12 +194,12 @@ impl Transactions {
             let server = self.server.reason().map(|reason| format!("; the server: {reason}"));
             return Err(format!("pgbench: {} ({status}){}", errors.text(), server.unwrap_or_default()));
         }
-        match log.summary_count() {
-            Some(count) if count == log.done => Ok(()),
-            count => Err(format!(
-                "pgbench: its log has {} transactions, and its summary {}; run the measurement again",
-                log.done,
-                count.map_or_else(|| "no count".into(), |count| count.to_string())
+        match log.summary() {
+            Some(totals) if totals == log.totals => Ok(()),
+            totals => Err(format!(
+                "pgbench: its log has {}, and its summary {}; run the measurement again",
+                log.totals,
+                totals.map_or_else(|| "no number of transactions".into(), |totals| totals.to_string())
             )),
         }
     }

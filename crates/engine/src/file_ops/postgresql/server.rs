@@ -52,13 +52,13 @@ impl ClusterServer {
         Ok(Self { programs: programs.to_owned(), directory: directory.to_owned(), running: None })
     }
 
-    /// Starts the server with the defaults of its settings but `setting`, which has the form `name=value`, and waits until it takes clients.
-    pub(super) fn start(&mut self, setting: Option<&str>) -> Result<(), String> {
+    /// Starts the server with the defaults of its settings but `settings`, which have the form `name=value`, and waits until it takes clients.
+    pub(super) fn start(&mut self, settings: &[&str]) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("postgres: {error}");
         let mut command = unprivileged(&self.programs.join("postgres"), &TOGETHER);
         command.current_dir(&self.directory).args(["-D", CLUSTER]);
         // Relative to the cluster, which only its owner can enter.
-        for setting in SETTINGS.into_iter().chain(["unix_socket_directories=."]).chain(setting) {
+        for setting in SETTINGS.iter().chain(&["unix_socket_directories=."]).chain(settings) {
             command.args(["-c", setting]);
         }
         let log = ErrorOutput::new().map_err(failed)?;

@@ -9,15 +9,18 @@ use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{CurveSpec, Design, Plan};
+use iotax_model::suite::{APPLICATIONS, SuiteOptions};
 use iotax_model::target::PlannedDevice;
 use iotax_model::units::{Bytes, Nanos};
+use iotax_model::words::WordError;
 use iotax_model::workload::{STANDARD, Workload};
 use iotax_testbed::refusal::Refusal;
 use iotax_testbed::target::{preflight, virtio};
 
 use super::args::{DesignArgs, LengthArgs, tell_apart, undo_dir};
 use super::from_libvirt::{self, LadderTargets};
-use super::known_words::{known_words, text_of};
+use super::guest_filesystem::add_filesystem;
+use super::known_words::text_of;
 use super::print_plan::print_plan;
 use super::say::note;
 use super::session::RunArgs;
@@ -47,10 +50,10 @@ pub(super) struct Args {
     design: DesignArgs,
     /// Rungs to build, the first is the baseline: host-file, virtio-raw, virtio-qcow2, virtio-qcow2-snapshot, vm-raw, vm-qcow2,
     /// vm-qcow2-snapshot, with --device also host-device, host-lvm, host-lvm-file, vm-device, vm-lvm; host-overlay as in a container,
-    /// host-nfs, host-smb, host-loop, host-luks, host-integrity, host-dm-cache, host-dm-writecache, host-raid1, host-zvol, host-zfs,
+    /// host-ext4, host-nfs, host-smb, host-loop, host-luks, host-integrity, host-dm-cache, host-dm-writecache, host-raid1, host-zvol, host-zfs,
     /// host-nvme-tcp, fuse-raw, nbd-raw, nbd-kernel, iscsi-raw, nfs-raw, rbd-raw, in a Xen domain xen-pv-loop, xen-pv-raw, xen-pv-qcow2,
     /// xen-pvh-loop; virtio-vmdk, vm-vhdx and so on for other formats; or the layers of one, such as "raw file > loop direct_io=true"
-    /// [default: the first seven on DIR, and those of --device]
+    /// [default: the first seven on DIR, and those of --device; host-ext4 too if workloads make files]
     #[arg(long, value_name = "LIST", value_parser = text_of(rungs::names()))]
     rungs: Vec<String>,
     /// Measure new images set up like the disk of this libvirt domain, and alternatives to it: a file with its XML, or its
@@ -60,9 +63,8 @@ pub(super) struct Args {
     /// The domain's disk, such as vda [default: the first]
     #[arg(long, value_name = "TARGET", requires = "like")]
     like_disk: Option<String>,
-    /// Workloads to run: randread-4k-qd1, randread-4k-qd32, randwrite-4k-qd32, seqread-1m, seqwrite-1m [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = known_words(str::parse::<Workload>, STANDARD.map(|(name, ..)| name)))]
-    workloads: Vec<Workload>,
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(names(&known_workloads(&SuiteOptions::default()))), help = help_of_workloads())]
+    workloads: Vec<String>,
     /// Measure latency against load on each rung, from idle to beyond its capacity; with randread-4k-qd32 unless --workloads names others
     #[arg(long, conflicts_with_all = ["repeat", "until_decided", "until_steady"])]
     curve: bool,
@@ -102,8 +104,66 @@ fn items(list: &str) -> Vec<&str> {
     list.split(at_comma).map(str::trim).collect()
 }
 
+/// Returns the workloads that `--workloads` takes: the standard ones, and those of the suite `applications` with these options.
+fn known_workloads(options: &SuiteOptions) -> Vec<Workload> {
+    let standard = STANDARD.iter().filter_map(|(name, ..)| name.parse().ok());
+    standard.chain((APPLICATIONS.workloads)(options)).collect()
+}
+
+fn names(workloads: &[Workload]) -> Vec<&str> {
+    workloads.iter().map(|workload| workload.name.as_str()).collect()
+}
+
+fn help_of_workloads() -> String {
+    let known = known_workloads(&SuiteOptions::default());
+    let (standard, applications) = known.split_at(STANDARD.len());
+    format!(
+        "Workloads to run: {}, or those of iotax suite applications: {} [default: the first five]",
+        names(standard).join(", "),
+        names(applications).join(", ")
+    )
+}
+
+/// Rungs that are left out, by the reason.
+#[derive(Default)]
+struct LeftOut(Vec<(String, Vec<String>)>);
+
+impl LeftOut {
+    fn add(&mut self, rung: &Rung, reason: String) {
+        match self.0.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, names)) => names.push(rung.name.clone()),
+            None => self.0.push((reason, vec![rung.name.clone()])),
+        }
+    }
+
+    fn tell(&self) {
+        for (reason, names) in &self.0 {
+            note!("Without {}: {reason}", names.join(", "));
+        }
+    }
+}
+
+/// Leaves out rungs that cannot carry the workloads, such as raw disks for workloads that make files. Fails for a rung that the user named.
+fn carrying(args: &Args, mut rungs: Vec<Rung>, workloads: &[Workload]) -> Result<Vec<Rung>, Failure> {
+    let work: Vec<&Workload> = workloads.iter().collect();
+    let target = |rung: &Rung| rung.target(rung.name.clone(), 1, args.dir.as_deref(), args.device.as_deref());
+    let check = |target: &TargetSpec| target.check().and_then(|()| target.check_work(&work));
+    if !args.rungs.is_empty() {
+        rungs.iter().try_for_each(|rung| check(&target(rung)?).or_exit(Exit::Usage))?;
+        return Ok(rungs);
+    }
+    let mut left_out = LeftOut::default();
+    rungs.retain(|rung| {
+        // What cannot be built by any means is reported when the run is refused.
+        let Ok(target) = target(rung) else { return true };
+        check(&target).map_err(|error| left_out.add(rung, error.reason().to_owned())).is_ok()
+    });
+    left_out.tell();
+    Ok(rungs)
+}
+
 /// Returns the rungs that the options select; by default the usual ones that the given directory and device allow.
-fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
+fn wanted(args: &Args, workloads: &[Workload]) -> Result<Vec<Rung>, Failure> {
     let is_there = |rung: &Rung| match rung.base {
         Base::Device => args.device.is_some(),
         Base::Directory => args.dir.is_some(),
@@ -113,7 +173,8 @@ fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
         return Ok(rungs::formats());
     }
     if args.rungs.is_empty() {
-        let all = if args.everything { rungs::everything() } else { rungs::usual() };
+        let makes_files = || workloads.iter().any(Workload::needs_directory);
+        let all = if args.everything { rungs::everything() } else { rungs::usual(makes_files()) };
         return Ok(all.into_iter().filter(is_there).collect());
     }
     let find = |text: &str| {
@@ -147,7 +208,7 @@ fn possible(args: &Args, mut rungs: Vec<Rung>, workloads: &[Workload]) -> Result
         return Ok(rungs);
     }
     let permission = args.run.session.overwrite.permission()?;
-    let mut missing: Vec<(String, Vec<String>)> = Vec::new();
+    let mut left_out = LeftOut::default();
     let is_possible = |rung: &Rung| {
         // What cannot be built by any means is reported when the run is refused.
         let Ok(target) = rung.target(rung.name.clone(), 1, args.dir.as_deref(), args.device.as_deref())
@@ -163,11 +224,7 @@ fn possible(args: &Args, mut rungs: Vec<Rung>, workloads: &[Workload]) -> Result
         let checked = preflight::check(&plan, &permission).map(drop);
         match checked.and(bootable.map_err(|error| Refusal::environment(with_causes(&error)))) {
             Err(refusal) if refusal.exit == Exit::Environment => {
-                let reason = refusal.to_string();
-                match missing.iter_mut().find(|(known, _)| *known == reason) {
-                    Some((_, names)) => names.push(rung.name.clone()),
-                    None => missing.push((reason, vec![rung.name.clone()])),
-                }
+                left_out.add(rung, refusal.to_string());
                 false
             }
             // Errors that the user can fix are reported when the run is refused.
@@ -181,9 +238,7 @@ fn possible(args: &Args, mut rungs: Vec<Rung>, workloads: &[Workload]) -> Result
     if there.is_empty() || on_device(&rungs) && !on_device(&there) {
         return Ok(rungs);
     }
-    for (reason, names) in missing {
-        note!("Without {}: {reason}", names.join(", "));
-    }
+    left_out.tell();
     Ok(there)
 }
 
@@ -229,38 +284,60 @@ fn targets(rung: &Rung, args: &Args) -> Result<Vec<TargetSpec>, Failure> {
 /// Returns the targets of all rungs with notes on them; with `--like`, targets modelled on a libvirt domain's disk.
 fn ladder_targets(args: &Args, workloads: &[Workload]) -> Result<LadderTargets, Failure> {
     if let (Some(domain), Some(dir)) = (&args.like, &args.dir) {
-        let ladder = from_libvirt::targets(domain, args.like_disk.as_deref(), dir)?;
+        let mut ladder = from_libvirt::targets(domain, args.like_disk.as_deref(), dir)?;
         if let Some(reason) = no_guests(args, false)? {
             virtio::possible().map_err(|missing| Failure { exit: missing.exit, error: missing.into() })?;
             note!("Its disk without a guest: {reason}");
             return Ok(from_libvirt::without_guests(ladder));
         }
+        let add =
+            |target: &mut TargetSpec| add_filesystem(&target.name.clone(), &mut target.stack, workloads);
+        ladder.notes.extend(ladder.targets.iter_mut().filter_map(add));
         return Ok(ladder);
     }
+    let mut rungs = wanted(args, workloads)?;
+    let add =
+        |rung: &mut Rung| Some((rung.name.clone(), add_filesystem(&rung.name, &mut rung.layers, workloads)?));
+    let notes: Vec<(String, String)> = rungs.iter_mut().filter_map(add).collect();
+    rungs = carrying(args, rungs, workloads)?;
     // Rungs that the user named for a printed plan may be for another machine.
-    let is_for_here = !args.print_plan || args.rungs.is_empty();
-    let rungs = if is_for_here { possible(args, wanted(args)?, workloads)? } else { wanted(args)? };
+    if !args.print_plan || args.rungs.is_empty() {
+        rungs = possible(args, rungs, workloads)?;
+    }
+    let is_built = |name: &str| rungs.iter().any(|rung| rung.name == name);
     Ok(LadderTargets {
+        notes: notes.into_iter().filter(|(name, _)| is_built(name)).map(|(_, note)| note).collect(),
         targets: rungs.iter().map(|rung| targets(rung, args)).collect::<Result<Vec<_>, _>>()?.concat(),
-        notes: Vec::new(),
     })
 }
 
-/// Returns the requested workloads, or the usual ones, each over the whole disk of a rung.
+/// Returns the requested workloads, or the usual ones. The standard ones use the whole disk of a rung; applications have sizes and lengths of
+/// their own, of which `--runtime` and `--ramp-time` change the lengths.
 fn workloads(args: &Args) -> Result<Vec<Workload>, Failure> {
-    let names: &[&str] = if args.curve { &[CURVED] } else { &STANDARD.map(|(name, ..)| name) };
-    let mut workloads = args.workloads.clone();
-    if workloads.is_empty() {
-        workloads = names.iter().map(|name| name.parse()).collect::<Result<_, _>>().or_exit(Exit::Usage)?;
-    }
+    let LengthArgs { runtime, ramp_time, .. } = args.length;
+    let known = known_workloads(&SuiteOptions { runtime, ramp_time, ..SuiteOptions::default() });
+    let usual: &[&str] = if args.curve { &[CURVED] } else { &STANDARD.map(|(name, ..)| name) };
+    let asked: Vec<&str> = args.workloads.iter().map(String::as_str).collect();
+    let find = |name: &&str| {
+        let found = known.iter().find(|workload| workload.name == *name).cloned();
+        found.ok_or_else(|| WordError::new("workload", name, &names(&known)))
+    };
+    let asked = if asked.is_empty() { usual } else { &asked };
+    let mut workloads: Vec<Workload> =
+        asked.iter().map(find).collect::<Result<_, _>>().or_exit(Exit::Usage)?;
     let usual = match (args.everything, args.length.is_long()) {
         (true, _) => 256 << 20,
         (false, true) => 4 << 30,
         (false, false) => 1 << 30,
     };
     let size = args.size.unwrap_or(Bytes(usual));
-    workloads.iter_mut().for_each(|workload| workload.size = Some(size));
+    standard(&mut workloads).for_each(|workload| workload.size = Some(size));
     Ok(workloads)
+}
+
+/// Iterates over the workloads that are no application.
+fn standard(workloads: &mut [Workload]) -> impl Iterator<Item = &mut Workload> {
+    workloads.iter_mut().filter(|workload| workload.test.is_none())
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
@@ -270,7 +347,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         * workloads.len()
         * if args.curve { CurveSpec::default().points_of(1) as usize } else { 1 };
     let (runtime, ramp_time) = args.length.window(cells, SHORTEST);
-    for workload in &mut workloads {
+    for workload in standard(&mut workloads) {
         workload.runtime = runtime;
         workload.ramp_time = ramp_time;
     }

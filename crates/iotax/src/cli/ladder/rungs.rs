@@ -28,6 +28,8 @@ enum Ladder {
     Default,
     /// Included only with `--everything`.
     Everything,
+    /// Included if workloads make files, and with `--everything`.
+    Files,
 }
 
 /// A rung: one way to build the storage, with its name, its base and the layers on top.
@@ -39,15 +41,16 @@ pub(super) struct Rung {
 }
 
 use Base::{Device, Directory, Own};
-use Ladder::{Default, Everything};
+use Ladder::{Default, Everything, Files};
 
 /// The named rungs in the order of a ladder: name, ladder, base, and the layers on top as a stack line. There are further rungs for other
 /// image formats, such as `virtio-vmdk` and `vm-vmdk`.
-const RUNGS: [(&str, Ladder, Base, &str); 36] = [
+const RUNGS: [(&str, Ladder, Base, &str); 37] = [
     ("host-device", Default, Device, ""),
     ("host-lvm", Default, Device, "thick LVM volume"),
     ("host-lvm-file", Default, Device, "thick LVM volume > ext4 > raw file"),
     ("host-file", Default, Directory, "raw file"),
+    ("host-ext4", Files, Directory, "raw file > loop direct_io=true > ext4 > raw file"),
     ("host-overlay", Everything, Directory, "overlay > raw file"),
     ("host-nfs", Everything, Directory, "nfs share > raw file"),
     ("host-smb", Everything, Directory, "smb share > raw file"),
@@ -107,9 +110,10 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     RUNGS.into_iter().map(|(name, ..)| name)
 }
 
-/// Returns the rungs of the default ladder.
-pub(super) fn usual() -> Vec<Rung> {
-    RUNGS.iter().filter(|rung| rung.1 == Default).filter_map(|(name, ..)| Rung::known(name)).collect()
+/// Returns the rungs of the default ladder for workloads that make files, or for others.
+pub(super) fn usual(makes_files: bool) -> Vec<Rung> {
+    let is_usual = |ladder: Ladder| ladder == Default || ladder == Files && makes_files;
+    RUNGS.iter().filter(|rung| is_usual(rung.1)).filter_map(|(name, ..)| Rung::known(name)).collect()
 }
 
 /// Returns the rungs of `--formats`: a plain file, then every image format through QEMU's block layer.
@@ -237,6 +241,12 @@ mod tests {
         for unknown in ["virtio-png", "lxc-vmdk", "vmdk"] {
             assert!(Rung::known(unknown).is_none(), "{unknown}");
         }
+    }
+
+    #[test]
+    fn files_need_a_filesystem_on_the_image_too() {
+        let has = |rungs: &[Rung]| rungs.iter().any(|rung| rung.name == "host-ext4");
+        assert!(has(&usual(true)) && has(&everything()) && !has(&usual(false)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::verify_errors::{FaultKind, Findings};
 use crate::workload::IoEngine;
 
 /// Figures that are summed over several loads.
-const SUMS: &str = "ios bytes count sum_ns buckets ramp_ios user_ns system_ns due delayed backlog checked uncertain failed in_ramp \
+const SUMS: &str = "ios bytes count sum_ns buckets ramp_ios user_ns system_ns due delayed backlog late skipped checked uncertain failed in_ramp \
     read_bytes read_merges reads write_bytes write_merges writes read_wait_ns write_wait_ns irq_ns iowait_ns idle_ns \
     steal_ns guest_ns io_some_ns io_full_ns cpu_some_ns memory_some_ns looked_at before after sent received duplicates \
     out_of_order sent_bytes received_bytes sent_packets received_packets lost retransmits rx_bytes rx_packets rx_drops \
@@ -232,6 +232,8 @@ impl Numbers {
                 longest_delay_ns: self.next(),
                 backlog,
                 backlog_ns: self.next(),
+                late: Some(self.next()),
+                skipped: Some(self.next()),
             }),
             replayed: Some(self.replayed()),
             stop: Some(Stop::Errors),
