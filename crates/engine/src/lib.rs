@@ -27,7 +27,6 @@ mod replay;
 mod run;
 #[cfg(test)]
 mod simulated;
-mod steady;
 mod transfer;
 mod verify;
 mod worker;
@@ -37,7 +36,7 @@ use std::path::Path;
 use iotax_load::check;
 use iotax_model::record::Outcome;
 use iotax_model::trace::{Events, OffsetMap};
-use iotax_model::units::{Bytes, Nanos};
+use iotax_model::units::Bytes;
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::{Kind, Workload};
 

@@ -18,6 +18,7 @@ pub mod punctual;
 pub mod random;
 pub mod request;
 pub mod shared;
+mod steady;
 pub mod watch;
 pub mod window;
 pub mod workers;

@@ -14,13 +14,14 @@ const SUMS: &str = "ios bytes count sum_ns buckets ramp_ios user_ns system_ns du
     read_bytes read_merges reads write_bytes write_merges writes read_wait_ns write_wait_ns irq_ns iowait_ns idle_ns \
     steal_ns guest_ns io_some_ns io_full_ns cpu_some_ns memory_some_ns looked_at before after sent received duplicates \
     out_of_order sent_bytes received_bytes sent_packets received_packets lost retransmits rx_bytes rx_packets rx_drops \
-    tx_bytes tx_packets tx_drops total_ns done wait_ns begun left_out not_begun wrapped aligned recorded_ios fua_writes";
+    tx_bytes tx_packets tx_drops total_ns done wait_ns begun left_out not_begun wrapped aligned moved \
+    sequential recorded_sequential recorded_ios fua_writes";
 
 /// Figures that are not summed: times, maxima, positions, and what is unknown for several loads.
 const NO_SUMS: &str = "at_ns duration_ns before_ns after_ns longest_delay_ns backlog_ns first_offset last_offset \
     first_offsets first_io_ns flush_ns mean_wait_ns busy min_ns max_ns jitter_ns rtt_ns cwnd oldest_ns mdev_ns mss \
     context_switches major_faults minor_faults late_p50_ns late_p99_ns late_max_ns recorded_ns took_ns phase_ns \
-    response_mean_ns response_p99_ns recorded_mean_ns";
+    response_mean_ns response_p99_ns recorded_mean_ns moved_mean_bytes";
 
 /// Returns the sum of each figure over a document, by the figure's name.
 fn figures(value: &Value) -> BTreeMap<String, f64> {
@@ -190,6 +191,10 @@ impl Numbers {
             left_out: self.next(),
             not_begun: self.next(),
             wrapped: self.next(),
+            moved: self.next(),
+            moved_mean_bytes: Some(self.next()),
+            sequential: self.next(),
+            recorded_sequential: self.next(),
             aligned: self.next(),
             late_p50_ns: self.next(),
             late_p99_ns: self.next(),
