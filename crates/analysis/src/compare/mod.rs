@@ -336,16 +336,11 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
             .map(|m| (m, (a.account.means(&workload.a.name, m), b.account.means(&workload.b, m))))
             .collect();
         for (t, target) in targets.iter().enumerate() {
-            let ours: Vec<&MeasurementFigures> =
-                a.account.cell(CellKey { target: &target.a, workload: &workload.a.name }).collect();
-            let theirs: Vec<&MeasurementFigures> =
-                b.account.cell(CellKey { target: &target.b, workload: &workload.b }).collect();
-            missing.extend(unmeasured(
-                a,
-                b,
-                (&ours, &target.a, &workload.a.name),
-                (&theirs, &target.b, &workload.b),
-            ));
+            let cell_a = CellKey { target: &target.a, workload: &workload.a.name };
+            let cell_b = CellKey { target: &target.b, workload: &workload.b };
+            let ours: Vec<&MeasurementFigures> = a.account.cell(cell_a).collect();
+            let theirs: Vec<&MeasurementFigures> = b.account.cell(cell_b).collect();
+            missing.extend(unmeasured(a, b, (&ours, cell_a), (&theirs, cell_b)));
             let compares = |metric: &Metric| matching::compares(*metric, &workload.a, alike[t]);
             for metric in Metric::compared().filter(compares) {
                 let (a_means, b_means) = &means[&metric];
@@ -400,12 +395,12 @@ fn machines(a: &Side<'_>, b: &Side<'_>) -> Vec<Difference> {
 fn unmeasured(
     a: &Side<'_>,
     b: &Side<'_>,
-    (ours, target_a, workload_a): (&[&MeasurementFigures], &str, &str),
-    (theirs, target_b, workload_b): (&[&MeasurementFigures], &str, &str),
+    (ours, cell_a): (&[&MeasurementFigures], CellKey<'_>),
+    (theirs, cell_b): (&[&MeasurementFigures], CellKey<'_>),
 ) -> Option<Missing> {
-    let (side, account, target, workload) = match (ours.is_empty(), theirs.is_empty()) {
-        (true, _) => (Which::A, a.account, target_a, workload_a),
-        (false, true) => (Which::B, b.account, target_b, workload_b),
+    let (side, account, CellKey { target, workload }) = match (ours.is_empty(), theirs.is_empty()) {
+        (true, _) => (Which::A, a.account, cell_a),
+        (false, true) => (Which::B, b.account, cell_b),
         (false, false) => return None,
     };
     Some(Missing {
