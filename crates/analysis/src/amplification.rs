@@ -164,12 +164,18 @@ pub(crate) fn levels_of_disks<'a>(
 ) -> Vec<Vec<(&'a String, &'a DiskActivity)>> {
     let layers = record.into_iter().flat_map(|record| &record.layers);
     let mut kinds: Vec<(LayerKind, Vec<(&String, &DiskActivity)>)> = Vec::new();
+    let mut is_side_by_side = false;
     for layer in layers {
-        let Some(disk) = machine.disks.get_key_value(&layer.name) else { continue };
+        let Some(disk) = machine.disks.get_key_value(&layer.name) else {
+            // Disks after a filesystem stand on it.
+            is_side_by_side &= layer.kind != LayerKind::Filesystem;
+            continue;
+        };
         match kinds.last_mut() {
-            Some((kind, disks)) if *kind == layer.kind => disks.push(disk),
+            Some((kind, disks)) if is_side_by_side && *kind == layer.kind => disks.push(disk),
             _ => kinds.push((layer.kind, vec![disk])),
         }
+        is_side_by_side = true;
     }
     // A partition's I/O is counted by its device too; partitions of one name on several devices would merge.
     let device = kinds.iter().any(|(kind, _)| *kind == LayerKind::Device);
@@ -282,6 +288,20 @@ mod tests {
         let bottom = flow.levels[4].read;
         assert_eq!((bottom.ios, bottom.wait_ns, bottom.mean_size()), (800, Some(40_000.0), Some(24_576.0)));
         assert_eq!(flow.levels[4].write, Passed { merges: Some(0), ..Passed::default() });
+    }
+
+    #[test]
+    fn disks_above_a_filesystem_are_not_beside_those_below() {
+        let names = |layers: &[(LayerKind, &str)]| {
+            let disks = ["loop0", "loop1", "loop2"].map(|name| (name, reads(1, 4096, 1.0)));
+            let (machine, record) = (on(&disks), record(layers));
+            let levels = levels_of_disks(&machine, Some(&record));
+            levels.iter().map(|disks| names_of(disks)).collect::<Vec<_>>()
+        };
+        let [lowest, upper, beside] = ["loop0", "loop1", "loop2"].map(|name| (LayerKind::Loop, name));
+        let ext4 = (LayerKind::Filesystem, "ext4");
+        assert_eq!(names(&[lowest, ext4, upper, beside]), ["loop1 + loop2", "loop0"]);
+        assert_eq!(names(&[ext4, lowest, upper]), ["loop0 + loop1"]);
     }
 
     #[test]

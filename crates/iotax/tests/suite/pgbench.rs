@@ -108,7 +108,7 @@ fn commits_wait_for_a_flush_unless_they_need_not() {
     let slow = SlowDisk::mount(&lab, "slow", 2 << 30, Duration::from_millis(100));
     let path = slow.path().display().to_string();
     let mean_ms = |more: &[&str]| {
-        let window = ["--builtin", "simple-update", "--runtime", "1s", "--ramp-time", "500ms", "--json", "-"];
+        let window = ["--builtin", "simple-update", "--runtime", "1s", "--ramp-time", "5s", "--json", "-"];
         let json = lab.json(&bench(&path, &[&window[..], more].concat()));
         json["measurements"][0]["meta"]["latency_ns"]["mean"].as_f64().expect("known") / 1e6
     };
@@ -262,13 +262,12 @@ mod alone {
         let said = text(&lab.run(&suite).stdout);
         let layers = layers_of_transaction(&said);
         let [(upper, Some(adds_ms)), (lower, None)] = layers.as_slice() else { panic!("{layers:?}: {said}") };
-        assert!((0.99..1.5).contains(upper) && *lower >= 0.99, "{layers:?}: {said}");
-        assert!(*adds_ms < 0.5 * lower * slow.flush_ms(), "{layers:?} of {} ms: {said}", slow.flush_ms());
+        // A commit of ext4's journal flushes before its last record and after it.
+        assert!((0.99..2.5).contains(upper) && lower >= upper, "{layers:?}: {said}");
+        let disk_ms = lower * slow.flush_ms();
+        assert!(*adds_ms < 0.5 * disk_ms, "{layers:?} of {} ms: {said}", slow.flush_ms());
         let (whole_ms, _) = transaction(&said, "raw_file-loop_direct_io_true-ext4-raw_fi");
-        let predicted_ms = adds_ms + lower * slow.flush_ms();
-        assert!(
-            predicted_ms < whole_ms && predicted_ms > 0.8 * whole_ms,
-            "{predicted_ms} of {whole_ms} ms: {said}"
-        );
+        let predicted_ms = adds_ms + disk_ms;
+        assert!((predicted_ms / whole_ms - 1.0).abs() < 0.1, "{predicted_ms} of {whole_ms} ms: {said}");
     }
 }
