@@ -130,10 +130,11 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Interrupted);
     }
     ended?;
-    let breaks = document.targets.iter().any(|target| CrashVerdict::of(target).breaks_promise());
+    let verdicts: Vec<CrashVerdict<'_>> = document.targets.iter().map(CrashVerdict::of).collect();
     Ok(match () {
-        () if breaks => Exit::Gate,
+        () if verdicts.iter().any(CrashVerdict::breaks_promise) => Exit::Gate,
         () if !failures.is_empty() => Exit::Environment,
+        () if verdicts.iter().any(CrashVerdict::is_undecided) => Exit::Unjudged,
         () => Exit::Fine,
     })
 }

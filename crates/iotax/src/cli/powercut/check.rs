@@ -79,11 +79,11 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if !json.is_on_stdout() {
         verify::tell(&recovery);
     }
-    Ok(if CrashVerdict::of(&document.targets[0]).breaks_promise() {
-        Exit::Gate
-    } else if recovery.incomplete().is_some() {
-        Exit::Measurement
-    } else {
-        Exit::Fine
+    let verdict = CrashVerdict::of(&document.targets[0]);
+    Ok(match () {
+        () if verdict.breaks_promise() => Exit::Gate,
+        () if recovery.incomplete().is_some() => Exit::Measurement,
+        () if verdict.is_undecided() => Exit::Unjudged,
+        () => Exit::Fine,
     })
 }
