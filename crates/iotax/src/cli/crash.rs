@@ -203,11 +203,10 @@ fn on_volatile(mut target: TargetSpec) -> Result<TargetSpec, String> {
             _ => None,
         };
         let Some(dir) = dir else {
-            let bottom = layers.first().map_or("nothing", |layer| layer.kind().key());
             return Err(format!(
-                "{}: {bottom} is not iotax's to cut; accepted: what stands on a new file in a directory, such as \
-                 '/srv > raw file > virtio'",
-                target.name
+                "{}: only what iotax creates here is cut; accepted: a directory, RUNG:DIR, or the line of a stack on a directory, such as \
+                 '/srv > raw file > virtio'. iotax powercut tests real disks",
+                target.stack.line()
             ));
         };
         layers.insert(0, VolatileSpec { dir: Some(dir), ..VolatileSpec::default() }.into());

@@ -381,12 +381,14 @@ fn what_is_not_iotaxs_to_cut_is_refused() {
     let file = lab.path("mine");
     std::fs::write(&file, [7; 8192]).expect("written");
     for (target, words) in [
-        (file.display().to_string(), "is not iotax's to cut"),
+        (file.display().to_string(), "only what iotax creates here is cut; accepted: a directory, RUNG:DIR"),
+        ("/etc/passwd".into(), "/etc/passwd: only what iotax creates here is cut"),
+        ("ssh://host/srv".into(), "ssh://host/srv: only what iotax creates here is cut"),
         (format!("{work} > raw file > fuse"), "loses writes that arrive at the same time"),
         (format!("vm-raw:{work}"), "use the virtio rung"),
         (format!("{work} > raw file > loop > ext4 > raw file"), "made anew each time"),
         (format!("{work} > qcow2 file + external snapshot > virtio"), "new for each use"),
-        (format!("{work} > overlay > raw file"), "is not iotax's to cut"),
+        (format!("{work} > overlay > raw file"), "only what iotax creates here is cut"),
         (format!("{work} > volatile drop_flush=0 > raw file"), "accepted: 1"),
     ] {
         let output = lab.run(&["crash", &target]);
