@@ -88,7 +88,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let json = args.json.open(CRASH_MARK)?;
     let html = args.html.as_deref().map(|path| Destination::open(path, html::MARK)).transpose()?;
     let writes_per_flush = args.fdatasync.unwrap_or(WRITES_PER_FLUSH);
-    let mut plan = Plan::new("crash".into(), targets, vec![cut_load::load(SIZE, writes_per_flush, LONGEST)]);
+    let load = cut_load::load("crash", SIZE, writes_per_flush, LONGEST);
+    let mut plan = Plan::new("crash".into(), targets, vec![load]);
     let seed = cut_load::ready(&mut plan, &permission, args.seed)?;
     let stop = watch_signals().or_exit(Exit::Environment)?;
     let tag = runner::fresh_tag().or_exit(Exit::Environment)?;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use iotax_testkit::require;
 use serde_json::Value;
 
-use crate::lab::{Lab, start_until, text};
+use crate::lab::{Lab, start_until, text, with_mounts};
 use crate::lab_guest::{Extras, LabGuest};
 use crate::sshd::Sshd;
 
@@ -148,9 +148,16 @@ fn a_journal_on_another_machine_outlives_a_kill_and_a_lost_connection_ends_the_l
     assert!(number(&cut, "/writes") > 0, "{cut:#}");
     let clean = sshd.lab.run(&["clean"]);
     assert!(clean.status.success(), "{}", text(&clean.stdout));
-    let existing = start(&url).output().expect("iotax starts");
-    assert!(!existing.status.success(), "a journal that exists is not written over");
-    assert!(text(&existing.stderr).contains("journal"), "{}", text(&existing.stderr));
+    // A journal that exists is not written over.
+    for (journal, words) in [
+        (&url, "/journal: it exists; accepted: a new file"),
+        (&sshd.url("nowhere/journal"), "/nowhere/journal: "),
+    ] {
+        let refused = start(journal).output().expect("iotax starts");
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains(words) && !said.contains("POSIX shell"), "{said}");
+    }
     sshd.assert_nothing_left();
 
     let mut running = start(&sshd.url("other")).stderr(Stdio::piped()).spawn().expect("iotax starts");
@@ -164,6 +171,22 @@ fn a_journal_on_another_machine_outlives_a_kill_and_a_lost_connection_ends_the_l
     assert!(said.contains("the connection of the journal"), "{said}");
     let (code, cut) = checked(sshd.iotax(), &target, &sshd.url("other"));
     assert_eq!((code, lost_flushed(&cut)), (Some(0), 0), "{cut:#}");
+    assert!(sshd.lab.run(&["clean"]).status.success());
+    sshd.assert_nothing_left();
+}
+
+#[test]
+fn another_machine_without_room_for_the_journal_ends_the_load() {
+    let Some(sshd) = Sshd::start("mkdir LAB/small && mount -t tmpfs -o size=400k tmpfs LAB/small") else {
+        return;
+    };
+    let mut start = sshd.iotax();
+    start.args(["powercut", "start", utf8(&sshd.lab.work()), "--size", "4m"]);
+    let output = start.args(["--journal", &sshd.url("small/journal")]).output().expect("iotax starts");
+    let words = text(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(output.status.code(), Some(3), "{words}");
+    assert!(words.contains("The load ended: the connection of the journal: tee: "), "{words}");
+    assert!(words.contains("No space left on device"), "{words}");
     assert!(sshd.lab.run(&["clean"]).status.success());
     sshd.assert_nothing_left();
 }
@@ -183,7 +206,16 @@ fn bad_places_are_refused_before_anything_is_made() {
         (start(&work, "ssh://host"), "no path; accepted: ssh://"),
         (start(Path::new("/dev/null"), "j"), "it exists; accepted"),
         (start(Path::new("a > raw file"), "j"), "iotax crash cuts stacks that it builds"),
+        (
+            start(&work, utf8(&lab.path("new"))),
+            "it would lie on the disk that is tested, and go with it; accepted",
+        ),
+        (
+            lab.run(&["powercut", "start", utf8(&work), "--journal", "ssh://host/j", "--size", "100"]),
+            "workload \"powercut\": size = 100 bytes",
+        ),
         (check(&work, "j"), "mount its filesystem first"),
+        (check(&mine, utf8(&work)), "it is a directory; accepted: the file of a journal"),
         (check(&mine, utf8(&mine)), "it is no journal"),
         (check(&mine, "/dev/null"), "a line keeps nothing"),
     ] {
@@ -197,13 +229,69 @@ fn bad_places_are_refused_before_anything_is_made() {
 #[test]
 fn interrupted_it_removes_what_it_made() {
     let lab = Lab::new();
-    let journal = lab.path("journal");
+    let elsewhere = in_memory();
+    let journal = elsewhere.path().join("journal");
     let mut start = lab.iotax();
     start.args(["powercut", "start", utf8(&lab.work()), "--journal", utf8(&journal), "--size", "4m"]);
     let mut start = start_until(&mut start, "Pull the plug");
+    wait_for(&journal);
+    let early = lab.run(&["powercut", "check", utf8(&lab.work()), "--journal", utf8(&journal)]);
+    let said = text(&early.stderr);
+    assert_eq!(early.status.code(), Some(4), "{said}");
+    assert!(
+        said.contains("iotax powercut start still writes to it; check after the power was cut"),
+        "{said}"
+    );
     let pid = rustix::process::Pid::from_child(&start);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("signal sent");
     assert_eq!(start.wait().expect("it ended").code(), Some(130));
+    assert!(!journal.exists());
+    lab.assert_nothing_left();
+}
+
+/// A directory for journals on another filesystem than that of labs.
+fn in_memory() -> tempfile::TempDir {
+    tempfile::TempDir::new_in("/dev/shm").expect("a filesystem in memory")
+}
+
+#[test]
+fn a_journal_without_room_ends_the_load_with_a_sentence() {
+    require!(program "unshare", "mount");
+    require!(root);
+    let lab = Lab::new();
+    let elsewhere = in_memory();
+    let journal = elsewhere.path().join("journal");
+    let start = |journal: &Path| {
+        let mut start = lab.iotax();
+        start.args(["powercut", "start", utf8(&lab.work()), "--size", "1m", "--journal", utf8(journal)]);
+        start
+    };
+    // No file grows beyond 2 MiB: room for some 50,000 records.
+    let limited = with_mounts(&start(&journal), "ulimit -f 4096", elsewhere.path()).output();
+    let said = text(&limited.expect("it starts").stderr);
+    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("The load ended: the journal has ") && words.contains("File too large"),
+        "{words}"
+    );
+    let target = lab.work().join("iotax-powercut.dat");
+    let (code, cut) = checked(lab.iotax(), &target, utf8(&journal));
+    assert_eq!((code, lost_flushed(&cut)), (Some(3), 0), "{cut:#}");
+    let missing = cut["incomplete"].as_str().expect("a reason");
+    let counts: Vec<u64> = missing.split(' ').filter_map(|word| word.parse().ok()).collect();
+    // What was in flight and in the queue, and no minutes of load.
+    assert!(counts[1] - counts[0] < 200_000, "{missing}");
+    assert!(lab.run(&["clean"]).status.success());
+
+    let small = lab.path("small");
+    fs::create_dir(&small).expect("made");
+    let mount = "mount -t tmpfs -o size=4m tmpfs \"$0\"";
+    let output = with_mounts(&start(&small.join("journal")), mount, &small).output().expect("it starts");
+    let words = text(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(output.status.code(), Some(3), "{words}");
+    assert!(words.contains("The load ended: the journal has no more room: "), "{words}");
+    assert!(words.contains(" always stay free (the filesystem has 4MiB)"), "{words}");
+    assert!(lab.run(&["clean"]).status.success());
     lab.assert_nothing_left();
 }
 
