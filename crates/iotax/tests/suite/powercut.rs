@@ -295,6 +295,51 @@ fn a_journal_without_room_ends_the_load_with_a_sentence() {
     lab.assert_nothing_left();
 }
 
+#[test]
+fn a_device_can_be_checked_after_it_is_cleaned() {
+    require!(program "losetup", "wipefs");
+    require!(root);
+    let lab = Lab::new();
+    let (elsewhere, image) = (in_memory(), lab.path("image"));
+    fs::File::create_new(&image).and_then(|file| file.set_len(16 << 20)).expect("an image");
+    let attached = Command::new("losetup").args(["--find", "--show"]).arg(&image).output().expect("losetup");
+    assert!(attached.status.success(), "{}", text(&attached.stderr));
+    let device = LoopDevice(PathBuf::from(text(&attached.stdout).trim()));
+    let (device, journal) = (&device.0, elsewhere.path().join("journal"));
+    let start = |size: &str| {
+        let mut start = lab.iotax();
+        start.args(["powercut", "start", utf8(device), "--overwrite", utf8(device), "--size", size]);
+        start.args(["--journal", utf8(&journal)]);
+        start
+    };
+    let refused = start("15m").output().expect("iotax starts");
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("accepted: --size up to 14MiB"), "{}", text(&refused.stderr));
+    let mut load = start_until(&mut start("14m"), "Pull the plug");
+    wait_for(&journal);
+    load.kill().expect("killed");
+    load.wait().expect("it ended");
+    for moment in ["before", "after"] {
+        let (code, cut) = checked(lab.iotax(), device, utf8(&journal));
+        let lost = number(&cut, "/acknowledged/stale") + number(&cut, "/acknowledged/damaged");
+        assert_eq!((code, lost), (Some(0), 0), "{moment}: {cut:#}");
+        let clean = lab.run(&["clean"]);
+        assert!(clean.status.success(), "{}{}", text(&clean.stdout), text(&clean.stderr));
+    }
+    let ends = fs::read(&image).expect("read");
+    assert!(ends[..1 << 20].iter().chain(&ends[15 << 20..]).all(|byte| *byte == 0), "it was cleaned");
+    lab.assert_nothing_left();
+}
+
+/// A loop device, detached when it is dropped.
+struct LoopDevice(PathBuf);
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
+
 /// The blocks that are as dm-log-writes has them on its log: a write is on it once a flush or FUA that came after it completed.
 /// The format is that of Documentation/admin-guide/device-mapper/log-writes.rst and of the kernel's dm-log-writes.c.
 fn logged(log: &Path, area: usize) -> Vec<u8> {

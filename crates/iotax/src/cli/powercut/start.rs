@@ -1,14 +1,16 @@
 //! `iotax powercut start`: writes to a target until its power fails.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
-use iotax_model::units::{Bytes, Nanos};
+use iotax_model::units::{Bytes, Nanos, human};
 use iotax_model::workload::Workload;
+use iotax_testbed::device::ZEROED_END;
 use iotax_testbed::undo::UndoLog;
 use rustix::fs::{OFlags, major, minor};
 use rustix::termios::{OutputModes, tcgetattr};
@@ -72,10 +74,12 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         JournalPlace::There(_) => {}
     }
     powercut::check_space(&journal).or_exit(Exit::Environment)?;
+    let size = args.size.unwrap_or(SIZE);
     let load = Workload {
+        offset: if spec.device().is_some() { inner_area(&place, size)? } else { Bytes(0) },
         // A target that fails has lost its power, and a journal that takes no more records shows nothing from then on.
         max_errors: Some(1),
-        ..cut_load::load("powercut", args.size.unwrap_or(SIZE), args.fdatasync, LONGEST)
+        ..cut_load::load("powercut", size, args.fdatasync, LONGEST)
     };
     let mut plan = Plan::new("powercut".into(), vec![spec], vec![load]);
     let seed = cut_load::ready(&mut plan, &permission, args.seed)?;
@@ -172,4 +176,22 @@ fn disk(device: u64) -> PathBuf {
         Some(disk) if path.join("partition").exists() => disk.to_owned(),
         _ => path,
     }
+}
+
+/// Returns the offset of the written area of a device, which leaves out what is zeroed at both ends when the device is cleaned: the area can
+/// be checked after that too. Refuses an area that does not fit in between.
+fn inner_area(device: &Path, size: Bytes) -> Result<Bytes, Failure> {
+    let length = File::open(device).and_then(|mut file| file.seek(SeekFrom::End(0)));
+    let length = length.with_context(|| device.display().to_string()).or_exit(Exit::Environment)?;
+    let room = length.saturating_sub(2 * ZEROED_END);
+    if size.0 <= room {
+        return Ok(Bytes(ZEROED_END));
+    }
+    Err(usage(format!(
+        "{}: {} are to be written; accepted: --size up to {}, the device's {} less 1 MiB at each end, which iotax clean zeroes",
+        device.display(),
+        human::bytes(size.0),
+        human::bytes(room - room % 4096),
+        human::bytes(length)
+    )))
 }
