@@ -290,7 +290,7 @@ fn a_journal_without_room_ends_the_load_with_a_sentence() {
     let words = text(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(output.status.code(), Some(3), "{words}");
     assert!(words.contains("The load ended: the journal has no more room: "), "{words}");
-    assert!(words.contains(" always stay free (the filesystem has 4MiB)"), "{words}");
+    assert!(words.contains(" always stay free (the filesystem has 4.00 MiB)"), "{words}");
     assert!(lab.run(&["clean"]).status.success());
     lab.assert_nothing_left();
 }
@@ -314,7 +314,11 @@ fn a_device_can_be_checked_after_it_is_cleaned() {
     };
     let refused = start("15m").output().expect("iotax starts");
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
-    assert!(text(&refused.stderr).contains("accepted: --size up to 14MiB"), "{}", text(&refused.stderr));
+    assert!(
+        text(&refused.stderr).contains("15m are to be written; accepted: --size up to 14m"),
+        "{}",
+        text(&refused.stderr)
+    );
     let mut load = start_until(&mut start("14m"), "Pull the plug");
     wait_for(&journal);
     load.kill().expect("killed");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
-use iotax_model::units::{Bytes, Nanos, human};
+use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::Workload;
 use iotax_testbed::device::ZEROED_END;
 use iotax_testbed::undo::UndoLog;
@@ -188,10 +188,9 @@ fn inner_area(device: &Path, size: Bytes) -> Result<Bytes, Failure> {
         return Ok(Bytes(ZEROED_END));
     }
     Err(usage(format!(
-        "{}: {} are to be written; accepted: --size up to {}, the device's {} less 1 MiB at each end, which iotax clean zeroes",
+        "{}: {size} are to be written; accepted: --size up to {}, the device's {} less 1 MiB at each end, which iotax clean zeroes",
         device.display(),
-        human::bytes(size.0),
-        human::bytes(room - room % 4096),
-        human::bytes(length)
+        Bytes(room - room % 4096),
+        Bytes(length)
     )))
 }
