@@ -176,6 +176,7 @@ fn without_a_flush_all_work_is_lost_and_nothing_is_decided() {
         assert_eq!(output.status.code(), Some(code), "{said}");
         assert!(said.contains(words), "{said}");
         assert!(!said.contains("fewer than") && !said.contains("nothing lost"), "{said}");
+        assert_eq!(said.contains("Remedy: let the load run longer before the cut"), code == 5, "{said}");
         let document = std::fs::read_to_string(lab.path("cut.json")).expect("written");
         let document: Value = serde_json::from_str(&document).expect("JSON");
         for (_, cut) in cuts(&document) {
