@@ -109,8 +109,8 @@ fn a_disk_that_keeps_what_it_flushed_is_told_from_one_that_does_not() {
         let mut start = start_until(&mut start, "Pull the plug");
         wait_for(&journal);
         let account = disk.cut();
-        start.kill().expect("killed");
-        start.wait().expect("it ended");
+        // The disk alone lost its power: the load ends by itself, and closes its journal.
+        assert_eq!(start.wait().expect("it ended").code(), Some(3));
         let target = disk.below.join("iotax-powercut.dat");
         let (code, cut) = checked(lab.iotax(), &target, utf8(&journal));
         assert_eq!((code, lost_flushed(&cut) > 0), (Some(loses.into()), loses), "{cut:#}");
@@ -123,7 +123,7 @@ fn a_disk_that_keeps_what_it_flushed_is_told_from_one_that_does_not() {
         let words = lab.run(&["powercut", "check", utf8(&target), "--journal", utf8(&journal)]);
         let words = text(&words.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
         let verdict = if loses { "1 of 1 cut lost flushed writes" } else { "nothing lost that was flushed" };
-        assert!(words.contains(verdict) && words.contains("the journal was not closed"), "{words}");
+        assert!(words.contains(verdict) && !words.contains("the journal was not closed"), "{words}");
     }
 }
 
