@@ -23,6 +23,8 @@ pub struct CrashVerdict<'a> {
     pub cuts_with_loss: u64,
     /// Number of cuts that broke a promise, or left the stack unusable or its image or database damaged although nothing was promised.
     pub cuts_with_harm: u64,
+    /// Number of cuts that could break a promise: there was a flushed write to lose, or a database whose settings promise something.
+    pub decided: u64,
     /// Number of cuts after which the stack was read back. All counts of blocks are over these cuts.
     pub read_back: u64,
     /// Blocks that lack a flushed write.
@@ -67,6 +69,9 @@ impl<'a> CrashVerdict<'a> {
             writes_per_second: (seconds > 0.0).then(|| writes / seconds),
             cuts_with_loss: count(&|cut| breaks_promise(cut, target.database)),
             cuts_with_harm: count(&|cut| breaks_promise(cut, target.database) || is_harmed(cut)),
+            decided: count(&|cut| {
+                breaks_promise(cut, target.database) || is_put_to_test(cut, target.database)
+            }),
             read_back: count(&|cut| cut.acknowledged.is_some()),
             flushed: LostBlocks {
                 checked: flushed(|lost| lost.checked),
@@ -89,6 +94,22 @@ impl<'a> CrashVerdict<'a> {
     #[must_use]
     pub const fn breaks_promise(&self) -> bool {
         self.cuts_with_loss > 0
+    }
+
+    /// Returns whether no cut tested a promise, because no flush was on record before it.
+    #[must_use]
+    pub const fn is_undecided(&self) -> bool {
+        self.cuts > 0 && self.decided == 0
+    }
+}
+
+/// Returns whether the cut could show a broken promise: a flush had covered a write, a commit had been acknowledged, or the database mode
+/// promises less than its commits.
+fn is_put_to_test(cut: &PowerCut, database: Option<DatabaseMode>) -> bool {
+    match database {
+        None => cut.flushed.is_some_and(|blocks| blocks.checked > 0),
+        Some(mode) if mode.promises_commits() => cut.writes.is_some_and(|commits| commits > 0),
+        Some(_) => true,
     }
 }
 
@@ -160,6 +181,31 @@ mod tests {
         let verdict = CrashVerdict::of(&broken);
         assert!(verdict.breaks_promise());
         assert_eq!(verdict.unusable, Some((1, "no such image")));
+    }
+
+    #[test]
+    fn a_cut_without_a_flush_before_decides_nothing() {
+        let unflushed = PowerCut { flushed: Some(LostBlocks::default()), ..cut(0, 7, 1.0) };
+        let none = target(vec![unflushed.clone(), unflushed.clone()]);
+        let verdict = CrashVerdict::of(&none);
+        assert!(verdict.is_undecided() && !verdict.breaks_promise());
+        let one = target(vec![unflushed.clone(), cut(0, 7, 1.0)]);
+        let verdict = CrashVerdict::of(&one);
+        assert_eq!((verdict.is_undecided(), verdict.decided, verdict.cuts), (false, 1, 2));
+        let gone = PowerCut { unusable: Some("no such image".into()), flushed: None, ..unflushed.clone() };
+        let verdict = target(vec![gone]);
+        assert!(!CrashVerdict::of(&verdict).is_undecided(), "a stack that is gone kept nothing");
+        for (mode, commits, undecided) in [
+            (PostgresqlMode::Fdatasync, 0, true),
+            (PostgresqlMode::Fdatasync, 1, false),
+            (PostgresqlMode::Asynchronous, 0, false),
+        ] {
+            let cut = PowerCut { writes: Some(commits), ..unflushed.clone() };
+            let database =
+                CrashedTarget { database: Some(DatabaseMode::Postgresql(mode)), ..target(vec![cut]) };
+            assert_eq!(CrashVerdict::of(&database).is_undecided(), undecided, "{mode}, {commits} commits");
+        }
+        assert!(!CrashVerdict::of(&target(vec![])).is_undecided(), "nothing was cut");
     }
 
     #[test]

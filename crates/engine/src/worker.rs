@@ -305,8 +305,10 @@ impl<B: Backend> Worker<B> {
         for Completion { mut slot, result } in self.done.drain(..) {
             let InFlight { io, submitted_at, intended_at } = self.slots.of(&slot);
             let seen_at = if self.slots.stamps_each() { clock::now() } else { self.now };
-            if let Some(verifier) = self.source.verifier() {
-                verifier.done(slot.index(), &io, result, self.backend.buffer(&mut slot));
+            if let Some(verifier) = self.source.verifier()
+                && !verifier.done(slot.index(), &io, result, self.backend.buffer(&mut slot))
+            {
+                self.common.failed();
             }
             if result.cast_unsigned() == io.length {
                 let (service, response) =
@@ -410,7 +412,7 @@ impl<B: Backend> Worker<B> {
                 }
                 if let Some(verifier) = self.source.verifier() {
                     let io = self.slots.of(&slot).io;
-                    verifier.done(slot.index(), &io, result, self.backend.buffer(&mut slot));
+                    let _ = verifier.done(slot.index(), &io, result, self.backend.buffer(&mut slot));
                 }
                 self.slots.give_back(slot);
             }

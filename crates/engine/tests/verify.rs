@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use iotax_engine::{EngineError, audit, fill, measure};
-use iotax_model::record::Outcome;
+use iotax_model::record::{Outcome, Stop};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::verify_errors::{Fault, FaultKind, Findings};
 use iotax_model::wire::{ByteRange, Event, Job, StampedFill};
@@ -365,4 +365,39 @@ fn the_journal_of_a_measurement_agrees_with_its_target() {
     );
     let error = measure(&job, temp.path(), &mut |_| {}).expect_err("refused").to_string();
     assert!(error.contains("beginning the journal") && error.contains("exists"), "{error}");
+}
+
+#[test]
+fn a_journal_that_takes_no_more_ends_a_measurement_that_allows_no_errors() {
+    let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("directory");
+    let pipe = dir.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).expect("a pipe");
+    let run = |max_errors| {
+        let workload = Workload {
+            write_journal: Some(pipe.display().to_string()),
+            ramp_time: Nanos(0),
+            runtime: Nanos::from_secs(if max_errors == Some(1) { 60 } else { 1 }),
+            max_errors,
+            ..workload(Rw::RandWrite, IoEngine::Psync, Verify::Xxh3)
+        };
+        let temp = filled(&workload);
+        let pipe = pipe.clone();
+        // Takes some records, and is gone.
+        let reader = std::thread::spawn(move || {
+            let mut some = [0; 40 * 100];
+            std::io::Read::read_exact(&mut std::fs::File::open(pipe).expect("opened"), &mut some)
+        });
+        let outcome = outcome(&job(workload), temp.path(), &mut |_| {}).expect("psync");
+        reader.join().expect("no panic").expect("records");
+        outcome
+    };
+    let ended = run(Some(1));
+    assert_eq!((ended.stop, ended.errors.as_slice()), (Some(Stop::Errors), &[][..]));
+    let journal = ended.verify.and_then(|findings| findings.journal).expect("incomplete");
+    assert!(journal.error.contains("Broken pipe"), "{journal:?}");
+    // At most what was in flight has no record and no room in the queue.
+    assert!(journal.acknowledged < 100_000, "{journal:?}");
+    let goes_on = run(None);
+    assert!(goes_on.stop.is_none() && goes_on.duration_ns >= 900_000_000, "{:?}", goes_on.stop);
+    assert!(goes_on.verify.is_some_and(|findings| findings.journal.is_some()));
 }

@@ -9,6 +9,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use iotax_model::threads;
+use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
@@ -124,9 +125,54 @@ impl FuseExport {
             if rustix::process::geteuid().is_root() {
                 until_free(|| unmount(&self.point, UnmountFlags::NOFOLLOW).map_err(Into::into))?;
             } else {
-                FUSERMOUNT.run(["-u".as_ref(), self.point.as_os_str()]).map_err(io::Error::other)?;
+                unmount_as_user(&self.point)?;
             }
         }
         Ok(())
+    }
+}
+
+/// Unmounts a FUSE filesystem by fusermount3(1). A killed process that has files open in the filesystem keeps it busy until it is gone.
+fn unmount_as_user(point: &Path) -> io::Result<()> {
+    let mut reason = None;
+    let unmounted = until_free(|| {
+        FUSERMOUNT.run(["-u".as_ref(), point.as_os_str()]).map(drop).map_err(|error| {
+            let is_busy = error.to_string().contains("Device or resource busy");
+            reason = Some(error);
+            if is_busy { Errno::BUSY.into() } else { io::Error::other("not unmounted") }
+        })
+    });
+    unmounted.map_err(|error| reason.map_or(error, io::Error::other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unprivileged_unmount_waits_for_files_that_are_still_open() {
+        iotax_testkit::require!(program "fusermount3", "mount", "umount");
+        iotax_testkit::require!(root);
+        let dir = tempfile::tempdir().expect("a directory");
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "tmpfs"])
+            .arg(dir.path())
+            .status()
+            .expect("mount starts");
+        assert!(mounted.success());
+        let file = fs::File::create_new(dir.path().join("open")).expect("created");
+        // fusermount3 does for root what it does for a user whose mount it is.
+        let closing = std::thread::spawn(|| {
+            threads::sleep(Duration::from_millis(500));
+            drop(file);
+        });
+        let began = Instant::now();
+        let unmounted = unmount_as_user(dir.path());
+        closing.join().expect("closed");
+        let _ = unmount(dir.path(), UnmountFlags::DETACH);
+        unmounted.expect("once the file is closed");
+        assert!(began.elapsed() >= Duration::from_millis(400), "{:?}", began.elapsed());
+        let error = unmount_as_user(dir.path()).expect_err("nothing is mounted").to_string();
+        assert!(error.contains("fusermount3"), "{error}");
     }
 }

@@ -28,6 +28,17 @@ pub(crate) fn judge(block: &[u8], offset: u64, expected: Expected) -> Result<(),
     sums.verdict(sectors.len(), expected)
 }
 
+/// Returns the generation of the oldest write of measurement `run` that a sector of the block holds; 0 if any sector holds no write of that
+/// measurement to its place.
+pub(crate) fn oldest_generation(block: &[u8], offset: u64, run: u64) -> u64 {
+    let (sectors, _) = block.as_chunks::<SECTOR>();
+    let generation = |(place, sector)| match stamp::read(sector, place) {
+        Found::Whole(stamp) if stamp.offset == place && stamp.mark.run == run => stamp.mark.generation,
+        _ => 0,
+    };
+    (offset..).step_by(SECTOR).zip(sectors).map(generation).min().unwrap_or(0)
+}
+
 /// Number of a block's sectors in each state.
 #[derive(Debug, Default)]
 struct Sums {

@@ -86,15 +86,17 @@ impl Verifier {
     }
 
     /// Handles the completion of an I/O: checks a read, records a write or flush. `result` is the kernel's: a byte count or a negative errno.
-    pub(crate) fn done(&mut self, slot: usize, io: &Io, result: i32, buffer: &[u8]) {
+    /// Returns false if the write was acknowledged and the journal takes no record of it.
+    pub(crate) fn done(&mut self, slot: usize, io: &Io, result: i32, buffer: &[u8]) -> bool {
         let success = result.cast_unsigned() == io.length;
         let noted = self.noted[slot * self.per_slot];
+        let mut is_recorded = true;
         match (io.direction, &self.verification.table) {
             (IoKind::Read, _) if success => self.check(slot, io, &buffer[..io.length as usize]),
             (IoKind::Write | IoKind::DurableWrite, Some(table)) if success => {
                 if let Some(journal) = &self.verification.journal {
                     // Before the next write of the block can begin, so that the journal has the writes of a block in order.
-                    journal.write(io, noted);
+                    is_recorded = journal.write(io, noted);
                     if self.verification.safe {
                         journal.flush(journal.records());
                     }
@@ -120,6 +122,7 @@ impl Verifier {
             }
             _ => {}
         }
+        is_recorded
     }
 
     /// Checks the data of a read against the last acknowledged write of each block or, if there is none, against the fill. If the content

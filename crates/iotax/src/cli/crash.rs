@@ -88,7 +88,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let json = args.json.open(CRASH_MARK)?;
     let html = args.html.as_deref().map(|path| Destination::open(path, html::MARK)).transpose()?;
     let writes_per_flush = args.fdatasync.unwrap_or(WRITES_PER_FLUSH);
-    let mut plan = Plan::new("crash".into(), targets, vec![cut_load::load(SIZE, writes_per_flush, LONGEST)]);
+    let load = cut_load::load("crash", SIZE, writes_per_flush, LONGEST);
+    let mut plan = Plan::new("crash".into(), targets, vec![load]);
     let seed = cut_load::ready(&mut plan, &permission, args.seed)?;
     let stop = watch_signals().or_exit(Exit::Environment)?;
     let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
@@ -130,10 +131,11 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Interrupted);
     }
     ended?;
-    let breaks = document.targets.iter().any(|target| CrashVerdict::of(target).breaks_promise());
+    let verdicts: Vec<CrashVerdict<'_>> = document.targets.iter().map(CrashVerdict::of).collect();
     Ok(match () {
-        () if breaks => Exit::Gate,
+        () if verdicts.iter().any(CrashVerdict::breaks_promise) => Exit::Gate,
         () if !failures.is_empty() => Exit::Environment,
+        () if verdicts.iter().any(CrashVerdict::is_undecided) => Exit::Unjudged,
         () => Exit::Fine,
     })
 }
@@ -202,11 +204,10 @@ fn on_volatile(mut target: TargetSpec) -> Result<TargetSpec, String> {
             _ => None,
         };
         let Some(dir) = dir else {
-            let bottom = layers.first().map_or("nothing", |layer| layer.kind().key());
             return Err(format!(
-                "{}: {bottom} is not iotax's to cut; accepted: what stands on a new file in a directory, such as \
-                 '/srv > raw file > virtio'",
-                target.name
+                "{}: only what iotax creates here is cut; accepted: a directory, RUNG:DIR, or the line of a stack on a directory, such as \
+                 '/srv > raw file > virtio'. iotax powercut tests real disks",
+                target.stack.line()
             ));
         };
         layers.insert(0, VolatileSpec { dir: Some(dir), ..VolatileSpec::default() }.into());

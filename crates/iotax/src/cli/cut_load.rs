@@ -16,11 +16,11 @@ pub(super) const SIZE: Bytes = Bytes(64 << 20);
 /// Queue depth: the number of writes in flight.
 const DEPTH: u32 = 8;
 
-/// Returns a workload of stamped 4 KiB writes at random offsets, with a flush after every `writes_per_flush` writes.
-pub(super) fn load(size: Bytes, writes_per_flush: u32, longest: Nanos) -> Workload {
+/// Returns a command's workload of stamped 4 KiB writes at random offsets, with a flush after every `writes_per_flush` writes.
+pub(super) fn load(command: &str, size: Bytes, writes_per_flush: u32, longest: Nanos) -> Workload {
     let keys = WorkloadKeys { size: Some(size), runtime: Some(longest), ..WorkloadKeys::default() };
     Workload {
-        name: "crash".into(),
+        name: command.into(),
         rw: Rw::RandWrite,
         ramp_time: Nanos(0),
         iodepth: DEPTH,

@@ -47,7 +47,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 /// Refuses a file that is not a journal.
 pub(super) fn check_journal(path: &Path) -> Result<(), Failure> {
     let name = path.display();
-    path.metadata().map_err(|error| usage(format!("{name}: {error}")))?;
+    let found = path.metadata().map_err(|error| usage(format!("{name}: {error}")))?;
+    if found.is_dir() {
+        return Err(usage(format!("{name}: it is a directory; accepted: the file of a journal")));
+    }
     if is_journal(path).with_context(|| name.to_string()).or_exit(Exit::Environment)? {
         return Ok(());
     }

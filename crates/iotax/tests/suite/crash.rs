@@ -134,7 +134,8 @@ fn tears_are_found_where_writes_are_torn_and_flushes_are_counted() {
         ],
         &["--cuts", "2", "--fdatasync", "2000"],
     );
-    assert_eq!(code, Some(0), "{document:#}");
+    // On a slow machine a cut may come before the first flush, which decides nothing.
+    assert!([Some(0), Some(5)].contains(&code), "{document:#}");
     let mut torn = 0;
     for (stack, cut) in cuts(&document) {
         let found = |fault: &str| number(cut, &format!("/acknowledged/{fault}"));
@@ -160,6 +161,36 @@ fn tears_are_found_where_writes_are_torn_and_flushes_are_counted() {
 }
 
 #[test]
+fn without_a_flush_all_work_is_lost_and_nothing_is_decided() {
+    require!(program "fusermount3");
+    let lab = Lab::in_memory();
+    let stack = format!("{} > volatile drop_flush=1 tear=false > raw file", lab.work().display());
+    for (flush, code, words) in [
+        ("16", 1, "1 of 1 cut lost flushed writes"),
+        ("1000000", 5, "undecided: nothing was flushed before a cut"),
+    ] {
+        let arguments = ["crash", &stack, "--cuts", "1", "--seed", EARLY, "--fdatasync", flush];
+        let output = lab.run(&[&arguments[..], &["--json", "cut.json"]].concat());
+        let said = text(&output.stdout) + &text(&output.stderr);
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(words), "{said}");
+        assert!(!said.contains("fewer than") && !said.contains("nothing lost"), "{said}");
+        assert_eq!(said.contains("Remedy: let the load run longer before the cut"), code == 5, "{said}");
+        let document = std::fs::read_to_string(lab.path("cut.json")).expect("written");
+        let document: Value = serde_json::from_str(&document).expect("JSON");
+        for (_, cut) in cuts(&document) {
+            // Of the writes that are in memory the draw takes half, some of the first among them. There is room for 65,536.
+            let (lost, seconds) = (cut["lost_seconds"].as_f64(), cut["seconds"].as_f64().expect("a time"));
+            let in_memory = (65_536.0 / number(cut, "/writes") as f64).min(1.0);
+            assert!(lost > Some(seconds * in_memory * 0.9), "{lost:?} of {seconds}: {cut:#}");
+        }
+        std::fs::remove_file(lab.path("cut.json")).expect("removed");
+    }
+    lab.assert_nothing_left();
+}
+
+#[test]
 fn each_fault_is_found_in_every_cut_and_none_on_an_honest_disk() {
     require!(program "fusermount3");
     let lab = Lab::in_memory();
@@ -179,9 +210,9 @@ fn each_fault_is_found_in_every_cut_and_none_on_an_honest_disk() {
     let (code, [lost, ..], _) = run("volatile drop_flush=1 > raw file", some, "16");
     assert_eq!((code, lost), (Some(1), made), "a disk that keeps all in its cache");
     let (code, found, _) = run("volatile tear=false > raw file", some, never);
-    assert_eq!((code, found), (Some(0), [0, made, 0]), "a disk that reorders");
+    assert_eq!((code, found), (Some(5), [0, made, 0]), "a disk that reorders");
     let (code, found, _) = run("volatile > raw file", some, never);
-    assert_eq!((code, found), (Some(0), [0, made, made]), "a disk that reorders and tears");
+    assert_eq!((code, found), (Some(5), [0, made, made]), "a disk that reorders and tears");
     let (code, found, _) = run("volatile tear=false reorder=false > raw file", many, "16");
     assert_eq!((code, found), (Some(0), [0, 0, 0]), "an honest disk");
     // A dropped flush is made up for by the next one, so only a cut between the two can find it. It finds nothing where the flush before was
@@ -351,12 +382,14 @@ fn what_is_not_iotaxs_to_cut_is_refused() {
     let file = lab.path("mine");
     std::fs::write(&file, [7; 8192]).expect("written");
     for (target, words) in [
-        (file.display().to_string(), "is not iotax's to cut"),
+        (file.display().to_string(), "only what iotax creates here is cut; accepted: a directory, RUNG:DIR"),
+        ("/etc/passwd".into(), "/etc/passwd: only what iotax creates here is cut"),
+        ("ssh://host/srv".into(), "ssh://host/srv: only what iotax creates here is cut"),
         (format!("{work} > raw file > fuse"), "loses writes that arrive at the same time"),
         (format!("vm-raw:{work}"), "use the virtio rung"),
         (format!("{work} > raw file > loop > ext4 > raw file"), "made anew each time"),
         (format!("{work} > qcow2 file + external snapshot > virtio"), "new for each use"),
-        (format!("{work} > overlay > raw file"), "is not iotax's to cut"),
+        (format!("{work} > overlay > raw file"), "only what iotax creates here is cut"),
         (format!("{work} > volatile drop_flush=0 > raw file"), "accepted: 1"),
     ] {
         let output = lab.run(&["crash", &target]);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use iotax_testkit::require;
 use serde_json::Value;
 
-use crate::lab::{Lab, start_until, text};
+use crate::lab::{Lab, start_until, text, with_mounts};
 use crate::lab_guest::{Extras, LabGuest};
 use crate::sshd::Sshd;
 
@@ -109,8 +109,8 @@ fn a_disk_that_keeps_what_it_flushed_is_told_from_one_that_does_not() {
         let mut start = start_until(&mut start, "Pull the plug");
         wait_for(&journal);
         let account = disk.cut();
-        start.kill().expect("killed");
-        start.wait().expect("it ended");
+        // The disk alone lost its power: the load ends by itself, and closes its journal.
+        assert_eq!(start.wait().expect("it ended").code(), Some(3));
         let target = disk.below.join("iotax-powercut.dat");
         let (code, cut) = checked(lab.iotax(), &target, utf8(&journal));
         assert_eq!((code, lost_flushed(&cut) > 0), (Some(loses.into()), loses), "{cut:#}");
@@ -123,7 +123,7 @@ fn a_disk_that_keeps_what_it_flushed_is_told_from_one_that_does_not() {
         let words = lab.run(&["powercut", "check", utf8(&target), "--journal", utf8(&journal)]);
         let words = text(&words.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
         let verdict = if loses { "1 of 1 cut lost flushed writes" } else { "nothing lost that was flushed" };
-        assert!(words.contains(verdict) && words.contains("the journal was not closed"), "{words}");
+        assert!(words.contains(verdict) && !words.contains("the journal was not closed"), "{words}");
     }
 }
 
@@ -148,9 +148,16 @@ fn a_journal_on_another_machine_outlives_a_kill_and_a_lost_connection_ends_the_l
     assert!(number(&cut, "/writes") > 0, "{cut:#}");
     let clean = sshd.lab.run(&["clean"]);
     assert!(clean.status.success(), "{}", text(&clean.stdout));
-    let existing = start(&url).output().expect("iotax starts");
-    assert!(!existing.status.success(), "a journal that exists is not written over");
-    assert!(text(&existing.stderr).contains("journal"), "{}", text(&existing.stderr));
+    // A journal that exists is not written over.
+    for (journal, words) in [
+        (&url, "/journal: it exists; accepted: a new file"),
+        (&sshd.url("nowhere/journal"), "/nowhere/journal: "),
+    ] {
+        let refused = start(journal).output().expect("iotax starts");
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains(words) && !said.contains("POSIX shell"), "{said}");
+    }
     sshd.assert_nothing_left();
 
     let mut running = start(&sshd.url("other")).stderr(Stdio::piped()).spawn().expect("iotax starts");
@@ -164,6 +171,22 @@ fn a_journal_on_another_machine_outlives_a_kill_and_a_lost_connection_ends_the_l
     assert!(said.contains("the connection of the journal"), "{said}");
     let (code, cut) = checked(sshd.iotax(), &target, &sshd.url("other"));
     assert_eq!((code, lost_flushed(&cut)), (Some(0), 0), "{cut:#}");
+    assert!(sshd.lab.run(&["clean"]).status.success());
+    sshd.assert_nothing_left();
+}
+
+#[test]
+fn another_machine_without_room_for_the_journal_ends_the_load() {
+    let Some(sshd) = Sshd::start("mkdir LAB/small && mount -t tmpfs -o size=400k tmpfs LAB/small") else {
+        return;
+    };
+    let mut start = sshd.iotax();
+    start.args(["powercut", "start", utf8(&sshd.lab.work()), "--size", "4m"]);
+    let output = start.args(["--journal", &sshd.url("small/journal")]).output().expect("iotax starts");
+    let words = text(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(output.status.code(), Some(3), "{words}");
+    assert!(words.contains("The load ended: the connection of the journal: tee: "), "{words}");
+    assert!(words.contains("No space left on device"), "{words}");
     assert!(sshd.lab.run(&["clean"]).status.success());
     sshd.assert_nothing_left();
 }
@@ -183,7 +206,16 @@ fn bad_places_are_refused_before_anything_is_made() {
         (start(&work, "ssh://host"), "no path; accepted: ssh://"),
         (start(Path::new("/dev/null"), "j"), "it exists; accepted"),
         (start(Path::new("a > raw file"), "j"), "iotax crash cuts stacks that it builds"),
+        (
+            start(&work, utf8(&lab.path("new"))),
+            "it would lie on the disk that is tested, and go with it; accepted",
+        ),
+        (
+            lab.run(&["powercut", "start", utf8(&work), "--journal", "ssh://host/j", "--size", "100"]),
+            "workload \"powercut\": size = 100 bytes",
+        ),
         (check(&work, "j"), "mount its filesystem first"),
+        (check(&mine, utf8(&work)), "it is a directory; accepted: the file of a journal"),
         (check(&mine, utf8(&mine)), "it is no journal"),
         (check(&mine, "/dev/null"), "a line keeps nothing"),
     ] {
@@ -197,14 +229,119 @@ fn bad_places_are_refused_before_anything_is_made() {
 #[test]
 fn interrupted_it_removes_what_it_made() {
     let lab = Lab::new();
-    let journal = lab.path("journal");
+    let elsewhere = in_memory();
+    let journal = elsewhere.path().join("journal");
     let mut start = lab.iotax();
     start.args(["powercut", "start", utf8(&lab.work()), "--journal", utf8(&journal), "--size", "4m"]);
     let mut start = start_until(&mut start, "Pull the plug");
+    wait_for(&journal);
+    let early = lab.run(&["powercut", "check", utf8(&lab.work()), "--journal", utf8(&journal)]);
+    let said = text(&early.stderr);
+    assert_eq!(early.status.code(), Some(4), "{said}");
+    assert!(
+        said.contains("iotax powercut start still writes to it; check after the power was cut"),
+        "{said}"
+    );
     let pid = rustix::process::Pid::from_child(&start);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("signal sent");
     assert_eq!(start.wait().expect("it ended").code(), Some(130));
+    assert!(!journal.exists());
     lab.assert_nothing_left();
+}
+
+/// A directory for journals on another filesystem than that of labs.
+fn in_memory() -> tempfile::TempDir {
+    tempfile::TempDir::new_in("/dev/shm").expect("a filesystem in memory")
+}
+
+#[test]
+fn a_journal_without_room_ends_the_load_with_a_sentence() {
+    require!(program "unshare", "mount");
+    require!(root);
+    let lab = Lab::new();
+    let elsewhere = in_memory();
+    let journal = elsewhere.path().join("journal");
+    let start = |journal: &Path| {
+        let mut start = lab.iotax();
+        start.args(["powercut", "start", utf8(&lab.work()), "--size", "1m", "--journal", utf8(journal)]);
+        start
+    };
+    // No file grows beyond 2 MiB: room for some 50,000 records.
+    let limited = with_mounts(&start(&journal), "ulimit -f 4096", elsewhere.path()).output();
+    let said = text(&limited.expect("it starts").stderr);
+    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("The load ended: the journal has ") && words.contains("File too large"),
+        "{words}"
+    );
+    let target = lab.work().join("iotax-powercut.dat");
+    let (code, cut) = checked(lab.iotax(), &target, utf8(&journal));
+    assert_eq!((code, lost_flushed(&cut)), (Some(3), 0), "{cut:#}");
+    let missing = cut["incomplete"].as_str().expect("a reason");
+    let counts: Vec<u64> = missing.split(' ').filter_map(|word| word.parse().ok()).collect();
+    // What was in flight and in the queue, and no minutes of load.
+    assert!(counts[1] - counts[0] < 200_000, "{missing}");
+    assert!(lab.run(&["clean"]).status.success());
+
+    let small = lab.path("small");
+    fs::create_dir(&small).expect("made");
+    let mount = "mount -t tmpfs -o size=4m tmpfs \"$0\"";
+    let output = with_mounts(&start(&small.join("journal")), mount, &small).output().expect("it starts");
+    let words = text(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(output.status.code(), Some(3), "{words}");
+    assert!(words.contains("The load ended: the journal has no more room: "), "{words}");
+    assert!(words.contains(" always stay free (the filesystem has 4.00 MiB)"), "{words}");
+    assert!(lab.run(&["clean"]).status.success());
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_device_can_be_checked_after_it_is_cleaned() {
+    require!(program "losetup", "wipefs");
+    require!(root);
+    let lab = Lab::new();
+    let (elsewhere, image) = (in_memory(), lab.path("image"));
+    fs::File::create_new(&image).and_then(|file| file.set_len(16 << 20)).expect("an image");
+    let attached = Command::new("losetup").args(["--find", "--show"]).arg(&image).output().expect("losetup");
+    assert!(attached.status.success(), "{}", text(&attached.stderr));
+    let device = LoopDevice(PathBuf::from(text(&attached.stdout).trim()));
+    let (device, journal) = (&device.0, elsewhere.path().join("journal"));
+    let start = |size: &str| {
+        let mut start = lab.iotax();
+        start.args(["powercut", "start", utf8(device), "--overwrite", utf8(device), "--size", size]);
+        start.args(["--journal", utf8(&journal)]);
+        start
+    };
+    let refused = start("15m").output().expect("iotax starts");
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+    assert!(
+        text(&refused.stderr).contains("15m are to be written; accepted: --size up to 14m"),
+        "{}",
+        text(&refused.stderr)
+    );
+    let mut load = start_until(&mut start("14m"), "Pull the plug");
+    wait_for(&journal);
+    load.kill().expect("killed");
+    load.wait().expect("it ended");
+    for moment in ["before", "after"] {
+        let (code, cut) = checked(lab.iotax(), device, utf8(&journal));
+        let lost = number(&cut, "/acknowledged/stale") + number(&cut, "/acknowledged/damaged");
+        assert_eq!((code, lost), (Some(0), 0), "{moment}: {cut:#}");
+        let clean = lab.run(&["clean"]);
+        assert!(clean.status.success(), "{}{}", text(&clean.stdout), text(&clean.stderr));
+    }
+    let ends = fs::read(&image).expect("read");
+    assert!(ends[..1 << 20].iter().chain(&ends[15 << 20..]).all(|byte| *byte == 0), "it was cleaned");
+    lab.assert_nothing_left();
+}
+
+/// A loop device, detached when it is dropped.
+struct LoopDevice(PathBuf);
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
 }
 
 /// The blocks that are as dm-log-writes has them on its log: a write is on it once a flush or FUA that came after it completed.

@@ -45,13 +45,17 @@ pub fn crash(document: &CrashDocument) -> Page {
             format!("{}{WRITES}", flushes.unwrap_or_default())
         }
     }];
-    if let Some(cuts) = verdicts.iter().filter(|one| !one.breaks_promise()).map(|one| one.cuts).min() {
+    let kept = verdicts.iter().filter(|one| !one.breaks_promise() && one.decided > 0);
+    if let Some(cuts) = kept.map(|one| one.decided).min() {
         let loses = if database.is_some() { "break a promise" } else { "lose a flushed write" };
         lines.push(format!(
             "None in {}: fewer than {:.0}% of such cuts {loses} (95% confidence).",
             counted(cuts, "cut"),
             (at_most_of_none(cuts) * 100.0).ceil()
         ));
+    }
+    if verdicts.iter().any(|one| one.decided < one.cuts) {
+        lines.push(if database.is_some() { NO_COMMIT } else { NO_FLUSH }.to_owned());
     }
     for target in &document.targets {
         let incomplete = target.cuts.iter().filter_map(|cut| cut.incomplete.as_deref());
@@ -72,6 +76,9 @@ const WRITES: &str = "Flushed lost: cuts after which a flushed write was missing
                       covered, which a cut may take. Reordered: blocks that miss a write although one is there that began after its \
                       acknowledgement, so the order of writes between two flushes is not kept. Torn: blocks of two writes. These three \
                       over all cuts after which the stack could be read, the last two flushed or not.";
+const NO_FLUSH: &str = "A cut before which no flush is on record says nothing about flushed writes. Remedy: let the load run longer before \
+                        the cut, or flush more often (--fdatasync).";
+const NO_COMMIT: &str = "A cut before which no commit was acknowledged says nothing about commits.";
 const SQLITE: &str = "SQLite, one row a commit; the names have its journal mode and synchronous. Promise broken: cuts after which a commit \
                       was missing although synchronous is full, or the database was damaged although it is full, or normal with wal. Commits lost: those \
                       that SQLite acknowledged, promised or not, over all cuts.";
@@ -90,14 +97,20 @@ fn sentence(verdict: &CrashVerdict<'_>) -> String {
         Some(_) => "promised",
     };
     let flushed = match cuts_with_loss {
+        0 if verdict.is_undecided() => format!("undecided: nothing was {promised} before a cut"),
+        0 if verdict.decided < *cuts => {
+            format!("nothing lost that was {promised}, in {} of {}", verdict.decided, counted(*cuts, "cut"))
+        }
         0 => format!("nothing lost that was {promised}"),
         lost => format!("{lost} of {} lost {promised} {}", counted(*cuts, "cut"), unit(verdict)),
     };
     let order = if verdict.reordered > 0 { ", out of order" } else { "" };
+    let rest =
+        if verdict.is_undecided() { format!("{} lost", unit(verdict)) } else { "what was not".to_owned() };
     let others = verdict
         .lost_seconds
         .filter(|_| *cuts_with_loss == 0)
-        .map(|seconds| format!("; up to {} of what was not{order}", human::time(seconds * 1e9)));
+        .map(|seconds| format!("; up to {} of {rest}{order}", human::time(seconds * 1e9)));
     let unusable = verdict
         .unusable
         .map(|(cuts, reason)| format!("; not usable after {}: {reason}", counted(cuts, "cut")));
@@ -115,7 +128,8 @@ const fn unit(verdict: &CrashVerdict<'_>) -> &'static str {
 
 fn row(verdict: &CrashVerdict<'_>) -> Vec<Field> {
     let flushed = match verdict.cuts_with_loss {
-        0 => format!("none in {}", verdict.cuts),
+        0 if verdict.is_undecided() => "unknown".into(),
+        0 => format!("none in {}", verdict.decided),
         lost => format!("{lost} of {}", counted(verdict.cuts, "cut")),
     };
     let known = |text: Option<String>| text.unwrap_or_else(|| "-".into());

@@ -11,10 +11,11 @@ use crate::document;
 use crate::figure::counted;
 
 /// Legend name and CSS class of stacks that kept their guarantees and were not damaged. [`HARMED`] is for stacks that were damaged although
-/// no guarantee was broken, [`LOST`] for those that broke a guarantee.
+/// no guarantee was broken, [`LOST`] for those that broke a guarantee, [`UNDECIDED`] for those whose cuts tested none.
 const KEPT: (&str, &str) = ("kept", "good");
 const HARMED: (&str, &str) = ("damaged", "open");
 const LOST: (&str, &str) = ("lost", "bad");
+const UNDECIDED: (&str, &str) = ("undecided", "open");
 
 /// Renders the results of `iotax crash` as one HTML file.
 #[must_use]
@@ -44,11 +45,13 @@ fn chart(verdicts: &[CrashVerdict<'_>]) -> Chart {
     let row = |one: &CrashVerdict<'_>| {
         let (kind, _) = match (one.breaks_promise(), one.cuts_with_harm) {
             (true, _) => LOST,
+            (false, 0) if one.is_undecided() => UNDECIDED,
             (false, 0) => KEPT,
             (false, _) => HARMED,
         };
-        let share = one.cuts_with_harm as f64 / one.cuts.max(1) as f64;
-        vec![Cell::from(one.name), one.writes_per_second.into(), (share * 100.0).into(), kind.into()]
+        // No loss in cuts that could show none is no safety.
+        let share = (kind != UNDECIDED.0).then(|| one.cuts_with_harm as f64 / one.cuts.max(1) as f64 * 100.0);
+        vec![Cell::from(one.name), one.writes_per_second.into(), share.into(), kind.into()]
     };
     let (unit, loss) = if is_of_database {
         ("commits", "cuts that broke a promise")
@@ -75,7 +78,9 @@ fn chart(verdicts: &[CrashVerdict<'_>]) -> Chart {
             .map(Into::into)
             .into(),
         rows: verdicts.iter().map(row).collect(),
-        colours: [KEPT, HARMED, LOST].map(|(kind, colour)| (kind.to_owned(), colour.to_owned())).into(),
+        colours: [KEPT, HARMED, LOST, UNDECIDED]
+            .map(|(kind, colour)| (kind.to_owned(), colour.to_owned()))
+            .into(),
         plot: Plot::Points {
             name: 0,
             series: 3,
@@ -122,6 +127,14 @@ mod tests {
                 target("none", vec![cut(2000, 0), cut(4000, 0)]),
                 target("<i>unsafe", vec![cut(9000, 5), cut(9000, 0)]),
                 target("unread", vec![unread.clone(), cut(9000, 0)]),
+                target(
+                    "unflushed",
+                    vec![PowerCut {
+                        flushed: Some(LostBlocks::default()),
+                        lost_seconds: Some(2.0),
+                        ..cut(9000, 0)
+                    }],
+                ),
                 target("never read", vec![unread]),
                 CrashedTarget {
                     database: DatabaseMode::Postgresql(PostgresqlMode::Unsynced).into(),
@@ -137,6 +150,10 @@ mod tests {
             let from = page.rfind(&format!(">{name}</t")).expect("a row");
             page[from..].split("</tr>").next().unwrap_or_default().to_owned()
         };
+        assert!(page.contains("<td>unflushed</td><td>4500</td><td></td><td>undecided</td>"), "{page}");
+        assert!(row("unflushed").contains(">unknown<"), "{}", row("unflushed"));
+        let words = "unflushed: 4.50k writes/s; undecided: nothing was flushed before a cut; up to 2.00 s of writes lost.";
+        assert!(page.contains(words), "{page}");
         assert!(row("unread").contains(">3 in 1 of 2<"), "{}", row("unread"));
         assert!(!row("never read").contains(">0"), "what was not read is not known: {}", row("never read"));
         assert!(page.contains("1 could not be read after any cut: of these no speed is known"), "{page}");

@@ -33,6 +33,7 @@ pub use disk::RecordedDisk;
 pub(crate) use node::number_text;
 pub(crate) use node::{by_descriptor, disk_of, kernel_node};
 pub use overwritten::OverwrittenDevice;
+pub use overwritten::ZEROED_END;
 pub(crate) use overwritten::{blank, until_free};
 pub use serial::{find_serial, with_serial};
 pub(crate) use signature::WIPEFS;

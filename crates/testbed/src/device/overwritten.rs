@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{RecordedDisk, signature};
 
 /// Bytes at either end of a device that must be zero before iotax overwrites it: archives, databases and unknown formats have data there.
-const END: u64 = 1 << 20;
+pub const ZEROED_END: u64 = 1 << 20;
 
 /// Maximum time for an exiting process to release a device or mount.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -93,8 +93,8 @@ pub(super) fn content(device: &File) -> io::Result<Option<u64>> {
 /// Returns the offset and length of the first and the last MiB; on a small device the two ranges are adjacent or shorter.
 fn ends(mut device: &File) -> io::Result<[(u64, usize); 2]> {
     let length = device.seek(SeekFrom::End(0))?;
-    let first = length.min(END);
-    let last = (length - first).min(END);
+    let first = length.min(ZEROED_END);
+    let last = (length - first).min(ZEROED_END);
     let size = |bytes: u64| usize::try_from(bytes).map_err(io::Error::other);
     Ok([(0, size(first)?), (length - last, size(last)?)])
 }
@@ -120,13 +120,13 @@ mod tests {
     fn what_is_at_either_end_is_seen_and_what_is_between_is_not() {
         let file = tempfile::tempfile().expect("a file");
         for (length, at, seen) in [
-            (4 * END, 0, true),
-            (4 * END, END - 1, true),
-            (4 * END, END, false),
-            (4 * END, 3 * END - 1, false),
-            (4 * END, 3 * END, true),
-            (4 * END, 4 * END - 1, true),
-            (END + 4096, END, true),
+            (4 * ZEROED_END, 0, true),
+            (4 * ZEROED_END, ZEROED_END - 1, true),
+            (4 * ZEROED_END, ZEROED_END, false),
+            (4 * ZEROED_END, 3 * ZEROED_END - 1, false),
+            (4 * ZEROED_END, 3 * ZEROED_END, true),
+            (4 * ZEROED_END, 4 * ZEROED_END - 1, true),
+            (ZEROED_END + 4096, ZEROED_END, true),
             (4096, 4095, true),
         ] {
             file.set_len(0).and_then(|()| file.set_len(length)).expect("blank");

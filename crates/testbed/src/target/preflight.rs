@@ -27,7 +27,8 @@ use crate::refusal::Refusal;
 use crate::settings::KernelSettings;
 
 /// Returns the bytes of a filesystem of `total` bytes that must stay free: 10% up to 10 GiB, 1 GiB up to 20 GiB, 5% above.
-fn reserve(total: u64) -> u64 {
+#[must_use]
+pub fn reserve(total: u64) -> u64 {
     (total / 20).max((total / 10).min(1 << 30))
 }
 

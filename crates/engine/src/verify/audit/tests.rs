@@ -135,6 +135,45 @@ fn lost_writes_are_named_and_those_that_were_durable_apart() {
 }
 
 #[test]
+fn work_is_lost_from_the_first_write_that_came_after_what_is_there() {
+    let lost_from = |lose: &dyn Fn(&AuditedDisk)| {
+        let disk = AuditedDisk::new();
+        // Ten passes over eight blocks: block 5 has the generations 6, 14, 22 ... 78.
+        for generation in 1..=80 {
+            disk.acknowledged((generation - 1) % 8, 1, generation);
+        }
+        lose(&disk);
+        disk.audit().lost_from
+    };
+    let erase = |disk: &AuditedDisk, block: u64, bytes: usize| {
+        disk.target.write_all_at(&vec![0; bytes], block * BLOCK).expect("erased");
+    };
+    assert_eq!(lost_from(&|_| {}), None);
+    assert_eq!(lost_from(&|disk| (0..8).for_each(|block| erase(disk, block, 4096))), Some(0), "all is gone");
+    assert_eq!(lost_from(&|disk| erase(disk, 5, 4096)), Some(5), "one block is gone");
+    assert_eq!(lost_from(&|disk| erase(disk, 5, 512)), Some(5), "a part of it is gone");
+    let back_to = |disk: &AuditedDisk, block, generation| {
+        disk.write(block, 1, generation);
+    };
+    assert_eq!(lost_from(&|disk| back_to(disk, 5, 22)), Some(29), "the first missing one is number 30");
+    assert_eq!(
+        lost_from(&|disk| {
+            back_to(disk, 5, 70);
+            back_to(disk, 2, 11);
+        }),
+        Some(18),
+        "the older of two"
+    );
+    let torn = |disk: &AuditedDisk| {
+        let mut newest = vec![0; 2048];
+        disk.target.read_exact_at(&mut newest, 5 * BLOCK).expect("read");
+        back_to(disk, 5, 46);
+        disk.target.write_all_at(&newest, 5 * BLOCK).expect("torn");
+    };
+    assert_eq!(lost_from(&torn), Some(53), "a half is of write 46");
+}
+
+#[test]
 fn a_write_is_reordered_if_one_is_there_that_began_after_its_acknowledgement() {
     let disk = AuditedDisk::new();
     // Three under way at once: the third is acknowledged first.

@@ -114,9 +114,9 @@ impl Journal {
         })
     }
 
-    /// Adds a record of an acknowledged write; waits if the queue is full. Adds none once the journal is closed.
-    pub(super) fn write(&self, io: &Io, generation: u64) {
-        self.shared.add(Record::Write { offset: io.offset, length: io.length, generation });
+    /// Adds a record of an acknowledged write; waits if the queue is full. Returns false if the journal is closed and takes no record.
+    pub(super) fn write(&self, io: &Io, generation: u64) -> bool {
+        self.shared.add(Record::Write { offset: io.offset, length: io.length, generation })
     }
 
     /// Returns the number of records so far. A flush that begins now makes the writes of these records durable.
@@ -169,7 +169,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, record: Record) {
+    /// Queues a record. Returns false if the journal is closed.
+    fn add(&self, record: Record) -> bool {
         let mut state = self.lock();
         let writes = u64::from(matches!(record, Record::Write { .. }));
         state.writes += writes;
@@ -177,7 +178,7 @@ impl Shared {
             state = self.drained.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.closed {
-            return;
+            return false;
         }
         let frame = Frame { number: state.records, content: Content::Record(record) };
         state.pending.extend_from_slice(&frame.encode(self.run));
@@ -185,6 +186,7 @@ impl Shared {
         state.recorded_writes += writes;
         drop(state);
         self.filled.notify_one();
+        true
     }
 
     /// Writes and syncs the queued records in batches, each after a header, until the journal is closed.

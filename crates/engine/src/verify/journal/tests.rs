@@ -201,7 +201,9 @@ fn many_writers_lose_no_record() {
     std::thread::scope(|scope| {
         for worker in 0..4 {
             let journal = &journal;
-            scope.spawn(move || (0..50_000).for_each(|n| journal.write(&write(1), worker * 50_000 + n + 1)));
+            scope.spawn(move || {
+                (0..50_000).for_each(|n| assert!(journal.write(&write(1), worker * 50_000 + n + 1)));
+            });
         }
     });
     journal.finish().expect("on disk");
@@ -259,7 +261,7 @@ fn a_journal_that_cannot_be_written_to_its_end_says_what_it_lacks() {
     let dir = tempfile::tempdir().expect("directory");
     let path = dir.path().join("journal");
     let journal = Journal::create(&path, HEADER).expect("created");
-    (1..=3).for_each(|generation| journal.write(&write(generation), generation));
+    (1..=3).for_each(|generation| assert!(journal.write(&write(generation), generation)));
     let patience = Instant::now() + Duration::from_secs(30);
     while journal.shared.lock().synced_writes < 3 {
         assert!(Instant::now() < patience, "three records take a moment");

@@ -12,7 +12,7 @@ use super::super::say::say;
 use super::super::signals::watch_signals;
 use super::super::terminal::PageArgs;
 use super::super::{Failure, OrExit, usage, verify};
-use super::{is_line, journal, target};
+use super::{journal, refused_there, target};
 use crate::runner::powercut::{self, JournalPlace};
 use crate::runner::{self, Interrupted};
 
@@ -36,18 +36,27 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let name = place.display().to_string();
     if let Err(error) = place.metadata() {
         return Err(usage(format!(
-            "{name}: {error}; mount its filesystem first. If the file is gone from it, all that was flushed is lost"
+            "{name}: {error}; mount its filesystem first, and check before iotax clean, which removes the file. If the cut took it, all \
+             that was flushed is lost"
         )));
     }
+    if powercut::is_written(&place) {
+        let error = anyhow::anyhow!(
+            "{name}: iotax powercut start still writes to it; check after the power was cut, or end that command first (Ctrl-C removes \
+             what it made)"
+        );
+        return Err(Failure { exit: Exit::Environment, error });
+    }
     let journal = journal(&args.journal)?;
-    if let JournalPlace::Here(path) = &journal {
-        if is_line(path) {
+    match &journal {
+        JournalPlace::Here(path) => verify::check_journal(path)?,
+        JournalPlace::Line(path) => {
             let path = path.display();
             return Err(usage(format!(
                 "--journal {path}: a line keeps nothing; accepted: what its other end recorded"
             )));
         }
-        verify::check_journal(path)?;
+        JournalPlace::There(_) => {}
     }
     let stop = watch_signals().or_exit(Exit::Environment)?;
     let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
@@ -56,7 +65,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             say!("Interrupted.");
             return Ok(Exit::Interrupted);
         }
-        recovery => recovery.or_exit(Exit::Environment)?,
+        Err(error) => return Err(refused_there(error, Exit::Environment)),
+        Ok(recovery) => recovery,
     };
     let seconds = recovery.last_flush.map(|after| after.0 as f64 / 1e9);
     let crashed = CrashedTarget {
@@ -79,11 +89,11 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if !json.is_on_stdout() {
         verify::tell(&recovery);
     }
-    Ok(if CrashVerdict::of(&document.targets[0]).breaks_promise() {
-        Exit::Gate
-    } else if recovery.incomplete().is_some() {
-        Exit::Measurement
-    } else {
-        Exit::Fine
+    let verdict = CrashVerdict::of(&document.targets[0]);
+    Ok(match () {
+        () if verdict.breaks_promise() => Exit::Gate,
+        () if recovery.incomplete().is_some() => Exit::Measurement,
+        () if verdict.is_undecided() => Exit::Unjudged,
+        () => Exit::Fine,
     })
 }

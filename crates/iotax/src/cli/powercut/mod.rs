@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use iotax_model::exit::Exit;
 use iotax_model::target::{Machine, Remote};
+use iotax_testbed::remote::RemoteError;
 
 use super::{Failure, OrExit, usage};
 use crate::runner::powercut::JournalPlace;
@@ -38,18 +39,27 @@ fn target(path: &Path) -> Result<PathBuf, Failure> {
 
 /// Parses `--journal`: a path on this machine, or `ssh://user@host:port/path` on another one.
 fn journal(name: &Path) -> Result<JournalPlace, Failure> {
-    match name.to_str().filter(|_| Remote::is_meant(name)) {
-        Some(url) => match Remote::parse(url).map_err(usage)? {
-            Remote { machine: machine @ Machine::Domain { .. }, .. } => Err(usage(format!(
-                "{machine}: no path; accepted: a path on this machine, or ssh://[user@]host[:port]/path"
-            ))),
-            remote => Ok(JournalPlace::There(remote)),
-        },
-        None => std::path::absolute(name).map(JournalPlace::Here).or_exit(Exit::Environment),
+    let Some(url) = name.to_str().filter(|_| Remote::is_meant(name)) else {
+        let path = std::path::absolute(name).or_exit(Exit::Environment)?;
+        return Ok(if is_line(&path) { JournalPlace::Line(path) } else { JournalPlace::Here(path) });
+    };
+    match Remote::parse(url).map_err(usage)? {
+        Remote { machine: machine @ Machine::Domain { .. }, .. } => Err(usage(format!(
+            "{machine}: no path; accepted: a path on this machine, or ssh://[user@]host[:port]/path"
+        ))),
+        remote => Ok(JournalPlace::There(remote)),
     }
 }
 
-/// Returns true for a character device or pipe, such as a serial line: nothing can be read back from it.
+/// Returns true for a character device or pipe, such as a serial line.
 fn is_line(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.file_type().is_char_device() || found.file_type().is_fifo())
+}
+
+/// Converts an error of a power-cut test. A journal that the other machine refuses is bad input; every other error gets the exit code `other`.
+fn refused_there(error: anyhow::Error, other: Exit) -> Failure {
+    match error.downcast_ref::<RemoteError>() {
+        Some(RemoteError::Refused { .. }) => usage(format!("--journal: {error}")),
+        _ => Failure { exit: other, error },
+    }
 }

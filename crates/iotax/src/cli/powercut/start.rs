@@ -1,15 +1,18 @@
 //! `iotax powercut start`: writes to a target until its power fails.
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::units::{Bytes, Nanos};
+use iotax_model::workload::Workload;
+use iotax_testbed::device::ZEROED_END;
 use iotax_testbed::undo::UndoLog;
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, major, minor};
 use rustix::termios::{OutputModes, tcgetattr};
 
 use super::super::args::OverwriteArgs;
@@ -18,7 +21,7 @@ use super::super::say::say;
 use super::super::session::say_not_undone;
 use super::super::signals::watch_signals;
 use super::super::{Failure, OrExit, args, links, number, target_args, usage};
-use super::{is_line, journal, target};
+use super::{journal, refused_there, target};
 use crate::causes::with_causes;
 use crate::runner;
 use crate::runner::powercut::{self, JournalPlace, LoadEnd};
@@ -65,10 +68,19 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         )));
     }
     let journal = journal(&args.journal)?;
-    if let JournalPlace::Here(path) = &journal {
-        check_journal(path)?;
+    match &journal {
+        JournalPlace::Here(path) => check_file(path, &place)?,
+        JournalPlace::Line(path) => check_line(path)?,
+        JournalPlace::There(_) => {}
     }
-    let load = cut_load::load(args.size.unwrap_or(SIZE), args.fdatasync, LONGEST);
+    powercut::check_space(&journal).or_exit(Exit::Environment)?;
+    let size = args.size.unwrap_or(SIZE);
+    let load = Workload {
+        offset: if spec.device().is_some() { inner_area(&place, size)? } else { Bytes(0) },
+        // A target that fails has lost its power, and a journal that takes no more records shows nothing from then on.
+        max_errors: Some(1),
+        ..cut_load::load("powercut", size, args.fdatasync, LONGEST)
+    };
     let mut plan = Plan::new("powercut".into(), vec![spec], vec![load]);
     let seed = cut_load::ready(&mut plan, &permission, args.seed)?;
     let stop = watch_signals().or_exit(Exit::Environment)?;
@@ -76,13 +88,15 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let mut undo_log = UndoLog::create(&args::undo_dir()?, &tag).or_exit(Exit::Environment)?;
     undo_log.set_interrupt(&stop);
     let kept = match &journal {
-        JournalPlace::Here(path) if is_line(path) => "RECORDED".into(),
+        JournalPlace::Line(_) => "RECORDED".into(),
         JournalPlace::Here(path) => path.display().to_string(),
         JournalPlace::There(_) => args.journal.display().to_string(),
     };
     let check = format!("iotax powercut check {} --journal {kept}", place.display());
+    let mut has_begun = false;
     let ended =
         powercut::write(&plan, &permission, (&tag, seed), &journal, &mut undo_log, &stop, &mut || {
+            has_begun = true;
             say!("Writing to {}, seed {seed}. Pull the plug; then: {check}", place.display());
         });
     if let Ok(LoadEnd::Failed(error)) = &ended {
@@ -95,31 +109,88 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     }
     let (_, failures) = undo_log.undo_all();
     failures.iter().for_each(say_not_undone);
-    ended.or_exit(Exit::Measurement)?;
-    say!("Interrupted.");
+    let stays = match &journal {
+        // Before that it may be another program's.
+        JournalPlace::Here(path) if has_begun => {
+            fs::remove_file(path).with_context(|| path.display().to_string()).or_exit(Exit::Environment)?;
+            String::new()
+        }
+        JournalPlace::Here(_) | JournalPlace::Line(_) => String::new(),
+        JournalPlace::There(_) => format!(" The journal stays at {kept}."),
+    };
+    ended.map_err(|error| refused_there(error, Exit::Measurement))?;
+    say!("Interrupted.{stays}");
     Ok(Exit::Interrupted)
 }
 
-/// Refuses a journal that exists, and a serial line whose terminal settings change the bytes that it sends.
-fn check_journal(path: &Path) -> Result<(), Failure> {
+/// Refuses a serial line whose terminal settings change the bytes that it sends.
+fn check_line(path: &Path) -> Result<(), Failure> {
     let name = path.display();
-    let context = || format!("--journal {name}");
-    if is_line(path) {
-        let flags = (OFlags::NOCTTY | OFlags::NONBLOCK).bits().cast_signed();
-        let line = OpenOptions::new().write(true).custom_flags(flags).open(path);
-        let line = line.with_context(context).or_exit(Exit::Environment)?;
-        // Only terminals have such settings.
-        if tcgetattr(&line).is_ok_and(|settings| settings.output_modes.contains(OutputModes::OPOST)) {
-            return Err(usage(format!(
-                "--journal {name}: the line changes bytes that it sends; make it raw: stty -F {name} raw -echo"
-            )));
-        }
-        return Ok(());
+    let flags = (OFlags::NOCTTY | OFlags::NONBLOCK).bits().cast_signed();
+    let line = OpenOptions::new().write(true).custom_flags(flags).open(path);
+    let line = line.with_context(|| format!("--journal {name}")).or_exit(Exit::Environment)?;
+    // Only terminals have such settings.
+    if tcgetattr(&line).is_ok_and(|settings| settings.output_modes.contains(OutputModes::OPOST)) {
+        return Err(usage(format!(
+            "--journal {name}: the line changes bytes that it sends; make it raw: stty -F {name} raw -echo"
+        )));
     }
+    Ok(())
+}
+
+/// Refuses a journal that exists, and one on the disk that is tested.
+fn check_file(path: &Path, target: &Path) -> Result<(), Failure> {
+    let name = path.display();
     if path.symlink_metadata().is_ok() {
         return Err(usage(format!(
             "--journal {name}: it exists, and a journal is a new file; remove it or choose another name"
         )));
     }
-    links::check(path).with_context(context).or_exit(Exit::Environment)
+    links::check(path).with_context(|| format!("--journal {name}")).or_exit(Exit::Environment)?;
+    match (device_of(path), device_of(target)) {
+        (Some(journal), Some(tested)) if journal == tested || disk(journal) == disk(tested) => {
+            Err(usage(format!(
+                "--journal {name}: it would lie on the disk that is tested, and go with it; accepted: a new file on another disk, \
+                 ssh://[user@]host[:port]/path or a serial line"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the number of the block device at `path`, or that of the filesystem on which a file is there or would be made; `None` if
+/// unknown.
+fn device_of(path: &Path) -> Option<u64> {
+    match path.metadata() {
+        Ok(found) if found.file_type().is_block_device() => Some(found.rdev()),
+        _ => Some(path.parent()?.metadata().ok()?.dev()),
+    }
+}
+
+/// Returns the sysfs directory of the disk that a device is, or that it is a partition of. For what is no device in sysfs, such as a
+/// filesystem in memory, the directory that would be the device's.
+fn disk(device: u64) -> PathBuf {
+    let link = PathBuf::from(format!("/sys/dev/block/{}:{}", major(device), minor(device)));
+    let Ok(path) = link.canonicalize() else { return link };
+    match path.parent() {
+        Some(disk) if path.join("partition").exists() => disk.to_owned(),
+        _ => path,
+    }
+}
+
+/// Returns the offset of the written area of a device, which leaves out what is zeroed at both ends when the device is cleaned: the area can
+/// be checked after that too. Refuses an area that does not fit in between.
+fn inner_area(device: &Path, size: Bytes) -> Result<Bytes, Failure> {
+    let length = File::open(device).and_then(|mut file| file.seek(SeekFrom::End(0)));
+    let length = length.with_context(|| device.display().to_string()).or_exit(Exit::Environment)?;
+    let room = length.saturating_sub(2 * ZEROED_END);
+    if size.0 <= room {
+        return Ok(Bytes(ZEROED_END));
+    }
+    Err(usage(format!(
+        "{}: {size} are to be written; accepted: --size up to {}, the device's {} less 1 MiB at each end, which iotax clean zeroes",
+        device.display(),
+        Bytes(room - room % 4096),
+        Bytes(length)
+    )))
 }
