@@ -256,10 +256,11 @@ mod alone {
         require!(root);
         require!(program "losetup", "mkfs.ext4", "mount", "umount");
         let lab = Lab::alone();
-        let slow = SlowDisk::mount(&lab, "slow", 2 << 30, Duration::from_millis(20));
+        let slow = SlowDisk::mount(&lab, "slow", 2 << 30, Duration::from_millis(100));
         let target = format!("{} > raw file > loop direct_io=true > ext4 > raw file", slow.path().display());
-        let suite = ["suite", "applications", &target, "--tests", "sqlite-wal", "--repeat", "2", "--yes"];
-        let said = text(&lab.run(&suite).stdout);
+        let suite = ["suite", "applications", &target, "--tests", "sqlite-wal", "--yes"];
+        let length = ["--size", "1m", "--repeat", "2", "--runtime", "5s"];
+        let said = text(&lab.run(&[&suite[..], &length].concat()).stdout);
         let layers = layers_of_transaction(&said);
         let [(upper, Some(adds_ms)), (lower, None)] = layers.as_slice() else { panic!("{layers:?}: {said}") };
         // A commit of ext4's journal flushes before its last record and after it.
