@@ -383,19 +383,22 @@ fn counted(seen: &Seen, is_durable_write: bool) -> FlushCount {
     }
 }
 
-/// Names the layer that ignores flushes because of a setting, such as `QEMU (cache=unsafe)` or `ext4 (nobarrier)`; `None` if no layer does.
+/// Names the layer that ignores flushes because of its cache mode, such as `QEMU (cache=unsafe)`; `None` if no layer does.
 fn ignoring(spec: &TargetSpec) -> Option<String> {
-    let by_mode = spec.stack.ignores_flushes().map(|(layer, mode)| match layer {
+    spec.stack.ignores_flushes().map(|(layer, mode)| match layer {
         PlannedLayer::Share(share) => format!("the {} server (sync=false)", share.protocol.name()),
         PlannedLayer::Zfs(_) => "ZFS (sync=disabled)".into(),
         _ => format!("QEMU (cache={mode})"),
-    });
-    by_mode.or_else(|| {
-        let filesystem = spec.stack.find::<FilesystemSpec>()?;
-        let mut options = filesystem.mount_options.iter().flat_map(|options| options.split(','));
-        let option = options.find(|option| matches!(option.trim(), "nobarrier" | "barrier=0"))?;
-        Some(format!("{} ({})", filesystem.kind.word(), option.trim()))
     })
+}
+
+/// Names a filesystem that is mounted without barriers, such as `ext4 (nobarrier)`, and so sends no flushes; `None` without one. Direct writes
+/// with FUA pass it all the same.
+fn without_barriers(spec: &TargetSpec) -> Option<String> {
+    let filesystem = spec.stack.find::<FilesystemSpec>()?;
+    let mut options = filesystem.mount_options.iter().flat_map(|options| options.split(','));
+    let option = options.find(|option| matches!(option.trim(), "nobarrier" | "barrier=0"))?;
+    Some(format!("{} ({})", filesystem.kind.word(), option.trim()))
 }
 
 /// Names a layer and the setting that makes it drop flushes: `volatile (drop_flush=1)`.
@@ -408,10 +411,10 @@ fn fate(levels: &[FlushLevel], ignored_by: Option<&str>, spec: &TargetSpec) -> F
     let mut above = "the program".to_owned();
     for level in levels {
         if level.flushes == FlushCount::Counted(0) {
-            let by = match ignored_by {
-                Some(layer) if level.name != QEMU && !level.name.ends_with(IN_GUEST) => layer.to_owned(),
-                _ => format!("a layer between {above} and {}", level.name),
-            };
+            let is_of_host = level.name != QEMU && !level.name.ends_with(IN_GUEST);
+            let named =
+                ignored_by.map(str::to_owned).or_else(|| without_barriers(spec)).filter(|_| is_of_host);
+            let by = named.unwrap_or_else(|| format!("a layer between {above} and {}", level.name));
             return FlushFate::Swallowed { by, evidence: SwallowEvidence::NoneBelow };
         }
         if let FlushCount::Dropping { done, dropped } = level.flushes {

@@ -74,7 +74,7 @@ fn sooner_than_flash(alike: &Alike<'_>) -> Option<String> {
     let level = alike.account.levels.last().filter(|level| level.is_device())?;
     let p50 = alike.p50_ns.filter(|ns| *ns < PROGRAMMED_NS)?;
     Some(format!(
-        " by {}, which says that its cache is volatile and acknowledges in {}: it is protected against power loss, or lies, and only a cut can tell \
+        ". {} says that its cache is volatile and acknowledges in {}: it is protected against power loss, or lies, and only a cut can tell \
          (iotax powercut)",
         level.name,
         human::time(p50)
@@ -198,8 +198,8 @@ mod tests {
         let kept = |name: &str, p50_ns| line(name, p50_ns, FlushCount::Counted(9), FlushFate::Kept(9));
         assert_eq!(
             kept("sda", 12e3),
-            "t: 9 asked, 9 in sda. Kept by sda, which says that its cache is volatile and acknowledges in 12.0 us: it is protected against power \
-             loss, or lies, and only a cut can tell (iotax powercut)"
+            "t: 9 asked, 9 in sda. Kept. sda says that its cache is volatile and acknowledges in 12.0 us: it is protected against power loss, \
+             or lies, and only a cut can tell (iotax powercut)"
         );
         for (name, p50_ns) in [("sda", 120e3), ("loop0", 12e3), ("QEMU", 12e3), ("vda in the guest", 12e3)] {
             assert!(kept(name, p50_ns).ends_with("Kept"), "{name}");

@@ -74,7 +74,11 @@ fn written(run: &Run) -> Vec<String> {
             None => String::new(),
         };
         let purged = purged.map(|purged| format!("{purged}, filled, and then ")).unwrap_or_default();
-        Some(format!("{}: {purged}written with {} in the rounds{times}.", target.name, human::bytes(bytes)))
+        Some(format!(
+            "{}: {purged}written with {} in the windows of the rounds{times}.",
+            target.name,
+            human::bytes(bytes)
+        ))
     };
     run.plan.targets.iter().filter_map(of).collect()
 }

@@ -156,7 +156,7 @@ fn the_code_and_the_list_name_the_same_packages() {
 
 #[test]
 fn nobody_skips_by_hand() {
-    let own = ["\"skipped", VARIABLE, TIER];
+    let own = ["\"skipped:", VARIABLE, TIER];
     let by_hand = sources().into_iter().filter(|(_, text)| own.iter().any(|word| text.contains(word)));
     let by_hand: Vec<String> = by_hand.map(|(path, _)| path).collect();
     assert_eq!(by_hand, Vec::<String>::new(), "use require! and skip!");

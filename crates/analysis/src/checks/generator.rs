@@ -21,9 +21,19 @@ pub(super) fn cannot_sustain(case: &Case<'_>) -> Option<Finding> {
     let pacing = m.outcome.pacing?;
     let slots = u64::from(workload.iodepth) * u64::from(workload.numjobs);
     // Curves and searches overload their targets on purpose, and report no latency at such rates.
-    let telling = !case.run.plan.overloads()
-        && pacing.backlog > slots
-        && pacing.backlog as f64 > BACKLOG * pacing.due as f64;
+    // What pgbench skips, it does not do later.
+    let skipped = pacing.skipped.unwrap_or(0);
+    let missed = pacing.backlog + skipped;
+    let telling = !case.run.plan.overloads() && missed > slots && missed as f64 > BACKLOG * pacing.due as f64;
+    if telling && skipped > pacing.backlog {
+        let evidence = format!(
+            "{skipped} of {} transactions were skipped, because they were later than latency_limit before they began",
+            pacing.due
+        );
+        let remedy =
+            "response times are those of the others: the target cannot sustain this rate; lower the rate";
+        return Some(case.finding(WarningKind::CannotSustain, evidence, remedy));
+    }
     let what = if workload.kind().is_network() { "round trips" } else { "I/Os" };
     telling.then(|| {
         let evidence = format!(

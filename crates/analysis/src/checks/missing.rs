@@ -163,6 +163,15 @@ pub(super) fn stopped(case: &Case<'_>) -> Option<Finding> {
             "I/Os in flight at its end were not answered in the time after it".into(),
             "the figures leave them out, and so say more than was done; see the kernel log for the device, and whether what serves it was stopped",
         ),
+        Stop::Errors
+            if m.outcome.errors.is_empty()
+                && m.outcome.verify.as_ref().is_some_and(|findings| findings.journal.is_some()) =>
+        {
+            (
+                "the journal took no more records".into(),
+                "the figures end there; give the journal room, or another place",
+            )
+        }
         Stop::Errors => (
             format!("max_errors = {} was reached", workload.max_errors.unwrap_or_default()),
             "the figures end where the errors began; see the kernel log for the device",

@@ -54,7 +54,10 @@ pub(super) fn scaled(case: &Case<'_>) -> Option<Finding> {
         ReplayOffsets::WorkingSet => {
             "use a target as large as the trace reaches, without replay_offsets, to keep its distances"
         }
-        ReplayOffsets::Wrap | ReplayOffsets::Compress => {
+        ReplayOffsets::Compress => {
+            "use a target as large as the trace reaches, without replay_offsets, or working_set, which keeps neighbours together"
+        }
+        ReplayOffsets::Wrap => {
             "use a target as large as the trace reaches, or replay_offsets = working_set, which keeps neighbours together"
         }
     };

@@ -83,6 +83,7 @@ fn who_swallows_them_is_told_by_counts_of_zero_or_by_a_setting() {
     assert_eq!(fate(FILE, Some(flushed(0))), swallowed("a layer between loop0 and vda", none_below));
     let without_barriers = "raw file > loop > ext4 mount_options=noatime,nobarrier > raw file";
     assert_eq!(fate(without_barriers, Some(flushed(0))), swallowed("ext4 (nobarrier)", none_below));
+    assert_eq!(fate(without_barriers, Some(flushed(9))), FlushFate::Kept(9));
     let ignoring = "raw file > virtio cache=unsafe";
     assert_eq!(fate(ignoring, Some(flushed(0))), swallowed("QEMU (cache=unsafe)", none_below));
     // Flushes by other programs do not clear the layer.

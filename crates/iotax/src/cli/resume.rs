@@ -172,6 +172,13 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         say!("run {} has all its measurements{more}", run.id);
         return Ok(Exit::Fine);
     }
+    if run.plan.until_steady().is_some() && run.targets.iter().any(|target| target.purged.is_some()) {
+        return Err(usage(format!(
+            "run {}: its device was purged and filled before the first round, and would be once more: rounds of a used drive and of a new one make no \
+             steady state; begin a new run",
+            run.id
+        )));
+    }
     let done = run.measurements.iter().map(|m| (m.target.clone(), m.workload.clone(), m.round)).collect();
     Session {
         yes: args.yes,

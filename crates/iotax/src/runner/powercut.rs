@@ -176,7 +176,8 @@ pub(crate) fn check_space(journal: &JournalPlace) -> anyhow::Result<()> {
         return Ok(());
     }
     anyhow::bail!(
-        "the journal has no more room: {} are free in {}, of which {} always stay free (the filesystem has {})",
+        "the journal has no more room: {} are free in {}, of which {} always stay free (the filesystem has {}); name a journal where \
+         there is more room, or ssh://[user@]host/path",
         human::bytes(available.0),
         directory.display(),
         human::bytes(keep),

@@ -239,7 +239,7 @@ fn interrupted_it_removes_what_it_made() {
     let said = text(&early.stderr);
     assert_eq!(early.status.code(), Some(4), "{said}");
     assert!(
-        said.contains("iotax powercut start still writes to it; check after the power was cut"),
+        said.contains("as iotax powercut start does while it writes; check after the power was cut"),
         "{said}"
     );
     let pid = rustix::process::Pid::from_child(&start);

@@ -432,6 +432,7 @@ fn what_a_virtio_device_does_not_take_is_refused_with_the_remedy() {
         ("WORK > raw file > virtio queue_size=100", "", "accepted: a power of two from 4 to 1024"),
         ("WORK > raw file > virtio queues=2", "numjobs = 3", "use queues = 4"),
         ("WORK > raw file > virtio queues=257", "", "accepted: 2 to 256"),
+        ("WORK > raw file > virtio", "numjobs = 256", "accepted: up to 255"),
         (
             "WORK > qcow2 file > fuse",
             "test = 'create'\ndirect = false\nramp_time = '0s'",

@@ -39,6 +39,11 @@ pub(super) fn whole(rate: f64) -> u64 {
 
 /// Returns the reason why a block I/O workload cannot run in an open loop; `None` if it can.
 fn without_rate(work: &Workload) -> Option<String> {
+    if work.steadystate.is_some() {
+        return Some(
+            "steadystate ends a window early; at a rate it lasts for its runtime: leave it out".into(),
+        );
+    }
     if work.io_size.is_some() || work.loops.is_some() {
         return Some("io_size and loops end a window after so much I/O; at a rate it lasts for its runtime: leave them out".into());
     }

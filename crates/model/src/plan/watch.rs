@@ -270,9 +270,9 @@ impl WatchSpec {
                     "workload {name:?}: without a rate I/Os wait for one another and hide what waits; add {key}"
                 ));
             }
-            if workload.loops.is_some() || workload.io_size.is_some() {
+            if workload.loops.is_some() || workload.io_size.is_some() || workload.steadystate.is_some() {
                 return refuse(format!(
-                    "workload {name:?}: it may end before the events; leave out loops and io_size"
+                    "workload {name:?}: it may end before the events; leave out loops, io_size and steadystate"
                 ));
             }
             if workload.blackout.is_none() {

@@ -107,6 +107,16 @@ impl OffsetMap {
     ) -> Option<(u64, u64)> {
         match self {
             Self::Wrap => Some((offset, length)),
+            Self::Compress { first, end } if operation == TracedOperation::Trim => {
+                // Both ends are scaled, so that no more is trimmed than its share.
+                let (from, to) = blocks_of(offset, length);
+                let (from, to) = (from.max(*first), to.min(*end));
+                let scaled = |block: u64| compressed(block.saturating_mul(BLOCK), (*first, *end), size);
+                let is_whole = end - first <= size / BLOCK && offset / BLOCK == from;
+                let start = scaled(from) + if is_whole { offset % BLOCK } else { 0 };
+                let kept = if from < to { scaled(to).saturating_sub(start) } else { 0 };
+                (kept > 0).then_some((start, length.min(kept)))
+            }
             Self::Compress { first, end } => Some((compressed(offset, (*first, *end), size), length)),
             Self::WorkingSet(blocks) if operation == TracedOperation::Trim => {
                 let (from, to) = blocks_of(offset, length);

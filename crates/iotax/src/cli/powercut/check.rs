@@ -42,8 +42,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     }
     if powercut::is_written(&place) {
         let error = anyhow::anyhow!(
-            "{name}: iotax powercut start still writes to it; check after the power was cut, or end that command first (Ctrl-C removes \
-             what it made)"
+            "{name}: another process has it locked, as iotax powercut start does while it writes; check after the power was cut, or end that process \
+             first"
         );
         return Err(Failure { exit: Exit::Environment, error });
     }

@@ -169,10 +169,9 @@ fn unquoted(text: &str) -> String {
     serde_json::from_str(text).unwrap_or_else(|_| text.to_owned())
 }
 
-/// Formats a word for a stack's line: in quotes if it is empty, or contains blanks or special characters, among them the comma of a list of
-/// lines.
+/// Formats a word for a stack's line: in quotes if it is empty, or contains blanks or special characters.
 pub(in crate::target) fn word(text: &str) -> String {
-    let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && !"\"\\>=,".contains(c);
+    let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && !"\"\\>=".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
         text.to_owned()
     } else {

@@ -39,6 +39,9 @@ impl Default for VirtioSpec {
     }
 }
 
+/// Number of queues at most: vhost-user numbers them with eight bits (VHOST_USER_VRING_IDX_MASK).
+const MOST_QUEUES: u16 = 256;
+
 impl VirtioSpec {
     /// Number of entries of a queue if the plan does not set it; also the maximum of QEMU's devices.
     pub const ENTRIES: u16 = 1024;
@@ -82,6 +85,13 @@ impl VirtioSpec {
                 self.depth()
             ));
         }
+        if workload.numjobs >= MOST_QUEUES.into() {
+            return Some(format!(
+                "numjobs = {}: accepted: up to {}; each job drives a queue, and a virtio device has {MOST_QUEUES}, one of them for flushes",
+                workload.numjobs,
+                MOST_QUEUES - 1
+            ));
+        }
         if let Some(queues) = self.queues.filter(|queues| u32::from(*queues) <= workload.numjobs) {
             return Some(format!(
                 "numjobs = {}: each job drives a queue, and one of the {queues} is for flushes; use queues = {}, or leave it out",
@@ -123,9 +133,10 @@ impl LayerType for VirtioSpec {
     }
 
     fn check(&self) -> Result<(), String> {
-        // vhost-user numbers queues with eight bits (VHOST_USER_VRING_IDX_MASK).
-        if let Some(queues) = self.queues.filter(|queues| !(2..=256).contains(queues)) {
-            return Err(format!("virtio: queues = {queues}: accepted: 2 to 256, one of them for flushes"));
+        if let Some(queues) = self.queues.filter(|queues| !(2..=MOST_QUEUES).contains(queues)) {
+            return Err(format!(
+                "virtio: queues = {queues}: accepted: 2 to {MOST_QUEUES}, one of them for flushes"
+            ));
         }
         let is_possible = |size: u16| size.is_power_of_two() && (4..=Self::ENTRIES).contains(&size);
         if let Some(size) = self.queue_size.filter(|size| !is_possible(*size)) {

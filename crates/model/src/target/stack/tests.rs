@@ -166,7 +166,7 @@ fn what_is_no_line_is_refused_with_what_is_accepted() {
             "/srv > raw file, scheduler=none",
             "settings and neighbours, which follow a comma in reports, have keys",
         ),
-        ("/srv > qcow2 file > guest", "; write > virtio-blk > guest"),
+        ("/srv > qcow2 file > guest", " or > virtio-blk > guest"),
         (
             "/srv > device /dev/sdb",
             "\"/srv\" > device /dev/sdb: accepted: device /dev/sdb, which stands at the bottom",

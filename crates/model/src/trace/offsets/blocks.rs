@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Maximum number of separate runs: 4 million take up to 250 MB while they are collected.
+/// Maximum number of separate runs: 4 million make a replay take 206 MB.
 const MOST_RUNS: usize = 1 << 22;
 
 /// Runs of touched blocks while they are collected: the first block of each, with the block after its last.

@@ -68,6 +68,17 @@ fn ios() -> impl Strategy<Value = Vec<(u64, u64)>> {
     prop::collection::vec((offset, 1_u64..1 << 18), 1..60)
 }
 
+#[test]
+fn a_compressed_trim_is_no_larger_than_its_share() {
+    let map = read(ReplayOffsets::Compress, &[(1 << 20, 4096), (65 << 20, 4096)]);
+    let trim = |offset, length, size| map.place(TracedOperation::Trim, (offset, length), size);
+    assert_eq!(trim(1 << 20, 32 << 20, 1 << 20), Some((0, 511 << 10 & !4095)));
+    assert_eq!(trim(0, 1 << 40, 1 << 20), Some((0, 1 << 20)), "what lies before and beyond is left out");
+    assert_eq!(trim(0, 1 << 20, 1 << 20), None);
+    assert_eq!(trim(66 << 20, 1 << 20, 1 << 20), None);
+    assert_eq!(trim((1 << 20) + 512, 1024, 128 << 20), Some((512, 1024)));
+}
+
 proptest! {
     #[test]
     fn a_working_set_is_dense_and_holds_each_block_once(ios in ios()) {
