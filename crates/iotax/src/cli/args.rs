@@ -322,11 +322,14 @@ pub(super) fn target_name(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' })
         .skip_while(|c| *c == '.')
-        .take(40)
+        .take(LONGEST_NAME)
         .collect()
 }
 
-/// Makes names unique, by adding a number to repeated ones.
+/// Number of characters of a target's name at most.
+const LONGEST_NAME: usize = 40;
+
+/// Makes names unique, by adding a number to repeated ones, which are cut for it if they are as long as a name may be.
 pub(super) fn tell_apart<'a>(names: impl IntoIterator<Item = &'a mut String>) {
     let mut known = HashSet::new();
     for name in names {
@@ -335,7 +338,8 @@ pub(super) fn tell_apart<'a>(names: impl IntoIterator<Item = &'a mut String>) {
             if known.insert(unique.clone()) {
                 break;
             }
-            unique = format!("{name}-{number}");
+            let number = format!("-{number}");
+            unique = name.chars().take(LONGEST_NAME - number.len()).chain(number.chars()).collect();
         }
         *name = unique;
     }
@@ -352,4 +356,18 @@ pub(super) fn directories() -> Result<directories::ProjectDirs, Failure> {
 pub(super) fn undo_dir() -> Result<PathBuf, Failure> {
     let dirs = directories()?;
     Ok(dirs.state_dir().unwrap_or_else(|| dirs.data_dir()).join("undo"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_alike_are_told_apart_within_their_length() {
+        let long = "n".repeat(LONGEST_NAME);
+        let mut names = ["a", "a", &long, &long, "a"].map(str::to_owned);
+        tell_apart(&mut names);
+        let cut = format!("{}-2", "n".repeat(LONGEST_NAME - 2));
+        assert_eq!(names, ["a", "a-2", &long, &cut, "a-3"]);
+    }
 }

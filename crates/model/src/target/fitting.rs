@@ -8,17 +8,17 @@ pub(super) fn unknown(text: &str) -> String {
     let ends = |form: &&&str| form.rsplit_once(" > ").is_some_and(|(_, last)| last == text);
     let follows: Vec<String> = forms.iter().filter(ends).map(|form| format!("> {form}")).collect();
     let more = match (follows.is_empty(), nearest(text, forms.iter().copied())) {
-        _ if text.contains('>') => "; a > between two layers has a blank on either side".to_owned(),
+        _ if text.contains('>') => " (a > between two layers has a blank on either side)".to_owned(),
         _ if text.contains(',') => {
-            "; settings and neighbours, which follow a comma in reports, have keys of their own in a plan"
+            " (settings and neighbours, which follow a comma in reports, have keys of their own in a plan)"
                 .into()
         }
-        (false, _) => format!("; write {}", follows.join(" or ")),
-        (true, Some(near)) => format!("; did you mean {near}?"),
+        (false, _) => format!(" (write {})", follows.join(" or ")),
+        (true, Some(near)) => format!(" (did you mean {near}?)"),
         (true, None) => String::new(),
     };
     format!(
-        "{text:?} is no layer; accepted: {}; a path with blanks stands in double quotes, one of a single name is ./NAME{more}",
+        "{text:?} is no layer{more}; accepted: {}; a path with blanks stands in double quotes, one of a single name is ./NAME",
         forms.join(", ")
     )
 }

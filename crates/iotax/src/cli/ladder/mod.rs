@@ -376,3 +376,16 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let permission = args.run.session.overwrite.permission()?;
     args.run.session(plan, permission).carry_out()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::items;
+
+    #[test]
+    fn a_comma_in_quotes_separates_nothing() {
+        assert_eq!(
+            items("host-file, \"/a,b\" > raw file,luks"),
+            ["host-file", "\"/a,b\" > raw file", "luks"]
+        );
+    }
+}

@@ -159,9 +159,8 @@ fn what_is_no_line_is_refused_with_what_is_accepted() {
         ("", "a layer is expected at the end"),
         ("/srv >", "a layer is expected at the end"),
         ("> raw file", "nothing stands before a"),
-        ("/srv > rawfile", "\"rawfile\" is no layer; accepted: image PATH"),
-        ("/srv > rawfile", "; did you mean raw file?"),
-        ("vm-qcow2", "\"vm-qcow2\" is no layer; "),
+        ("/srv > rawfile", "\"rawfile\" is no layer (did you mean raw file?); accepted: image PATH"),
+        ("vm-qcow2", "\"vm-qcow2\" is no layer"),
         (
             "/srv > raw file, scheduler=none",
             "settings and neighbours, which follow a comma in reports, have keys",
