@@ -3,8 +3,9 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
@@ -19,6 +20,9 @@ const NAME: &str = "disk";
 const ROOT: INodeNo = INodeNo(1);
 const DISK: INodeNo = INodeNo(2);
 const KEPT: Duration = Duration::from_hours(1);
+
+/// The time that a loop device has to close its file.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The time that a disk takes: each of these returns when it is over. Requests come one at a time.
 pub(crate) trait DiskTiming: Send + Sync + 'static {
@@ -54,6 +58,12 @@ impl ServedDisk {
 impl Drop for ServedDisk {
     fn drop(&mut self) {
         let _ = Command::new("losetup").args(["--detach", &self.node]).status();
+        // The kernel closes the file a moment later, and until then the filesystem is busy.
+        let backing = self.node.replace("/dev/", "/sys/block/") + "/loop/backing_file";
+        let patience = Instant::now();
+        while Path::new(&backing).exists() && patience.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         if let Some(session) = self.session.take() {
             let _ = session.umount_and_join();
         }
