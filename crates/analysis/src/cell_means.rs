@@ -48,7 +48,7 @@ fn fitted<'a>(run: &'a Run, workload: &str, metric: Metric, findings: &[Finding]
         let value = metric.of(m)?;
         Some(RoundFigure { target: &m.target, round: m.round, value, is_usable: !is_unusable(m, findings) })
     });
-    means(figures, run.source.is_none())
+    means(figures, !run.source.is_imported())
 }
 
 /// A positive figure of one measurement of a workload.

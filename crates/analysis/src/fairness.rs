@@ -191,7 +191,7 @@ impl NeighbourLoad {
         let shares = measurements.iter().filter_map(|m| m.neighbour.as_ref());
         let Contender { name, iops, bytes_per_s, .. } = member(&shares.clone().next()?.name, &shares);
         let own = neighbours.iter().find(|neighbour| neighbour.target.name == name);
-        let streams = own.and_then(|own| own.workload.kind().traffic()).is_some_and(|net| !net.test.is_rtt());
+        let streams = own.and_then(|own| own.workload.kind.traffic()).is_some_and(|net| !net.test.is_rtt());
         let together = if streams { CombinedThroughput::of(measurements) } else { None };
         Some(Self { name, iops, bytes_per_s, together })
     }

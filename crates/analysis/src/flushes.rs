@@ -248,7 +248,7 @@ impl FlushesPerTransaction {
         let transactions: u64 =
             measurements.iter().filter_map(|m| Some(m.outcome.tallies.meta.as_ref()?.ios)).sum();
         let is_shared = measurements.iter().any(|m| m.neighbour.is_some());
-        let is_database = workload.test.is_some_and(Test::is_of_transactions);
+        let is_database = workload.kind.test().is_some_and(Test::is_of_transactions);
         if !is_database || transactions == 0 || is_shared {
             return Vec::new();
         }

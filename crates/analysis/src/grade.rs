@@ -44,7 +44,7 @@ impl Grade {
 /// finding or warning applies to all measurements with the target, workload and round that it names. Warnings about missing measurements
 /// count only if they name a round. All measurements of an import are unchecked.
 pub(super) fn grades(run: &Run, findings: &[Finding], others: &[Warning]) -> Vec<Grade> {
-    if run.source.is_some() {
+    if run.source.is_imported() {
         return vec![Grade::Unchecked; run.measurements.len()];
     }
     let mut said: HashMap<_, Grade> = HashMap::new();

@@ -137,8 +137,8 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
     let means = CellMeans::of(run, figures, &findings);
     // An import's repetitions are numbered in the order of its files, so two targets have no round in common.
     let (comparisons, steps, standing) = match run.source {
-        Some(_) => (vec![], vec![], None),
-        None => compare(run, figures, &means, &edges, &findings),
+        RunSource::Imported(_) => (vec![], vec![], None),
+        RunSource::Measured => compare(run, figures, &means, &edges, &findings),
     };
     let of_run = checks::of_run(run, &comparisons, &broken, standing.as_ref());
     let found: Vec<&Warning> = of_run.iter().chain(findings.iter().map(|finding| &finding.warning)).collect();
@@ -152,7 +152,7 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
     let warnings: Vec<Warning> = own.chain(new).cloned().collect();
     let grades = grade::grades(run, &findings, &warnings);
     // The order of an import's files is not an order of rounds.
-    let in_rounds = run.plan.workloads.iter().filter(|_| run.source.is_none());
+    let in_rounds = run.plan.workloads.iter().filter(|_| !run.source.is_imported());
     let effects = in_rounds.filter_map(|w| Effects::of(run, &w.name, &findings)).collect();
     Judgement {
         figures: figures.to_vec(),
@@ -182,7 +182,7 @@ fn cells(run: &Run, figures: &[Metric], means: &CellMeans<'_>, findings: &[Findi
         let key = CellKey { workload: &workload.name, target: &spec.name };
         let measured = by_cell.remove(&key)?;
         let record = run.targets.iter().find(|record| record.name == spec.name);
-        let is_on_disk = !workload.kind().is_network();
+        let is_on_disk = !workload.kind.is_network();
         let failure = failures.remove(&key);
         Some(CellJudgement {
             workload: workload.name.clone(),

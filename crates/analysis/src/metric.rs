@@ -137,7 +137,7 @@ impl Metric {
         help: "I/Os, packets or round trips completed per second",
         of: iops,
         over_rounds: OverRounds::GeometricMean,
-        compares: Some(|workload| match workload.kind() {
+        compares: Some(|workload| match &workload.kind {
             Kind::Block | Kind::Files(_) | Kind::Foreign => true,
             // The rate of datagrams of a length set by the path adds nothing to bytes per second.
             Kind::Streams(net) => net.test == NetTest::Udp && net.length.is_some(),
@@ -155,7 +155,7 @@ impl Metric {
         help: "bytes moved per second",
         of: bytes_per_s,
         over_rounds: OverRounds::GeometricMean,
-        compares: Some(|workload| match workload.kind() {
+        compares: Some(|workload| match &workload.kind {
             Kind::RoundTrips(_) => false,
             Kind::Files(test) => !test.is_of_transactions(),
             Kind::Block | Kind::Foreign | Kind::Streams(_) => true,
@@ -212,7 +212,7 @@ impl Metric {
         help: "CPU time per I/O, packet or round trip of the host's programs that take part, its kernel threads and interrupts; where one of them is not known, all in which its CPUs were busy",
         of: cpu_per_io,
         over_rounds: OverRounds::GeometricMean,
-        compares: Some(|workload| match workload.kind() {
+        compares: Some(|workload| match &workload.kind {
             Kind::Block | Kind::Files(_) | Kind::Foreign => true,
             Kind::Streams(net) => net.test != NetTest::Udp || net.length.is_some(),
             // Under load, the CPU time includes that of the load.
@@ -229,7 +229,7 @@ impl Metric {
         help: "the same CPU time per GiB of a network's streams",
         of: cpu_per_gib,
         over_rounds: OverRounds::GeometricMean,
-        compares: Some(|workload| matches!(workload.kind(), Kind::Streams(_))),
+        compares: Some(|workload| matches!(workload.kind, Kind::Streams(_))),
     });
     /// CPU nanoseconds of the load generator's process per I/O.
     pub const ENGINE_CPU_PER_IO: Self = Self(&Definition {
@@ -358,7 +358,7 @@ const fn events(id: &'static str, help: &'static str, of: fn(&Measurement) -> Op
 
 /// Returns whether latency is measured on the workload: always, except for network streams.
 fn has_latency(workload: &Workload) -> bool {
-    !matches!(workload.kind(), Kind::Streams(_))
+    !matches!(workload.kind, Kind::Streams(_))
 }
 
 const fn count(count: u64) -> f64 {
@@ -441,7 +441,7 @@ impl Metric {
     #[must_use]
     pub fn figure_on(self, workload: &Workload, value: f64) -> String {
         match self.0.unit {
-            Unit::BytesPerSecond if workload.kind().is_network() => human::bits(value),
+            Unit::BytesPerSecond if workload.kind.is_network() => human::bits(value),
             unit => unit.show(value),
         }
     }
@@ -468,7 +468,7 @@ impl Metric {
     /// trips and for I/O at a scheduled rate, otherwise I/Os per second.
     #[must_use]
     pub fn headline(workload: &Workload) -> Self {
-        match workload.kind() {
+        match &workload.kind {
             Kind::Streams(_) => Self::BYTES_PER_S,
             Kind::RoundTrips(_) => Self::LATENCY_MEAN,
             Kind::Block | Kind::Files(_) | Kind::Foreign if workload.is_open_loop() => Self::LATENCY_MEAN,

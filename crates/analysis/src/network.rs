@@ -118,7 +118,7 @@ impl Network {
         record: Option<&TargetRecord>,
         measurements: &[&Measurement],
     ) -> Option<Self> {
-        workload.kind().traffic()?;
+        workload.kind.traffic()?;
         let carried = || measurements.iter().filter_map(|m| Some((*m, m.outcome.carried.as_ref()?)));
         carried().next()?;
         let over_rounds = |figure: &dyn Fn(&Measurement) -> Option<f64>| {

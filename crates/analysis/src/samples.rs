@@ -37,7 +37,7 @@ impl Pair {
             let spec = &plan.targets[target];
             (spec.has_server_here(), &spec.neighbour)
         };
-        let is_alike = !workload.kind().is_network()
+        let is_alike = !workload.kind.is_network()
             || server_and_neighbour(self.target) == server_and_neighbour(self.baseline);
         metric.compares(workload) && (is_alike || !metric.is_cpu())
     }
@@ -124,7 +124,7 @@ impl MeasuredFigures {
                 let compared = |place: &usize| pair.compares(plan, workload, self.metrics[*place]);
                 for place in (0..self.metrics.len()).filter(compared) {
                     let by_segment = self.metrics[place] == Metric::CPU_PER_IO
-                        && plan.workloads[workload].net.as_ref().is_some_and(|net| net.test == NetTest::Tcp);
+                        && plan.workloads[workload].kind.traffic().is_some_and(|net| net.test == NetTest::Tcp);
                     if !by_segment || self.segments_alike(workload, *pair) {
                         cases.extend(self.case(workload, *pair, place));
                     }

@@ -81,7 +81,7 @@ pub fn measure_under(
     }
     check(job)?;
     check_memory(job)?;
-    match job.workload.kind() {
+    match &job.workload.kind {
         Kind::Foreign => return Err(EngineError::Foreign(job.workload.name.clone())),
         Kind::Files(test) => return file_ops::run(job, test, path, control, events),
         Kind::Block | Kind::Streams(_) | Kind::RoundTrips(_) => {}

@@ -260,7 +260,7 @@ impl Target {
             }
             None if takes_queues => Err(OpenRefusal::NoQueues),
             Some(_) if !workload.direct => Err(OpenRefusal::NoCache),
-            Some(_) if matches!(workload.kind(), WorkloadKind::Files(_)) => {
+            Some(_) if matches!(workload.kind, WorkloadKind::Files(_)) => {
                 Err(OpenRefusal::NoCalls("use an rw that reads or writes in place of test".into()))
             }
             _ => Ok(()),

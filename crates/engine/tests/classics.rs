@@ -242,7 +242,7 @@ fn what_may_only_be_read_is_not_rewritten() {
     let mut job = fixture.job(Test::Rewrite, WorkloadKeys::default());
     job.writable = false;
     assert!(refused(&job, fixture.file.path()).contains("test = rewrite writes"));
-    job.workload.test = Some(Test::Getc);
+    job.workload.kind = Kind::Files(Test::Getc);
     job.workload.loops = Some(1);
     assert_eq!(fixture.measure(&job).tallies.read.map(|read| read.ios), Some(SIZE));
 }

@@ -84,7 +84,7 @@ pub fn measurements(runs: &[(Run, Judgement)]) -> String {
             }
             let grade = judgement.grades.get(i).map_or("", |grade| grade.word());
             let emulated = emulated(run, &m.target).map_or("", |yes| if yes { "true" } else { "false" });
-            let source = run.source.as_ref().map(ToString::to_string).unwrap_or_default();
+            let source = run.source.imported().map(ToString::to_string).unwrap_or_default();
             let about = [
                 ("grade", grade),
                 ("warnings", &kinds.about(m).join(" ")),

@@ -332,7 +332,7 @@ impl Agent {
             });
         }
         let path = self.target(job.path.clone())?;
-        let is_of_postgresql = job.workload.test == Some(Test::Pgbench);
+        let is_of_postgresql = job.workload.kind == Kind::Files(Test::Pgbench);
         let programs = is_of_postgresql.then(Programs::find_pgbench).transpose();
         let programs = programs.map_err(|error| error.to_string())?;
         let postgresql = programs.map(|programs| programs.directory().display().to_string());

@@ -75,14 +75,14 @@ impl Latencies {
         // Workers count during the measurement, so nothing may be allocated then.
         let room = Histogram::with_all_room;
         let counts = || Counts { bytes: 0, service: room(), response: open_loop.then(room) };
-        let meta = matches!(workload.kind(), Kind::Files(test) if test.counts_operations());
+        let meta = matches!(workload.kind, Kind::Files(test) if test.counts_operations());
         let by_use = workload.read_iolog.is_some();
         // A transaction's reads and writes are the database's own.
-        let is_plain = !workload.test.is_some_and(Test::is_of_transactions);
+        let is_plain = !workload.kind.test().is_some_and(Test::is_of_transactions);
         let (reads, writes) = (workload.reads() && is_plain, workload.writes() && is_plain);
         let has = [reads, writes, workload.trims() || by_use, workload.flushes() || by_use, meta];
         let has_commits =
-            workload.iodepth == 1 && workload.kind() == Kind::Block && workload.flush_call().is_some();
+            workload.iodepth == 1 && workload.kind == Kind::Block && workload.flush_call().is_some();
         let commits = has_commits.then(room);
         Self { by_direction: has.map(|has| has.then(counts)), commits, by_use }
     }

@@ -75,7 +75,7 @@ fn watch(
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
     // pgbench writes its log when a buffer is full, however late that is.
-    let patience = if job.workload.test == Some(Test::Pgbench) { Nanos(u64::MAX) } else { GRACE };
+    let patience = if job.workload.kind == Kind::Files(Test::Pgbench) { Nanos(u64::MAX) } else { GRACE };
     let mut collector = Collector::new(window, room.empty_alike(), workers.count(), patience);
     let mut cpu = CpuMarks::default();
     let mut give_up = window.end + DRAIN.0;

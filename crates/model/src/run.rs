@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Design, STEADY_WINDOW};
-use crate::record::{Environment, FleetMember, ImportSource, Measurement, RunPhase, TargetRecord};
+use crate::record::{Environment, FleetMember, Measurement, RunPhase, RunSource, TargetRecord};
 use crate::target::NbdExportSpec;
 use crate::{Plan, Warning};
 
@@ -66,8 +66,8 @@ pub struct Run {
     pub warnings: Vec<Warning>,
     /// Wall time spent in each phase of the run.
     pub phases: Vec<RunPhase>,
-    /// The source of an imported run; `None` for a run that iotax measured.
-    pub source: Option<ImportSource>,
+    /// The origin of the figures: iotax itself, or another tool.
+    pub source: RunSource,
     /// The fleet that the run is part of, and its member; `None` for a run outside of fleets.
     pub fleet: Option<FleetMember>,
     /// Path of the store that the run was read from, as the user gave it; `None` for the default store.
@@ -213,7 +213,7 @@ mod tests {
                 measurements: Vec::new(),
                 warnings: Vec::new(),
                 phases: Vec::new(),
-                source: None,
+                source: RunSource::Measured,
                 fleet: None,
                 store: None,
             };

@@ -44,7 +44,7 @@ pub fn measure_under(
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
     iotax_load::check(job)?;
-    let Some(traffic) = job.workload.kind().traffic() else {
+    let Some(traffic) = job.workload.kind.traffic() else {
         return Err(EngineError::Net(format!("{}: the workload has no net = {{...}}", peer.host)));
     };
     traffic.check().map_err(EngineError::Net)?;

@@ -49,7 +49,7 @@ fn next_step(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Option<String> 
     };
     let time = Nanos(ask.time.0.saturating_mul(factor));
     let command = run.command("resume", &format!("--time {time}"));
-    (run.state == RunState::Complete && run.source.is_none())
+    (run.state == RunState::Complete && !run.source.is_imported())
         .then(|| format!("A new search of {time} {what}: {command}"))
 }
 

@@ -138,7 +138,7 @@ pub(super) fn gigabits(bytes_per_s: f64) -> String {
 
 /// Returns the unit of work for CPU costs: `GiB` for network streams, else the workload's operation, such as `I/O`.
 pub(super) fn cpu_unit(workload: &Workload) -> &'static str {
-    match workload.kind() {
+    match &workload.kind {
         Kind::Streams(_) => "GiB",
         kind => kind.unit(),
     }
@@ -146,7 +146,7 @@ pub(super) fn cpu_unit(workload: &Workload) -> &'static str {
 
 /// Returns the column head and the format for a workload's bytes per second.
 pub(super) fn rate(workload: &Workload) -> (&'static str, fn(f64) -> String) {
-    if workload.kind().is_network() { ("Gbit/s", gigabits) } else { ("MB/s", megabytes) }
+    if workload.kind.is_network() { ("Gbit/s", gigabits) } else { ("MB/s", megabytes) }
 }
 
 /// Formats a share from 0 to 1 in percent: `0.12%`, `3.4%`, `42%`.
@@ -213,7 +213,7 @@ pub(super) fn title(workload: &Workload) -> String {
 }
 
 fn title_of_one(workload: &Workload) -> String {
-    match workload.kind() {
+    match &workload.kind {
         Kind::Block => workload
             .read_iolog
             .as_ref()

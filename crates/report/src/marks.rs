@@ -45,7 +45,7 @@ fn line(run: &Run, workload: &Workload, target: &str, failure: &Failure) -> Stri
         (failed, all) if all > 1 => format!(" ({failed} of {all} measurements)"),
         _ => String::new(),
     };
-    if workload.kind().is_network() || !ios.is_too_many() {
+    if workload.kind.is_network() || !ios.is_too_many() {
         return format!("{target}: unusable{which}: {}", failure.reason);
     }
     let mut errors: Vec<String> = Vec::new();

@@ -14,7 +14,7 @@ pub(super) fn made(run: &Run, noise: &NeighbourLoad, beside: &Workload) -> Strin
     let neighbour = run.plan.neighbours.iter().find(|neighbour| neighbour.target.name == noise.name);
     let own = neighbour.map_or(beside, |neighbour| &neighbour.workload);
     let rate = or_unknown(noise.bytes_per_s, |rate| Metric::BYTES_PER_S.figure_on(own, rate));
-    if own.kind().traffic().is_some_and(|net| net.test == NetTest::Tcp) {
+    if own.kind.traffic().is_some_and(|net| net.test == NetTest::Tcp) {
         return rate;
     }
     format!("{} {}, {rate}", or_unknown(noise.iops, human::count), Metric::IOPS.column(own))

@@ -64,7 +64,7 @@ const STREAMS: [Column; 9] = [
     ("Gbit/s", |cell| cell.summary.of(Metric::BYTES_PER_S).map(gigabits)),
     ("packets/s", |cell| {
         // For TCP, the kernel chooses the packet size.
-        let is_udp = cell.workload.kind().traffic().is_some_and(|net| net.test == NetTest::Udp);
+        let is_udp = cell.workload.kind.traffic().is_some_and(|net| net.test == NetTest::Udp);
         cell.summary.of(Metric::IOPS).filter(|_| is_udp).map(human::count)
     }),
     ("vs baseline", |cell| against(cell, |c| Some(change_with(c.ratio.mean, c.ratio.interval)))),
@@ -102,7 +102,7 @@ const TRIPS: [Column; 12] = [
 const WIDE: [&str; 7] = ["CPU/packet", "trips/s", "min", "mean", "p99.9", "mdev", "guest/trip"];
 
 fn is_loaded(cell: &Cell<'_>) -> bool {
-    cell.workload.kind().traffic().is_some_and(|net| net.loaded)
+    cell.workload.kind.traffic().is_some_and(|net| net.loaded)
 }
 
 fn against(cell: &Cell<'_>, words: fn(&Comparison) -> Option<String>) -> Option<String> {
@@ -130,7 +130,7 @@ pub(super) fn figures<'a>(
     workload: &'a Workload,
     wide: bool,
 ) -> Option<Table<'a>> {
-    let is_rtt = workload.kind().traffic()?.test.is_rtt();
+    let is_rtt = workload.kind.traffic()?.test.is_rtt();
     let compares = run.plan.targets.len() > 1;
     let columns: &[Column] = if is_rtt { &TRIPS } else { &STREAMS };
     let leading = Metric::leading(workload);
@@ -180,7 +180,7 @@ fn of_response(column: &str, response: &Histogram) -> Option<String> {
 /// Builds the table of uploads and downloads, with one row per target and direction; `None` for other workloads, without streams, or if it
 /// would only repeat the totals.
 pub(super) fn ways<'a>(run: &'a Run, judgement: &'a Judgement, workload: &'a Workload) -> Option<Table<'a>> {
-    let net = workload.kind().traffic()?;
+    let net = workload.kind.traffic()?;
     let all = || judgement.on(&workload.name, |cell| cell.network.as_ref());
     let is_told =
         |way: &StreamTotals| way.streams > 1 || way.out_of_order > Some(0) || way.duplicates > Some(0);

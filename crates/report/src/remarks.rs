@@ -36,7 +36,7 @@ impl fmt::Display for Remark {
 
 /// Names what the checks of a run examine, for the sentence that reports no findings; network runs have other checks.
 pub(super) fn checks(run: &Run) -> [&'static str; 5] {
-    if run.plan.workloads.iter().all(|workload| workload.kind().is_network()) {
+    if run.plan.workloads.iter().all(|workload| workload.kind.is_network()) {
         return ["the packets' way", "clocks", "both ends' CPUs", "steadiness", "losses"];
     }
     ["caches", "clocks", "the load generator", "steadiness", "errors"]
@@ -73,7 +73,7 @@ pub(super) fn notes(run: &Run) -> Vec<String> {
 pub(super) fn engine(run: &Run) -> Option<String> {
     let engines = distinct(run.measurements.iter().filter_map(|m| Some(m.outcome.ioengine?.word())));
     let work = (!engines.is_empty()).then(|| format!("I/O was done by {}", listed(&engines)));
-    let on_disks = run.plan.workloads.iter().any(|workload| !workload.kind().is_network());
+    let on_disks = run.plan.workloads.iter().any(|workload| !workload.kind.is_network());
     let cost = run.environment.floor_ns_per_io.filter(|_| on_disks);
     let cost = cost.map(|ns| {
         format!("the engine's own code takes {} of CPU per I/O, without the kernel's", human::time(ns as f64))

@@ -68,7 +68,7 @@ pub(super) fn is_side_by_side(run: &Run) -> bool {
 /// time`.
 pub(super) fn heading_of_all(run: &Run) -> String {
     let of = |workload: &Workload| {
-        let is_network = workload.kind().is_network();
+        let is_network = workload.kind.is_network();
         let targets = run.plan.targets.iter().filter(|target| target.network().is_some() == is_network);
         let names: Vec<&str> = targets.map(|target| target.name.as_str()).collect();
         let place = if is_network { "to" } else { "on" };

@@ -34,7 +34,7 @@ pub(super) fn cannot_sustain(case: &Case<'_>) -> Option<Finding> {
             "response times are those of the others: the target cannot sustain this rate; lower the rate";
         return Some(case.finding(WarningKind::CannotSustain, evidence, remedy));
     }
-    let what = if workload.kind().is_network() { "round trips" } else { "I/Os" };
+    let what = if workload.kind.is_network() { "round trips" } else { "I/Os" };
     telling.then(|| {
         let evidence = format!(
             "{} {what} that were due had not begun when the window ended, the oldest for {}; {} had become due in it, and {} \
@@ -45,7 +45,7 @@ pub(super) fn cannot_sustain(case: &Case<'_>) -> Option<Finding> {
             pacing.delayed,
             human::time(pacing.longest_delay_ns as f64)
         );
-        let remedy = match workload.kind() {
+        let remedy = match &workload.kind {
             Kind::Streams(_) | Kind::RoundTrips(_) => "the path cannot sustain this rate: response times grow for as long as it lasts; lower the rate",
             Kind::Block | Kind::Files(_) | Kind::Foreign if workload.read_iolog.is_some() => {
                 "the target cannot keep up with the trace at this iodepth: replay it slower (replay_time_scale = 50), or raise iodepth"

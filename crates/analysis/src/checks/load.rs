@@ -27,7 +27,7 @@ const CPU: f64 = 0.1;
 /// Finds a device that moved far more data than the measurement requested, because another program used the device.
 pub(super) fn device(case: &Case<'_>) -> Option<Finding> {
     // The bytes that a database writes are only known together with those that it reads.
-    let is_unknown = case.workload.test.is_some_and(Test::is_of_transactions);
+    let is_unknown = case.workload.kind.test().is_some_and(Test::is_of_transactions);
     if is_unknown || case.is_amplified() || case.is_gathered() || case.has_others() {
         return None;
     }

@@ -96,7 +96,7 @@ pub(super) fn no_io(case: &Case<'_>) -> Option<Finding> {
     // Streams report bytes even where packets are unknown.
     let Case { workload, m, .. } = case;
     (done(m, &m.outcome.tallies) == 0).then(|| {
-        let (what, place) = if workload.kind().is_network() {
+        let (what, place) = if workload.kind.is_network() {
             ("nothing arrived", "path")
         } else {
             ("no I/O was completed", "storage")
@@ -121,7 +121,7 @@ pub(super) fn errors(case: &Case<'_>) -> Option<Finding> {
                 ramp if ramp == e.count => format!("{ramp} (in the warm-up)"),
                 ramp => format!("{} ({ramp} of them in the warm-up)", e.count),
             };
-            if e.direction == SYNC || case.workload.kind().is_network() {
+            if e.direction == SYNC || case.workload.kind.is_network() {
                 return format!("{count} x {} on {}", e.error, e.direction);
             }
             let last = e.last_offset.filter(|last| *last != e.first_offset);
@@ -138,7 +138,7 @@ pub(super) fn errors(case: &Case<'_>) -> Option<Finding> {
         let remedy = format!("the target's {setting} lets reads fail; the figures leave them out");
         return Some(case.finding(WarningKind::Incomplete, counts.join("; "), &remedy));
     }
-    let remedy = if case.workload.kind().is_network() {
+    let remedy = if case.workload.kind.is_network() {
         "the figures are of what was carried all the same; see the logs of both ends, then measure again"
     } else if lost {
         "what was counted as written may be lost; see the kernel log for the device, then measure again"

@@ -69,7 +69,7 @@ type Check = fn(&Case<'_>) -> Option<Finding>;
 ///
 /// Imports are not checked, because nothing was observed that a check could use.
 pub(super) fn of_measurements(run: &Run) -> Vec<Finding> {
-    if run.source.is_some() {
+    if run.source.is_imported() {
         return Vec::new();
     }
     let each = run.measurements.iter().flat_map(|m| of_measurement(run, m));
@@ -85,7 +85,7 @@ pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
     let record = run.targets.iter().find(|record| record.name == m.target);
     let case = Case { run, workload, spec, record, m };
     // Network traffic passes no disk.
-    let on_disk = |check: Check| if workload.kind().is_network() { None } else { check(&case) };
+    let on_disk = |check: Check| if workload.kind.is_network() { None } else { check(&case) };
     // Failed I/Os explain the rate, so other explanations would mislead.
     let failed = Failed::of(m).is_too_many();
     let of_working = |check: Check| if failed { None } else { check(&case) };
@@ -125,7 +125,7 @@ pub(super) fn of_run(
     broken: &[Edge],
     standing: Option<&Standing>,
 ) -> Vec<Warning> {
-    if run.source.is_some() {
+    if run.source.is_imported() {
         return Vec::new();
     }
     let mut found: Vec<Warning> = missing::measurements(run, standing).into_iter().collect();

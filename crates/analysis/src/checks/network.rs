@@ -58,7 +58,7 @@ const SEGMENTATION: &str = "tx-tcp-segmentation";
 
 /// Runs the network checks of one measurement; none for disk work.
 pub(super) fn seen_in(case: &Case<'_>) -> Vec<Finding> {
-    let Some(net) = case.workload.kind().traffic() else { return Vec::new() };
+    let Some(net) = case.workload.kind.traffic() else { return Vec::new() };
     let mut found: Vec<Finding> = Vec::new();
     found.extend(bypassed(case, net));
     found.extend(others(case, net));
@@ -391,7 +391,7 @@ fn offloads_of(run: &Run, record: &TargetRecord, base: Option<&TargetRecord>) ->
         Some(on.iter().filter(|name| MATTER.contains(&name.as_str())).cloned().collect())
     };
     let ends = record.interfaces.iter().filter(|interface| interface.place != "host");
-    let mut nets = run.plan.workloads.iter().filter_map(|workload| workload.kind().traffic());
+    let mut nets = run.plan.workloads.iter().filter_map(|workload| workload.kind.traffic());
     let tcp = nets.any(|net| net.test == NetTest::Tcp || net.loaded);
     let mut evidence = Vec::new();
     for interface in ends {

@@ -118,7 +118,7 @@ impl More {
     /// Builds the command; `None` for an import, a member of a fleet, and for a curve, a rate search or a watch.
     fn of(run: &Run) -> Option<Self> {
         let plan = &run.plan;
-        (plan.goes_by_rounds() && run.source.is_none() && run.fleet.is_none()).then(|| Self {
+        (plan.goes_by_rounds() && !run.source.is_imported() && run.fleet.is_none()).then(|| Self {
             label: format!("run {}", run.id),
             rounds: run.measurements.iter().map(|m| m.round).max().unwrap_or_default(),
             command: run.command("resume", ""),
@@ -186,7 +186,7 @@ impl Account {
 
     /// Returns the keys of a workload that an import's source states; `None` for a run of iotax, in which all keys are known.
     pub(super) fn known(&self, workload: &Workload) -> Option<&[String]> {
-        let source = self.source.as_ref()?;
+        let source = self.source.imported()?;
         Some(source.known.get(&workload.name).map_or(&[], Vec::as_slice))
     }
 
@@ -207,7 +207,7 @@ impl Account {
             let (value, is_usable) = (f.of(metric)?, f.unusable.is_none());
             Some(RoundFigure { target: &f.target, round: f.round, value, is_usable })
         });
-        means(figures, self.source.is_none())
+        means(figures, !self.source.is_imported())
     }
 
     /// Iterates over the figures of each measurement of a workload on a target.

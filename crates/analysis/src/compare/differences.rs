@@ -222,7 +222,7 @@ pub(super) fn stated((one, a): (&Account, &Workload), (other, b): (&Account, &Wo
     };
     let mut found = workloads(a, b);
     found.retain(|difference| known(one, a, &difference.what) && known(other, b, &difference.what));
-    let is_foreign = |workload: &Workload| workload.foreign;
+    let is_foreign = |workload: &Workload| workload.kind == Kind::Foreign;
     if is_foreign(a) || is_foreign(b) {
         found.extend(Difference::between("name", Some(a.name.clone()), Some(b.name.clone())));
     }

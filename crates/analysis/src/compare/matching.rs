@@ -181,7 +181,7 @@ pub(super) fn workloads<'a>(
                     (0..partners.len()).filter(|other| *other != at && partners[*other].is_none());
                 another.is_none() && !others.any(|other| fits(&a.workloads[other], free[place]))
             };
-            let is_told = a.source.is_none() && b.source.is_none();
+            let is_told = !a.source.is_imported() && !b.source.is_imported();
             if let Some(place) = first.filter(|place| is_told || is_only(*place)) {
                 partners[at] = Some(free.remove(place));
             }
@@ -248,7 +248,7 @@ fn unmatched(workload: &Workload, side: Which, has: &Account, lacks: &Account) -
 /// Returns whether two targets are compared by a metric on a workload. CPU time of network work is compared only if `alike`, see
 /// [`counts_alike`]. CPU time per TCP segment is not compared, because accounts lack the segment size.
 pub(super) fn compares(metric: Metric, workload: &Workload, alike: bool) -> bool {
-    let Some(net) = workload.kind().traffic() else { return metric.compares(workload) };
+    let Some(net) = workload.kind.traffic() else { return metric.compares(workload) };
     let by_segment = metric == Metric::CPU_PER_IO && net.test == NetTest::Tcp;
     metric.compares(workload) && !by_segment && (alike || !metric.is_cpu())
 }

@@ -386,7 +386,7 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
 
 /// Lists differences between the machines; none if either run was imported.
 fn machines(a: &Side<'_>, b: &Side<'_>) -> Vec<Difference> {
-    let is_known = |side: &Side<'_>| side.account.source.is_none();
+    let is_known = |side: &Side<'_>| !side.account.source.is_imported();
     let both = is_known(a) && is_known(b);
     if both { differences::machines(&a.account.environment, &b.account.environment) } else { vec![] }
 }
@@ -432,7 +432,7 @@ fn unknown(
     let word = metric.word();
     let account = if side == Which::A { a.account } else { b.account };
     let reason = match (known(ours), known(theirs)) {
-        _ if account.source.is_some() => format!("{word} of {target} on {workload} is not stated in {label}"),
+        _ if account.source.is_imported() => format!("{word} of {target} on {workload} is not stated in {label}"),
         (true, true) => format!("no round has {word} of both {} and {} on {workload}", pair.a, pair.b),
         _ if metric.is_percentile() => {
             format!("{word} of {target} on {workload} is not known in every round of {label}: too few I/Os")

@@ -30,7 +30,7 @@ impl Names {
     /// Returns the name for the workload's kind of work.
     #[must_use]
     pub fn on(&self, workload: &Workload) -> &'static str {
-        match workload.kind() {
+        match &workload.kind {
             Kind::Files(test) if test.is_of_transactions() => self.transactions,
             Kind::Block | Kind::Files(_) | Kind::Foreign => self.io,
             Kind::Streams(_) => self.streams,

@@ -107,7 +107,7 @@ impl RunFigures {
             };
             cell.rounds.iter().filter_map(figure)
         });
-        means(figures, run.source.is_none()).get(target).copied()
+        means(figures, !run.source.is_imported()).get(target).copied()
     }
 
     /// Returns the logarithms of a metric's values of a workload on a target, by ascending round; this fixed order makes sums reproducible.

@@ -61,7 +61,7 @@ impl MergedRounds {
 fn refuse(run: &Run, m: &Measurement) -> Result<(), Unfit> {
     let none = m.outcome.tallies.each().all(|(_, tally)| tally.is_none());
     if let (Some(_), true) = (&m.stated, none) {
-        let tool = run.source.as_ref().map_or("another tool", |source| source.tool.as_str());
+        let tool = run.source.imported().map_or("another tool", |source| source.tool.as_str());
         return Err(Unfit(format!(
             "run {} comes from {tool}, which tells no counts and latencies of {:?}; fio's formats are made of them",
             run.id, m.workload

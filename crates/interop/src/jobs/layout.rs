@@ -232,7 +232,7 @@ fn together(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -
         first.complain(trouble, "numjobs", why);
         return None;
     }
-    if group.iter().any(|job| matches!(job.workload.kind(), Kind::Files(_) | Kind::Foreign)) {
+    if group.iter().any(|job| matches!(job.workload.kind, Kind::Files(_) | Kind::Foreign)) {
         return on_files(group, notes, trouble);
     }
     let mut workloads: Vec<Workload> = Vec::new();

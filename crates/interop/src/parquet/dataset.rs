@@ -102,7 +102,7 @@ fn runs((run, _): &(Run, Judgement), tags: &[String]) -> DataTable {
         "machine" => row.run.environment.hostname.clone(),
         "user" => row.run.environment.user.clone(),
         "tags" => row.tags.join(" "),
-        "source" => row.run.source.as_ref().map(ToString::to_string),
+        "source" => row.run.source.imported().map(ToString::to_string),
     );
     DataTable::new(columns, [TaggedRun { run, tags }])
 }

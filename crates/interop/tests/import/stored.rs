@@ -65,7 +65,7 @@ fn it_is_marked_everywhere_and_nothing_is_checked() {
         let judgement = judge(&run);
         assert_eq!((judgement.warnings.len(), judgement.effects.len()), (0, 0), "{name}");
         assert!(judgement.grades.iter().all(|grade| *grade == Grade::Unchecked), "{name}");
-        let source = run.source.as_ref().expect("a source").to_string();
+        let source = run.source.imported().expect("a source").to_string();
         let told = markdown::set(&document::run(&run, &judgement));
         assert!(told.starts_with("### Imported from "), "{told}");
         assert!(!told.contains("clean"), "{told}");
@@ -78,7 +78,7 @@ fn it_is_marked_everywhere_and_nothing_is_checked() {
         let errors: Vec<String> =
             schema.iter_errors(&document).map(|e| format!("{e} at {}", e.instance_path())).collect();
         assert_eq!(errors, Vec::<String>::new(), "{name}");
-        assert_eq!(document["run"]["source"]["tool"], run.source.as_ref().expect("a source").tool);
+        assert_eq!(document["run"]["source"]["tool"], run.source.imported().expect("a source").tool);
         let again = json::read::account(&document.to_string(), "file").expect("reads back");
         assert_eq!(again.source, run.source);
         let sheets = csv::sheets(&[(run, judgement)]);

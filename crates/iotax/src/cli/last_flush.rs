@@ -31,7 +31,7 @@ pub(super) fn swallowed(
     let (mut found, mut known) = (Vec::new(), HashSet::new());
     for summary in store.list(&filter)? {
         let (run, _) = store.load_figures(summary.id)?;
-        if is_of_methods(&run) && run.source.is_none() {
+        if is_of_methods(&run) && !run.source.is_imported() {
             found.extend(of_run(&store.load(summary.id)?, path, &known));
             known.extend(run.plan.targets.iter().filter_map(place).map(Path::to_path_buf));
         }

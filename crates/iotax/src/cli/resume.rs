@@ -118,7 +118,7 @@ fn anew(args: &Args, run: &Run, time: Nanos) -> Result<Exit, Failure> {
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let store = args.output.store.open_existing()?;
     let mut run = load(&store, args.run)?;
-    if let Some(source) = &run.source {
+    if let Some(source) = run.source.imported() {
         return Err(usage(format!("run {} is {source}; only what iotax measured can be resumed", run.id)));
     }
     refuse_unseen_commands(args, &run)?;

@@ -92,7 +92,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let mut workloads = workloads(args, suite)?;
     let mut targets = target_args::targets(&args.targets, args.sudo, &permission)?;
     if let (true, Some(reason)) = (args.tests.is_empty(), without_pgbench(&targets)) {
-        for left_out in workloads.extract_if(.., |workload| workload.test == Some(Test::Pgbench)) {
+        for left_out in workloads.extract_if(.., |workload| workload.kind == Kind::Files(Test::Pgbench)) {
             note!("{} is left out: {reason}", left_out.name);
         }
     }

@@ -110,7 +110,7 @@ impl RemoteAgents {
             let shown = spec.path().map(|path| path.display().to_string()).unwrap_or_default();
             let (found, work) = (&remote_agent.description, plan.work_on(spec));
             preflight::check_found(&shown, found.length, plan, &work)?;
-            let of_pgbench = work.iter().find(|workload| workload.test == Some(Test::Pgbench));
+            let of_pgbench = work.iter().find(|workload| workload.kind == Kind::Files(Test::Pgbench));
             if let (Some(workload), false) = (of_pgbench, found.has_pgbench) {
                 anyhow::bail!(
                     "{shown}: workload {:?}: pgbench was not found on that machine; install it there (Debian: apt-get install postgresql)",

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::target::TargetSpec;
 use crate::units::Nanos;
-use crate::workload::{Workload, WorkloadKeys};
+use crate::workload::{Kind, Workload, WorkloadKeys};
 
 /// A parsed plan file: the plan, and the expansion of keys with several values.
 #[derive(Debug, Clone, PartialEq)]
@@ -218,7 +218,7 @@ pub(super) fn read(text: &str, targets: Vec<TargetSpec>) -> Result<PlanFile, Pla
             plan.map_err(|error| reader.locate(error, &document))?
         }
     };
-    if let Some(workload) = plan.workloads.iter().find(|workload| workload.foreign) {
+    if let Some(workload) = plan.workloads.iter().find(|workload| workload.kind == Kind::Foreign) {
         let error = PlanError::Content(format!(
             "workload {:?}: foreign: it marks another tool's work in imported results, which cannot be repeated; leave it out",
             workload.name

@@ -296,7 +296,7 @@ impl Plan {
     fn check_networks(&self) -> Result<(), PlanError> {
         for target in self.everything() {
             let echoes = |workload: &&Workload| {
-                workload.net.as_ref().is_some_and(|net| net.test == NetTest::IcmpRtt)
+                workload.kind.traffic().is_some_and(|net| net.test == NetTest::IcmpRtt)
                     && target.network().is_some_and(|network| network.via.is_in_user_mode())
             };
             if let Some(workload) = self.work_on(target).into_iter().find(echoes) {
@@ -307,7 +307,7 @@ impl Plan {
                     ))
                     .into());
             }
-            let other = |workload: &&Workload| workload.net.is_some() != target.network().is_some();
+            let other = |workload: &&Workload| workload.kind.is_network() != target.network().is_some();
             let Some(workload) = self.work_on(target).into_iter().find(other) else { continue };
             let remedy = if target.network().is_some() {
                 "a network carries workloads with net = { test = \"tcp\" } or another test of net"
@@ -544,7 +544,7 @@ impl Plan {
 
     /// Returns whether a workload runs on a target. In a watch of all targets together, storage and networks get only workloads of their own kind.
     pub(crate) fn fits(&self, target: &TargetSpec, workload: &Workload) -> bool {
-        !self.is_together() || workload.net.is_some() == target.network().is_some()
+        !self.is_together() || workload.kind.is_network() == target.network().is_some()
     }
 
     /// Returns whether a watch measures all targets in one window.

@@ -54,7 +54,7 @@ fn without_rate(work: &Workload) -> Option<String> {
 impl Plan {
     /// Rejects plans with a workload that cannot get a rate: a network workload, a test, several jobs, or keys that exclude an open loop.
     pub(super) fn check_can_have_rates(&self) -> Result<(), String> {
-        let cannot = |workload: &&Workload| workload.kind() != Kind::Block || !workload.beside.is_empty();
+        let cannot = |workload: &&Workload| workload.kind != Kind::Block || !workload.beside.is_empty();
         match self.workloads.iter().find(cannot) {
             Some(other) => Err(format!(
                 "workload {:?} ({}): accepted: block I/O of one job section, which can be given a rate",

@@ -40,7 +40,7 @@ impl TargetSpec {
             if let Some(why) = workload.jobs().find_map(refusal) {
                 return Err(self.refused(format!("workload {:?}: {why}", workload.name)));
             }
-            if self.is_in_guest() && workload.test == Some(Test::Pgbench) {
+            if self.is_in_guest() && workload.kind == Kind::Files(Test::Pgbench) {
                 let remedy = "a guest of iotax has no PostgreSQL; use a target of this host, or a machine that has it (ssh://[user@]host/path)";
                 return refused(workload, &format!(": {remedy}"));
             }

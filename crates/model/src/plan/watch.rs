@@ -255,7 +255,7 @@ impl WatchSpec {
         self.check_together(plan)?;
         for workload in &plan.workloads {
             let name = &workload.name;
-            let (is_plain, has_rate, key) = match workload.kind() {
+            let (is_plain, has_rate, key) = match &workload.kind {
                 Kind::Block => (true, workload.is_open_loop(), "rate_iops"),
                 Kind::RoundTrips(net) => (!net.loaded, net.rate.is_some(), "net.rate"),
                 Kind::Files(_) | Kind::Foreign | Kind::Streams(_) => (false, true, ""),
@@ -291,7 +291,7 @@ impl WatchSpec {
                 ));
             }
             let lost = self.require.iter().find(|one| one.figure == WatchFigure::Lost);
-            if let (Some(lost), Verify::None, None) = (lost, workload.verify, &workload.net) {
+            if let (Some(lost), Verify::None, None) = (lost, workload.verify, workload.kind.traffic()) {
                 return refuse(format!(
                     "require {:?}: workload {name:?} does not verify; add verify = \"xxh3\"",
                     lost.to_string()
@@ -413,7 +413,7 @@ impl WatchSpec {
             plan.workloads.iter().filter(|workload| !self.is_control(&workload.name)).collect();
         for (place, workload) in loads.iter().enumerate() {
             let name = &workload.name;
-            if loads[..place].iter().any(|other| other.net.is_some() == workload.net.is_some()) {
+            if loads[..place].iter().any(|other| other.kind.is_network() == workload.kind.is_network()) {
                 return refuse(format!(
                     "workload {name:?}: accepted: one for storage, one for networks, and a control; add its work to the first with jobs"
                 ));

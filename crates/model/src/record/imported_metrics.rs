@@ -45,7 +45,40 @@ words! {
     }
 }
 
-/// The origin of an imported run.
+/// The origin of a run's figures.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum RunSource {
+    /// iotax measured them.
+    #[default]
+    Measured,
+    /// Another tool measured them.
+    Imported(ImportSource),
+}
+
+impl RunSource {
+    /// Returns the source of an imported run; `None` for a run that iotax measured.
+    #[must_use]
+    pub const fn imported(&self) -> Option<&ImportSource> {
+        match self {
+            Self::Measured => None,
+            Self::Imported(source) => Some(source),
+        }
+    }
+
+    /// Returns whether another tool measured the run.
+    #[must_use]
+    pub const fn is_imported(&self) -> bool {
+        self.imported().is_some()
+    }
+}
+
+impl From<Option<ImportSource>> for RunSource {
+    fn from(source: Option<ImportSource>) -> Self {
+        source.map_or(Self::Measured, Self::Imported)
+    }
+}
+
+/// The tool and files of an imported run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportSource {

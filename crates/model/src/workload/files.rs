@@ -149,7 +149,7 @@ impl Workload {
     /// Estimates the time in nanoseconds of a test whose duration depends on the number of system calls more than on bytes; `None` for
     /// other work.
     pub(super) fn time_of_calls(&self) -> Option<u64> {
-        let test = self.test?;
+        let test = self.kind.test()?;
         let passes = self.loops.unwrap_or(1);
         let bytes = self.io_size.or(self.size).unwrap_or(DEFAULT_SIZE).0;
         let (calls, each) = match test {
@@ -175,7 +175,7 @@ impl Workload {
     /// Returns whether the workload works on files that it creates in a directory next to the area, instead of on the area.
     #[must_use]
     pub const fn needs_directory(&self) -> bool {
-        matches!(self.test, Some(test) if test.needs_directory())
+        matches!(self.kind, Kind::Files(test) if test.needs_directory())
     }
 
     /// Returns whether the caches of the whole machine are dropped before the workload. Metadata tests need this, because dentries and inodes

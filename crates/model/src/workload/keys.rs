@@ -14,7 +14,7 @@ use super::pgbench::MOST_SCALE;
 use super::replay::REPLAY;
 use super::{
     AccessHint, BufferPattern, ByDirection, CpuPolicy, DEFAULT_BS, DedupeMode, Distribution, FileLayout,
-    FileSize, IoEngine, LengthRange, LengthSplit, Memory, MemoryPolicy, NumberList, PgbenchScript,
+    FileSize, IoEngine, Kind, LengthRange, LengthSplit, Memory, MemoryPolicy, NumberList, PgbenchScript,
     PrioritySplit, RateProcess, ReplayPace, Rw, Stamps, SteadyCriterion, Stride, SyncFileRange, SyncMode,
     SynchronousCommit, Test, ToleratedErrors, Verify, WorkloadError,
 };
@@ -201,6 +201,9 @@ macro_rules! range {
 /// range of a number, and type.
 macro_rules! keys {
     (
+        of_kind {
+            $(#[doc = $kind_help:literal])+ $kind_name:ident $kind_value:literal: $kind_type:ty;
+        }
         with_default {
             $($(#[doc = $help:literal])+ $name:ident $value:literal $(in $range:tt)?: $type:ty = $default:expr;)+
         }
@@ -210,7 +213,7 @@ macro_rules! keys {
     ) => {
         /// A complete workload: defaults are filled in.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-        #[serde(from = "WorkloadKeys")]
+        #[serde(try_from = "WorkloadKeys")]
         pub struct Workload {
             /// Name of the workload, unique within a plan.
             pub name: String,
@@ -218,12 +221,9 @@ macro_rules! keys {
             /// the first job.
             #[serde(skip_serializing_if = "Vec::is_empty")]
             pub beside: Vec<Workload>,
-            /// Network traffic instead of I/O; then only name, runtime, ramp_time and blackout have an effect.
-            #[serde(skip_serializing_if = "Option::is_none")]
-            pub net: Option<Traffic>,
-            /// True for the work of another tool in imported results, of which iotax knows only the name and the keys that the source states.
-            #[serde(skip_serializing_if = "std::ops::Not::not")]
-            pub foreign: bool,
+            /// The kind of work, from the keys `net`, `foreign` and `test`.
+            #[serde(flatten)]
+            pub kind: Kind,
             $($(#[doc = $help])+ pub $name: $type,)+
             $($(#[doc = $opt_help])+
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -248,6 +248,9 @@ macro_rules! keys {
             #[serde(skip_serializing_if = "std::ops::Not::not", default)]
             #[schemars(skip)]
             pub foreign: bool,
+            $(#[doc = $kind_help])+
+            #[serde(skip_serializing_if = "Option::is_none", default, deserialize_with = "read")]
+            pub $kind_name: Option<$kind_type>,
             $($(#[doc = $help])+
             #[serde(skip_serializing_if = "Option::is_none", default, deserialize_with = "read")]
             pub $name: Option<$type>,)+
@@ -258,6 +261,15 @@ macro_rules! keys {
 
         /// Descriptions of all keys except `name`, `beside` and `net`.
         pub const KEYS: &[WorkloadKey] = &[
+            WorkloadKey {
+                name: stringify!($kind_name),
+                help: concat!($($kind_help),+),
+                value: $kind_value,
+                default: None,
+                switch: false,
+                words: <$kind_type as KeyValue>::WORDS,
+                check: |text| <$kind_type as KeyValue>::from_text(text, &Form::new($kind_value, range!())).map(drop),
+            },
             $(WorkloadKey {
                 name: stringify!($name),
                 help: concat!($($help),+),
@@ -290,23 +302,22 @@ macro_rules! keys {
             pub fn complete(&self, defaults: &Self) -> Workload {
                 let mut workload = Workload {
                     name: self.name.clone().unwrap_or_default(),
-                    net: self.net.clone(),
-                    foreign: self.foreign,
+                    kind: Kind::of_keys(self.foreign, self.net.clone(), self.$kind_name.or(defaults.$kind_name)),
                     beside: self.beside.iter().map(|keys| keys.complete(defaults)).collect(),
                     $($name: self.$name.clone().or_else(|| defaults.$name.clone()).unwrap_or_else(|| $default),)+
                     $($opt_name: self.$opt_name.clone().or_else(|| defaults.$opt_name.clone()),)+
                 };
-                if workload.net.is_some() {
+                if workload.kind.is_network() {
                     // Network traffic does not use the page cache.
                     (workload.direct, workload.invalidate) = (false, false);
                 }
                 workload.complete_replay(self, defaults);
                 if self.name.is_none() {
-                    workload.name = match (&workload.net, workload.test) {
+                    workload.name = match &workload.kind {
                         _ if workload.read_iolog.is_some() => REPLAY.into(),
-                        (Some(net), _) => net.generated_name(),
-                        (None, Some(test)) => test.to_string(),
-                        (None, None) => {
+                        Kind::Streams(net) | Kind::RoundTrips(net) => net.generated_name(),
+                        Kind::Files(test) => test.to_string(),
+                        Kind::Block | Kind::Foreign => {
                             let flushes = workload.flushes_in_name();
                             format!("{}-{}-qd{}{flushes}", workload.rw, workload.lengths(), workload.iodepth)
                         }
@@ -322,6 +333,9 @@ macro_rules! keys {
             pub fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
                 let form = |value| Form::new(value, range!());
                 match key {
+                    stringify!($kind_name) => {
+                        self.$kind_name = Some(KeyValue::from_text(text, &form($kind_value))?);
+                    }
                     $(stringify!($name) => self.$name = Some(KeyValue::from_text(text, &form($value))?),)+
                     $(stringify!($opt_name) => {
                         self.$opt_name = Some(KeyValue::from_text(text, &form($opt_value))?);
@@ -354,6 +368,10 @@ macro_rules! keys {
 }
 
 keys! {
+    of_kind {
+        /// An operation other than plain I/O, as in the classic benchmarks; iotax suite uses these
+        test "TEST": Test;
+    }
     with_default {
         /// Access pattern: read, write, randread, randwrite, rw, randrw, trim or randtrim
         rw "RW": Rw = Rw::RandRead;
@@ -526,8 +544,6 @@ keys! {
         steadystate_ramp_time "TIME": Nanos;
         /// Time between two values of steadystate's figure [default: 1s]
         steadystate_check_interval "TIME": Nanos;
-        /// An operation other than plain I/O, as in the classic benchmarks; iotax suite uses these
-        test "TEST": Test;
         /// Journal of test = sqlite: delete, truncate or wal [default: wal]
         journal_mode "MODE": JournalMode;
         /// Flushes of test = sqlite: full (at each commit), normal or off [default: full]
@@ -552,9 +568,18 @@ keys! {
     }
 }
 
-impl From<WorkloadKeys> for Workload {
-    fn from(keys: WorkloadKeys) -> Self {
-        keys.complete(&WorkloadKeys::default())
+impl TryFrom<WorkloadKeys> for Workload {
+    type Error = String;
+
+    /// Completes the workload with built-in defaults.
+    ///
+    /// # Errors
+    /// The keys select two kinds of work.
+    fn try_from(keys: WorkloadKeys) -> Result<Self, String> {
+        match (&keys.net, keys.test) {
+            (Some(_), Some(test)) => Err(format!("test = {test}: net has a test of its own")),
+            _ => Ok(keys.complete(&WorkloadKeys::default())),
+        }
     }
 }
 

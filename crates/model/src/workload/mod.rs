@@ -225,7 +225,11 @@ impl Workload {
 
     /// Returns whether this job does something, by its test or by the direction of its plain I/O; false for the work of another tool.
     fn does(&self, test: fn(Test) -> bool, plain: fn(Rw) -> bool) -> bool {
-        !self.foreign && self.test.map_or_else(|| plain(self.rw), test)
+        match &self.kind {
+            Kind::Files(which) => test(*which),
+            Kind::Block | Kind::Streams(_) | Kind::RoundTrips(_) => plain(self.rw),
+            Kind::Foreign => false,
+        }
     }
 
     /// Returns whether this or a concurrent job reads.
@@ -249,19 +253,19 @@ impl Workload {
     /// Returns whether this job accesses random offsets.
     #[must_use]
     pub const fn is_random(&self) -> bool {
-        match self.test {
-            Some(test) => matches!(test, Test::Seeks),
-            None => self.rw.is_random(),
+        match &self.kind {
+            Kind::Files(test) => matches!(test, Test::Seeks),
+            Kind::Block | Kind::Foreign | Kind::Streams(_) | Kind::RoundTrips(_) => self.rw.is_random(),
         }
     }
 
     /// Formats the key that determines the workload's operation, for error messages: `rw = randread`, `test = stat`.
     #[must_use]
     pub fn doing(&self) -> String {
-        match (&self.net, self.test) {
-            (Some(net), _) => format!("net.test = {}", net.test),
-            (None, Some(test)) => format!("test = {test}"),
-            (None, None) => match &self.read_iolog {
+        match &self.kind {
+            Kind::Streams(net) | Kind::RoundTrips(net) => format!("net.test = {}", net.test),
+            Kind::Files(test) => format!("test = {test}"),
+            Kind::Block | Kind::Foreign => match &self.read_iolog {
                 Some(trace) => format!("read_iolog = {trace}"),
                 None => format!("rw = {}", self.rw),
             },
@@ -297,7 +301,7 @@ impl Workload {
     /// workload that does not write, and if data is flushed only at the end or never.
     #[must_use]
     pub fn writes_per_commit(&self) -> Option<u64> {
-        let writes = self.kind() == Kind::Block && self.rw.writes();
+        let writes = self.kind == Kind::Block && self.rw.writes();
         let by_itself = (self.sync != SyncMode::None).then_some(1);
         by_itself.or(self.fsync).or(self.fdatasync).filter(|_| writes)
     }
@@ -317,7 +321,7 @@ impl Workload {
     #[must_use]
     pub fn amount(&self) -> Option<Bytes> {
         // In a test, io_size is the length of one pass, and only loops ends it.
-        let has_end = self.loops.is_some() || self.io_size.is_some() && self.test.is_none();
+        let has_end = self.loops.is_some() || self.io_size.is_some() && self.kind.test().is_none();
         let once = self.io_size.or(self.size).unwrap_or(DEFAULT_SIZE).0;
         // Sequential jobs divide the area.
         let divided = self.io_size.is_none() && !self.rw.is_random() && self.offset_increment.is_none();
@@ -338,15 +342,12 @@ impl Workload {
 
     /// Rejects keys of storage I/O in a network workload, a runtime of 0, and network settings that are not valid.
     fn check_net(&self, net: &Traffic) -> Result<(), WorkloadError> {
-        if let Some(test) = self.test {
-            return Err(self.refusal("test", &test, "net has a test of its own"));
-        }
         if self.runtime.0 == 0 {
             return Err(self.refusal("runtime", &self.runtime, "accepted: more than 0s"));
         }
         let meant = WorkloadKeys {
             name: Some(self.name.clone()),
-            net: self.net.clone(),
+            net: Some(net.clone()),
             runtime: Some(self.runtime),
             ramp_time: Some(self.ramp_time),
             blackout: self.blackout,
@@ -371,15 +372,13 @@ impl Workload {
         let refuse =
             |key, value: &dyn fmt::Display, accepted: String| Err(self.refusal(key, value, &accepted));
         self.check_beside()?;
-        if let Some(net) = &self.net {
-            return self.check_net(net);
-        }
-        if self.foreign {
+        match &self.kind {
+            Kind::Streams(net) | Kind::RoundTrips(net) => return self.check_net(net),
             // The keys are those that another tool states of its work.
-            return Ok(());
+            Kind::Foreign => return Ok(()),
+            Kind::Block | Kind::Files(_) => self.check_ranges()?,
         }
-        self.check_ranges()?;
-        if let Some(test) = self.test {
+        if let Some(test) = self.kind.test() {
             self.check_test(test)?;
         }
         self.check_pattern()?;

@@ -47,7 +47,7 @@ impl Workload {
 
     /// Estimates the time to make pgbench's cluster in nanoseconds; 0 for other workloads.
     pub(super) fn time_of_cluster(&self) -> u64 {
-        let is_pgbench = self.test == Some(Test::Pgbench);
+        let is_pgbench = self.kind == Kind::Files(Test::Pgbench);
         if is_pgbench { CLUSTER_TIME.0 + u64::from(self.pgbench_scale()) * UNIT_TIME.0 } else { 0 }
     }
 
@@ -60,7 +60,7 @@ impl Workload {
     /// Rejects pgbench's keys in other workloads, and keys that have no effect on pgbench.
     pub(super) fn check_pgbench(&self) -> Result<(), WorkloadError> {
         let refuse = |key, value: &dyn Display, accepted: &str| Err(self.refusal(key, value, accepted));
-        if self.test != Some(Test::Pgbench) {
+        if self.kind != Kind::Files(Test::Pgbench) {
             const NEEDED: &str = "only test = pgbench has it; leave it out";
             return match (self.builtin, self.scale, self.synchronous_commit, self.latency_limit) {
                 (Some(script), ..) => refuse("builtin", &script, NEEDED),

@@ -29,7 +29,7 @@ impl Workload {
     /// Returns the length of the data that a test in a directory works on if the workload names none.
     #[must_use]
     pub fn default_size(&self) -> Bytes {
-        match self.test {
+        match self.kind.test() {
             Some(Test::Sqlite) => SIZE,
             Some(Test::Pgbench) => self.size_of_accounts(),
             _ => DEFAULT_SIZE,
@@ -67,7 +67,7 @@ impl Workload {
     /// Rejects SQLite's keys in other workloads, and keys that have no effect on SQLite.
     pub(super) fn check_sqlite(&self) -> Result<(), WorkloadError> {
         let refuse = |key, value: &dyn Display, accepted: &str| Err(self.refusal(key, value, accepted));
-        if self.test != Some(Test::Sqlite) {
+        if self.kind != Kind::Files(Test::Sqlite) {
             const NEEDED: &str = "only test = sqlite has it; leave it out";
             return match (self.journal_mode, self.synchronous) {
                 (Some(mode), _) => refuse("journal_mode", &mode, NEEDED),

@@ -81,7 +81,7 @@ fn along<'a>(
             continue;
         }
         let workloads = run.plan.workloads.iter();
-        let on_disk = workloads.filter(|workload| !workload.kind().is_network());
+        let on_disk = workloads.filter(|workload| !workload.kind.is_network());
         let cpu = on_disk.filter_map(|workload| compared(&workload.name, edge, Metric::CPU_PER_IO));
         let place = StepOfTable { edge, comparisons, cpu: cpu.collect() };
         match layers.iter_mut().find(|layer| layer.is_like(&place)) {

@@ -90,7 +90,7 @@ pub(super) fn of(run: &Run, judgement: &Judgement, ranking: &Ranking<'_>) -> Opt
 /// Returns the metric shown in a workload's cells, its unit and its format.
 fn shown(workload: &Workload) -> (Metric, &'static str, fn(f64) -> String) {
     let headline = Metric::headline(workload);
-    match workload.kind() {
+    match &workload.kind {
         _ if headline == Metric::LATENCY_MEAN => (headline, "us", microseconds),
         Kind::Streams(_) => (headline, rate(workload).0, rate(workload).1),
         Kind::Block if workload.bs.0 >= LARGE => (Metric::BYTES_PER_S, "MB/s", megabytes),

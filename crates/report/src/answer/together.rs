@@ -43,7 +43,7 @@ pub(super) fn name(run: &Run, names: &[&str], brief: bool) -> Where {
     if names.len() == all.len() {
         return Where::Everywhere;
     }
-    let alike = |workload: &Workload| workload.kind() == Kind::Block && workload.jobs().count() == 1;
+    let alike = |workload: &Workload| workload.kind == Kind::Block && workload.jobs().count() == 1;
     let block = all.iter().all(alike);
     let is_one = |class: &&Class| all.iter().all(|w| (class.1)(w) == names.contains(&w.name.as_str()));
     if let Some((class, _)) = CLASSES.iter().filter(|_| block).find(is_one) {

@@ -27,7 +27,7 @@ pub fn answer(run: &Run, judgement: &Judgement) -> Page {
 }
 
 fn short(run: &Run, judgement: &Judgement) -> Page {
-    let network = run.plan.workloads.iter().any(|workload| workload.kind().is_network());
+    let network = run.plan.workloads.iter().any(|workload| workload.kind.is_network());
     let alone = run.plan.targets.len() < 2;
     let mut limited = Page::default();
     if super::limits::add(&mut limited, run) {
@@ -35,7 +35,7 @@ fn short(run: &Run, judgement: &Judgement) -> Page {
         limited.add_lines(Answer::of(run, judgement).remarks);
         return limited;
     }
-    let whole = run.source.is_some() || (alone && network) || run.plan.known_suite().is_some();
+    let whole = run.source.is_imported() || (alone && network) || run.plan.known_suite().is_some();
     if whole || judgement.cells.is_empty() {
         return super::run::whole(run, judgement);
     }

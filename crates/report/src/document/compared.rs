@@ -36,7 +36,7 @@ pub fn compared(a: &Side<'_>, b: &Side<'_>, compared: &Compared, metrics: &[Metr
         if grid.rows.is_empty() {
             continue;
         }
-        let title = title_in(compared.source.as_ref(), &workload.a);
+        let title = title_in(compared.source.imported(), &workload.a);
         page.add(Part::Head(format!("{title} ({})", workload.name())));
         page.add(Part::Table(grid));
     }
@@ -60,7 +60,7 @@ fn introduced(side: &Side<'_>, which: Which, compared: &Compared) -> String {
     let account = side.account;
     let role = if compared.baseline == which { " (baseline)" } else { "" };
     let run = if account.label.starts_with("run ") { String::new() } else { format!("run {}, ", account.id) };
-    let source = account.source.as_ref().map(|source| format!(", {source}")).unwrap_or_default();
+    let source = account.source.imported().map(|source| format!(", {source}")).unwrap_or_default();
     format!("{which}: {}, {run}{}, {}{role}{source}", side.called(), account.name, account.started_at)
 }
 

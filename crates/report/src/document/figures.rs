@@ -15,7 +15,7 @@ pub fn figures(run: &Run, judgement: &Judgement) -> Page {
     // The rates that a search tried have a separate table.
     for workload in run.plan.asked() {
         let Some(grid) = table(run, judgement, workload) else { continue };
-        let title = title_in(run.source.as_ref(), workload);
+        let title = title_in(run.source.imported(), workload);
         page.add(Part::Head(format!("All figures: {title} ({})", workload.name)));
         page.add(Part::Table(grid));
     }

@@ -17,7 +17,7 @@ pub fn history(accounts: &[Account], history: &History) -> Page {
     page.add_list("What differs", differing.flat_map(|(found, two)| changed(found.as_ref(), two)).collect());
     let of_metric = |metric: Metric| history.tracks.iter().filter(move |track| track.metric == metric);
     let crosses =
-        accounts.iter().flat_map(|account| &account.workloads).any(|workload| workload.kind().is_network());
+        accounts.iter().flat_map(|account| &account.workloads).any(|workload| workload.kind.is_network());
     let workload_of =
         |track: &Track| accounts.iter().flat_map(|a| &a.workloads).find(|w| w.name == track.workload);
     let leading =

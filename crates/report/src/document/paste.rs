@@ -56,7 +56,7 @@ fn machine(run: &Run) -> String {
         e.hypervisor.as_ref().map(|below| format!("under {below}")),
     ];
     let facts: Vec<String> = facts.into_iter().flatten().collect();
-    if run.source.is_some() && facts.is_empty() {
+    if run.source.is_imported() && facts.is_empty() {
         return "Imported; the machine is not known.".into();
     }
     let has_guest = run.plan.targets.iter().any(|target| target.guest().is_some());

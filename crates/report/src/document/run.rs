@@ -32,7 +32,7 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
 
 pub(super) fn whole(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
-    if let Some(source) = &run.source {
+    if let Some(source) = run.source.imported() {
         imported::add(&mut page, run, judgement, source);
         page.add_list("What it means", meaning(run, judgement));
         page.add_list("Remarks", notes(run));
@@ -51,7 +51,7 @@ pub(super) fn whole(run: &Run, judgement: &Judgement) -> Page {
     // Rates of a search and durable-write methods have separate tables.
     let alone = run.plan.workloads.iter().filter(|_| tests.is_empty() && !asks && !is_durability);
     for workload in alone {
-        let grid = if workload.kind().is_network() {
+        let grid = if workload.kind.is_network() {
             network::figures(run, judgement, workload)
         } else if run.plan.targets.len() > 1 {
             comparison_table(run, judgement, workload)
@@ -104,7 +104,7 @@ pub(super) fn figures_table(run: &Run, judgement: &Judgement, workload: &Workloa
     let summary = judgement.summary(CellKey { workload: &workload.name, target })?;
     let mut grid = Grid::new(&["", "IOPS", "MB/s", "mean", "p50", "p99", "p99.9", "max", "CPU/IO"]);
     // Tests of empty files do no I/O in some directions; those get no row.
-    let on_files = matches!(workload.kind(), Kind::Files(test) if test.counts_operations());
+    let on_files = matches!(workload.kind, Kind::Files(test) if test.counts_operations());
     let directions: Vec<(&str, &Tally)> = summary
         .tallies
         .each()
@@ -115,8 +115,8 @@ pub(super) fn figures_table(run: &Run, judgement: &Judgement, workload: &Workloa
         directions.iter().filter(|(name, _)| *name != "sync").map(|(_, tally)| *tally).collect();
     for (name, tally) in &directions {
         let cpu = if moving.len() == 1 && *name != "sync" { summary.of(Metric::CPU_PER_IO) } else { None };
-        let is_transaction = *name == "meta" && workload.test.is_some_and(Test::is_of_transactions);
-        let shown = if is_transaction { workload.kind().unit() } else { name };
+        let is_transaction = *name == "meta" && workload.kind.test().is_some_and(Test::is_of_transactions);
+        let shown = if is_transaction { workload.kind.unit() } else { name };
         add_figures(&mut grid, shown, tally, &Rates::of(summary, name, tally), cpu);
     }
     if moving.len() > 1 {

@@ -13,7 +13,7 @@ const SHADES: f64 = 5.0;
 /// Builds the section on layers and cells; empty for a single target, for a suite with tests, for an imported run, and if nothing was
 /// measured.
 pub(super) fn section(run: &Run, judgement: &Judgement, tests: &[SuiteTest<'_>]) -> Markup {
-    let is_ladder = run.source.is_none() && run.plan.targets.len() > 1 && tests.is_empty();
+    let is_ladder = !run.source.is_imported() && run.plan.targets.len() > 1 && tests.is_empty();
     if !is_ladder || judgement.cells.is_empty() {
         return html! {};
     }

@@ -96,7 +96,7 @@ pub(super) fn not_given(cells: &[&CellJudgement]) -> Option<String> {
 
 /// Builds the chart of the cumulative latency distribution; without rows if nothing was measured.
 pub(super) fn distribution(run: &Run, workload: &Workload, cells: &[&CellJudgement]) -> Chart {
-    let what = if workload.kind().is_network() { "Round trips" } else { "I/Os" };
+    let what = if workload.kind.is_network() { "Round trips" } else { "I/Os" };
     let rows: Vec<_> = cells
         .iter()
         .flat_map(|cell| {

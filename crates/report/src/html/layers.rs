@@ -44,7 +44,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
     html! {
         @if !workloads.is_empty() {
             section id="layers" {
-                h2 { "What each layer costs" small { "added time" @if workloads.iter().all(|workload| !workload.kind().is_network()) { " per I/O" } ", with intervals" } }
+                h2 { "What each layer costs" small { "added time" @if workloads.iter().all(|workload| !workload.kind.is_network()) { " per I/O" } ", with intervals" } }
                 @for workload in workloads {
                     h3 { (title(workload)) small { (workload.name) } }
                     div.pair {
@@ -216,7 +216,7 @@ pub(super) fn steps(run: &Run, judgement: &Judgement, workload: &Workload) -> Ma
                     thead {
                         tr {
                             th { "layer by layer" } th.left { "what is compared" } th { (leading.column(workload)) }
-                            th { @if workload.kind().is_network() { (cpu_metric.column(workload)) } @else { "host CPU" br; "per I/O" } } th.verdict { "verdict" }
+                            th { @if workload.kind.is_network() { (cpu_metric.column(workload)) } @else { "host CPU" br; "per I/O" } } th.verdict { "verdict" }
                         }
                     }
                     tbody {

@@ -152,8 +152,8 @@ fn report(run: &Run, judgement: &Judgement) -> Markup {
             (remark_list(run, judgement))
             (targets(run))
             (timing(judgement))
-            @if run.source.is_none() { (environment(run)) }
-            @if run.source.is_none() { (reproduce(run)) }
+            @if !run.source.is_imported() { (environment(run)) }
+            @if !run.source.is_imported() { (reproduce(run)) }
         }
     }
 }
@@ -196,10 +196,10 @@ fn head(run: &Run) -> Markup {
             p.about {
                 "iotax run " (run.id) " \u{b7} " (utc(run.started_at_ms)) " \u{b7} " (run.state) " \u{b7} "
                 (rounds(run))
-                @if run.source.is_none() { " \u{b7} seed " (run.seed) }
+                @if !run.source.is_imported() { " \u{b7} seed " (run.seed) }
             }
             @if let Some(unfinished) = sentences::unfinished(run) { p.about { strong { (unfinished) } } }
-            @if let Some(source) = &run.source {
+            @if let Some(source) = run.source.imported() {
                 p.about { (source) ": its own figures, which iotax has not measured or checked" }
                 @if let Some(told) = source.about_time() { p.about { (told) } }
             }
@@ -238,8 +238,8 @@ fn contents(run: &Run, judgement: &Judgement, tests: &[SuiteTest<'_>], curves: &
             }
             @for (number, test) in tests.iter().enumerate() { a href=(format!("#w{}", number + 1)) { (test.name) } }
             a href="#remarks" { "Remarks" }
-            @if run.source.is_none() { a href="#environment" { "Environment" } }
-            @if run.source.is_none() { a href="#reproduce" { "How to reproduce" } }
+            @if !run.source.is_imported() { a href="#environment" { "Environment" } }
+            @if !run.source.is_imported() { a href="#reproduce" { "How to reproduce" } }
         }
     }
 }
@@ -277,10 +277,10 @@ fn remark_list(run: &Run, judgement: &Judgement) -> Markup {
                 @for note in &noted { li { (note) } }
                 @for remark in suite.iter().flat_map(|suite| suite.remarks_on_all()) { li { (remark) "." } }
                 @if let Some(trust) = trust(judgement) { li { (trust) } }
-                @if let Some(source) = &run.source {
+                @if let Some(source) = run.source.imported() {
                     @for line in &source.not_understood { li { "not understood: " (line) } }
                 }
-                @if run.source.is_none() && found.is_empty() && noted.is_empty() && !run.measurements.is_empty() {
+                @if !run.source.is_imported() && found.is_empty() && noted.is_empty() && !run.measurements.is_empty() {
                     li { "Clean: the checks of " (listed(&checks(run).map(str::to_owned))) " found nothing." }
                 }
                 @if let Some(engine) = engine(run) { li { (engine) } }

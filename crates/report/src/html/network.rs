@@ -118,7 +118,7 @@ fn plain(run: &Run, first: &str, table: &Table<'_>) -> Markup {
 
 /// Builds the chart of each target's throughput with its confidence interval; without rows for other work than network streams.
 pub(super) fn throughput(run: &Run, workload: &Workload) -> Chart {
-    let is_shown = workload.kind().is_network() && Metric::leading(workload) == Metric::BYTES_PER_S;
+    let is_shown = workload.kind.is_network() && Metric::leading(workload) == Metric::BYTES_PER_S;
     let rate = |m: &Measurement| Metric::BYTES_PER_S.of(m).map(|bytes| (bytes * 8.0).ln());
     let of = |target: &str| {
         let cell = CellKey { workload: &workload.name, target };

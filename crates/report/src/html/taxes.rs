@@ -17,7 +17,7 @@ use iotax_model::Run;
 pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
     let compares = compares(run);
     let (networks, on_disks): (Vec<&Workload>, Vec<&Workload>) =
-        run.plan.workloads.iter().partition(|workload| workload.kind().is_network());
+        run.plan.workloads.iter().partition(|workload| workload.kind.is_network());
     html! {
         @if !judgement.cells.is_empty() {
             section id="taxes" {
@@ -42,7 +42,7 @@ pub(super) fn table(run: &Run, judgement: &Judgement, workloads: &[&Workload], n
                 thead { (head(run, compares)) }
                 @for (workload, cells) in &all {
                     tbody {
-                        tr.workload { th scope="rowgroup" colspan="10" { (title_in(run.source.as_ref(), workload)) small { (workload.name) } } }
+                        tr.workload { th scope="rowgroup" colspan="10" { (title_in(run.source.imported(), workload)) small { (workload.name) } } }
                         @for cell in cells { (row(run, judgement, workload, cell, compares)) }
                         @for line in failures(run, judgement, workload) {
                             tr.member { td colspan="10" { (line) } }
@@ -56,12 +56,12 @@ pub(super) fn table(run: &Run, judgement: &Judgement, workloads: &[&Workload], n
 
 /// Returns whether the targets of a run are compared; those of an imported run are not.
 fn compares(run: &Run) -> bool {
-    run.source.is_none() && run.plan.targets.len() > 1
+    !run.source.is_imported() && run.plan.targets.len() > 1
 }
 
 /// Returns the head of the column of bytes per second, and the function that formats its values; imported runs may use bits.
 fn rate(run: &Run) -> (&'static str, fn(f64) -> String) {
-    run.source.as_ref().map_or(("MB/s", megabytes), rate_of)
+    run.source.imported().map_or(("MB/s", megabytes), rate_of)
 }
 
 fn head(run: &Run, compares: bool) -> Markup {

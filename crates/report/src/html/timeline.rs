@@ -35,7 +35,7 @@ struct Layer<'a> {
 pub(super) fn timeline(run: &Run, workload: &Workload, clock: &Clock<'_>) -> Chart {
     let layers = layers(run);
     let mut rows = rows(clock, &layers);
-    let (label, column, unit) = match workload.kind() {
+    let (label, column, unit) = match &workload.kind {
         Kind::Streams(_) => ("Throughput", "bits_per_s", Unit::Bits),
         Kind::RoundTrips(_) => ("Round trips per second", "trips_per_s", Unit::Count),
         Kind::Block | Kind::Files(_) | Kind::Foreign => ("I/Os per second", "ios_per_s", Unit::Count),

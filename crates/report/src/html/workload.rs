@@ -33,7 +33,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> 
     html! {
         @if !cells.is_empty() {
             section id=(format!("w{}", here.number)) {
-                h2 { (title_in(run.source.as_ref(), workload)) small { (workload.name) } }
+                h2 { (title_in(run.source.imported(), workload)) small { (workload.name) } }
                 div.pair {
                     (network::throughput(run, workload).figure(here))
                     (latency::percentiles(run, &cells).figure(here))

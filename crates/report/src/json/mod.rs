@@ -234,7 +234,7 @@ fn head<'a>(run: &'a Run, standing: Option<&Standing>) -> HeadEntry<'a> {
         design: design(&run.plan, standing),
         baseline: &run.plan.baseline,
         environment: &run.environment,
-        source: run.source.as_ref(),
+        source: run.source.imported(),
     }
 }
 

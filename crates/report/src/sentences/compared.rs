@@ -71,7 +71,7 @@ fn decided(compared: &Compared, target: usize, metric: Metric, cells: &[&Compare
     let name = |cell: &ComparedCell| compared.workloads[cell.workload].name();
     let amount = |cell: &ComparedCell| {
         let workload = &compared.workloads[cell.workload].a;
-        let per = if cell.metric == Metric::CPU_PER_GIB { "GiB" } else { workload.kind().unit() };
+        let per = if cell.metric == Metric::CPU_PER_GIB { "GiB" } else { workload.kind.unit() };
         let absolute = cell.ratio.tax.map(|tax| format!(" by {} per {per}", human::time(tax.ns.abs())));
         format!("{}{} ({})", name(cell), absolute.unwrap_or_default(), change(cell.ratio.mean))
     };

@@ -84,7 +84,7 @@ fn comparisons<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
         return told.flatten().collect();
     }
     let workload = |c: &Comparison| run.plan.workloads.iter().find(|workload| workload.name == c.workload);
-    let is_network = |c: &Comparison| workload(c).is_some_and(|workload| workload.kind().is_network());
+    let is_network = |c: &Comparison| workload(c).is_some_and(|workload| workload.kind.is_network());
     let of = |comparisons: &'a [Comparison], network: bool| {
         each_pair(judgement, comparisons.iter().filter(move |c| is_network(c) == network))
     };
@@ -116,7 +116,7 @@ fn comparisons<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
 
 /// Explains why the targets of an imported run are not compared; `None` for other runs and for a single target.
 fn unpaired(run: &Run) -> Option<String> {
-    (run.source.is_some() && run.plan.targets.len() > 1).then(|| {
+    (run.source.is_imported() && run.plan.targets.len() > 1).then(|| {
         "The targets are not compared: the repetitions of one were not measured beside those of another."
             .into()
     })

@@ -14,7 +14,7 @@ const LOOKS_COST: u32 = 125;
 /// Names the next step: `a new run of 20 min would decide 6 of them: iotax resume 1 --time 20m`. `needed` has the total rounds for each undecided
 /// comparison, `None` if unknown or above the maximum.
 pub(crate) fn next_step(run: &Run, judgement: &Judgement, needed: &[Option<u32>]) -> String {
-    if run.source.is_some() {
+    if run.source.is_imported() {
         return "more repetitions of the imported tool may decide".into();
     }
     let standing = judgement.standing.as_ref();

@@ -64,7 +64,7 @@ const fn whole(count: f64) -> u64 {
 }
 
 fn source(run: &Run) -> Option<String> {
-    run.source.as_ref().map(ToString::to_string)
+    run.source.imported().map(ToString::to_string)
 }
 
 struct CellRow<'a> {

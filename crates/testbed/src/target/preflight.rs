@@ -72,7 +72,7 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
 
 /// Rejects a workload of a program that is not installed on this machine.
 fn check_programs(work: &[&Workload]) -> Result<(), Refusal> {
-    let Some(workload) = work.iter().find(|workload| workload.test == Some(Test::Pgbench)) else {
+    let Some(workload) = work.iter().find(|workload| workload.kind == Kind::Files(Test::Pgbench)) else {
         return Ok(());
     };
     let found = Programs::find_pgbench();

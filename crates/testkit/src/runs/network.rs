@@ -101,7 +101,7 @@ pub fn workload(net: Traffic) -> Workload {
     let standard: Workload = "seqread-1m".parse().expect("a standard workload");
     // As in a real plan: network workloads have no page cache.
     let standard = Workload { direct: false, invalidate: false, ..standard };
-    Workload { name, runtime: Nanos::from_secs(u64::from(SECONDS)), net: Some(net), ..standard }
+    Workload { name, runtime: Nanos::from_secs(u64::from(SECONDS)), kind: net.into(), ..standard }
 }
 
 /// Builds a workload of one TCP stream in this direction.
@@ -213,7 +213,7 @@ fn busy(ns: f64, duration_ns: u64) -> HostCpu {
 
 /// Builds one measurement of a path. `round` and `phase` select the deviation from its true speed.
 pub fn measurement(workload: &Workload, way: TestPath, round: u32, phase: usize) -> Measurement {
-    let net = workload.kind().traffic().expect("a network's");
+    let net = workload.kind.traffic().expect("a network's");
     let factor = (0.005 * STRAYS[(round as usize + phase) % STRAYS.len()]).exp();
     let guest = way.name.starts_with("vm");
     let seconds = f64::from(SECONDS);

@@ -449,7 +449,7 @@ fn operations_on_files_become_tests_of_files() {
         .workloads
         .iter()
         .map(|w| {
-            (w.name.as_str(), w.test.map(iotax_model::workload::Test::word), w.nrfiles, w.nrdirs, w.numjobs)
+            (w.name.as_str(), w.kind.test().map(iotax_model::workload::Test::word), w.nrfiles, w.nrdirs, w.numjobs)
         })
         .collect();
     let of = |name, test| (name, Some(test), Some(400), Some(4), 4);
@@ -468,7 +468,7 @@ fn operations_on_files_become_tests_of_files() {
     );
     let area = &jobs.workloads[0];
     assert_eq!((area.rw, area.rwmixread, area.bs.0, area.iodepth), (Rw::RandRw, 70, 4096, 8));
-    assert_eq!((area.size, area.direct, area.test), (Some(Bytes(25 << 20)), true, None));
+    assert_eq!((area.size, area.direct, area.kind.test()), (Some(Bytes(25 << 20)), true, None));
 }
 
 proptest! {

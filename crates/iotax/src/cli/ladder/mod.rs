@@ -337,7 +337,7 @@ fn workloads(args: &Args) -> Result<Vec<Workload>, Failure> {
 
 /// Iterates over the workloads that are no application.
 fn standard(workloads: &mut [Workload]) -> impl Iterator<Item = &mut Workload> {
-    workloads.iter_mut().filter(|workload| workload.test.is_none())
+    workloads.iter_mut().filter(|workload| workload.kind == Kind::Block)
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {

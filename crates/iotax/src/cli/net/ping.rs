@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn a_command_line_becomes_workloads_that_can_be_done() {
         let [one] = &workloads("ping --icmp --rate 100 -t 2 192.0.2.1")[..] else { panic!("one") };
-        let traffic = one.net.as_ref().expect("a network's");
+        let traffic = one.kind.traffic().expect("a network's");
         assert_eq!((traffic.test, traffic.rate, traffic.loaded), (NetTest::IcmpRtt, Some(100), false));
         assert_eq!((one.runtime, one.ramp_time), (Nanos::from_secs(2), Nanos(0)));
         let loaded = workloads("ping --tcp --under-load --busy-poll 50us host");
@@ -145,7 +145,7 @@ mod tests {
             .iter()
             .map(|workload| {
                 assert_eq!(workload.check(), Ok(()), "{}", workload.name);
-                let traffic = workload.kind().traffic().expect("a network's");
+                let traffic = workload.kind.traffic().expect("a network's");
                 (workload.name.as_str(), traffic.loaded.then_some(traffic.direction))
             })
             .collect();

@@ -104,7 +104,7 @@ impl VirtioSpec {
                 "sync_file_range = {range} writes a page cache out, and a virtio device's driver has none; use fdatasync"
             ));
         }
-        let Kind::Files(test) = workload.kind() else { return None };
+        let Kind::Files(test) = workload.kind else { return None };
         Some(format!(
             "test = {test} makes system calls, and a virtio device takes none; use an rw that reads or writes"
         ))
