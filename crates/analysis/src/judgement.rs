@@ -33,7 +33,7 @@ use crate::timing::Timing;
 use crate::{amplification::IoAmplification, cpu_breakdown::CpuByRole};
 use crate::{checks, failed, grade, looks, samples};
 use iotax_model::Run;
-use iotax_model::record::Measurement;
+use iotax_model::record::{Measurement, RunSource};
 
 /// Everything that is derived from a run's records.
 #[derive(Debug, Clone, PartialEq)]

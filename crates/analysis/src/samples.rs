@@ -124,7 +124,10 @@ impl MeasuredFigures {
                 let compared = |place: &usize| pair.compares(plan, workload, self.metrics[*place]);
                 for place in (0..self.metrics.len()).filter(compared) {
                     let by_segment = self.metrics[place] == Metric::CPU_PER_IO
-                        && plan.workloads[workload].kind.traffic().is_some_and(|net| net.test == NetTest::Tcp);
+                        && plan.workloads[workload]
+                            .kind
+                            .traffic()
+                            .is_some_and(|net| net.test == NetTest::Tcp);
                     if !by_segment || self.segments_alike(workload, *pair) {
                         cases.extend(self.case(workload, *pair, place));
                     }

@@ -83,7 +83,7 @@ pub fn measure_under(
     check_memory(job)?;
     match &job.workload.kind {
         Kind::Foreign => return Err(EngineError::Foreign(job.workload.name.clone())),
-        Kind::Files(test) => return file_ops::run(job, test, path, control, events),
+        Kind::Files(test) => return file_ops::run(job, *test, path, control, events),
         Kind::Block | Kind::Streams(_) | Kind::RoundTrips(_) => {}
     }
     if !job.workload.beside.is_empty() {

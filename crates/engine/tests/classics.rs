@@ -7,7 +7,7 @@ use iotax_model::crash::Synchronous;
 use iotax_model::record::{Outcome, Sample, Tallies};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
-use iotax_model::workload::{PgbenchScript, Test, WorkloadKeys};
+use iotax_model::workload::{Kind, PgbenchScript, Test, WorkloadKeys};
 
 /// A place on a filesystem of a disk: an empty directory, and a file of 1 MiB beside it.
 struct Fixture {
@@ -149,7 +149,7 @@ fn what_is_no_test_and_what_is_not_its_own_is_refused() {
     let fixture = Fixture::new();
     let path = fixture.file.path();
     let mut foreign = fixture.job(Test::Stat, WorkloadKeys::default());
-    foreign.workload.foreign = true;
+    foreign.workload.kind = Kind::Foreign;
     assert!(matches!(measure(&foreign, path, &mut |_| {}), Err(EngineError::Foreign(_))));
     assert!(refused(&foreign, path).contains("is the work of another tool"));
 }

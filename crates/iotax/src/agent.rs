@@ -28,7 +28,7 @@ use iotax_model::units::Bytes;
 use iotax_model::wire::{
     self, AgentHello, ByteRange, Description, Event, FoundDisk, Job, PROTOCOL, Request, WireError,
 };
-use iotax_model::workload::{Test, Workload};
+use iotax_model::workload::Workload;
 use iotax_netperf::Server;
 use iotax_testbed::postgresql::Programs;
 use iotax_testbed::stack::{self, LayerStack};
@@ -332,7 +332,7 @@ impl Agent {
             });
         }
         let path = self.target(job.path.clone())?;
-        let is_of_postgresql = job.workload.kind == Kind::Files(Test::Pgbench);
+        let is_of_postgresql = job.workload.is_pgbench();
         let programs = is_of_postgresql.then(Programs::find_pgbench).transpose();
         let programs = programs.map_err(|error| error.to_string())?;
         let postgresql = programs.map(|programs| programs.directory().display().to_string());

@@ -8,7 +8,6 @@ use iotax_model::record::{CpuTime, ErrorCount, Outcome, Pacing, Replayed, Stop, 
 use iotax_model::units::Nanos;
 use iotax_model::verify_errors::Findings;
 use iotax_model::wire::{Event, Job};
-use iotax_model::workload::Test;
 
 use crate::blackouts;
 use crate::clock::{self, ProcessUsage};
@@ -75,7 +74,7 @@ fn watch(
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
     // pgbench writes its log when a buffer is full, however late that is.
-    let patience = if job.workload.kind == Kind::Files(Test::Pgbench) { Nanos(u64::MAX) } else { GRACE };
+    let patience = if job.workload.is_pgbench() { Nanos(u64::MAX) } else { GRACE };
     let mut collector = Collector::new(window, room.empty_alike(), workers.count(), patience);
     let mut cpu = CpuMarks::default();
     let mut give_up = window.end + DRAIN.0;

@@ -1,5 +1,8 @@
-//! Removes null from generated JSON Schemas. In plan files and documents, an absent value has no key.
+//! JSON Schemas generated from types. In plan files and documents, an absent value has no key, so that schemas never accept null.
 
+use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema};
 use serde_json::{Value, json};
 
 /// Removes null from a schema. A key whose value could be null becomes optional instead.
@@ -55,4 +58,24 @@ fn nullable(properties: &Value) -> Vec<String> {
     };
     let properties = properties.as_object().into_iter().flatten();
     properties.filter(|(_, form)| may_be_null(form)).map(|(key, _)| key.clone()).collect()
+}
+
+/// Returns the JSON Schema of a document that iotax writes: no unknown keys, no null. `file` is the schema's file name.
+#[must_use]
+pub fn of_document<T: JsonSchema>(file: &str) -> Value {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let generator = settings.with_transform(RecursiveTransform(close)).into_generator();
+    let mut schema = generator.into_root_schema_for::<T>().to_value();
+    without_null(&mut schema);
+    schema["$id"] = format!("https://github.com/iotax/iotax/schema/{file}").into();
+    schema
+}
+
+/// Changes a schema to reject unknown keys, and removes default values, which only matter for reading.
+fn close(schema: &mut Schema) {
+    schema.remove("default");
+    schema.remove("format");
+    if schema.get("properties").is_some() {
+        schema.insert("additionalProperties".into(), false.into());
+    }
 }

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use edges::WindowEdges;
 pub use fleet_member::{FleetMember, FleetMode, FleetStart};
-pub use imported_metrics::{Dated, ImportSource, ImportedMetric, ImportedMetrics};
+pub use imported_metrics::{Dated, ImportSource, ImportedMetric, ImportedMetrics, RunSource};
 pub use layer_counters::LayerCounters;
 pub use merge::LoadRelation;
 pub use net_stats::{Carried, Flow, Gap, Interface, NicActivity, Probes, WaySample};

@@ -218,7 +218,7 @@ fn title_of_one(workload: &Workload) -> String {
             .read_iolog
             .as_ref()
             .map_or_else(|| title_of_block(workload), |trace| title_of_replay(workload, trace)),
-        Kind::Files(test) => title_of_test(workload, test),
+        Kind::Files(test) => title_of_test(workload, *test),
         Kind::Foreign => "as another tool did it".into(),
         Kind::Streams(net) | Kind::RoundTrips(net) => title_of_net(net),
     }

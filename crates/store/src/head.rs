@@ -40,7 +40,7 @@ impl Head {
             measurements: Vec::new(),
             warnings: self.warnings,
             phases: self.phases,
-            source: self.source,
+            source: self.source.into(),
             fleet: self.fleet,
             store: None,
         }

@@ -5,6 +5,7 @@
 //! missing, the test prints `skipped:`, its name and the reason. With `IOTAX_REQUIRE=all`, as `scripts/test` sets it on Debian, it fails
 //! instead.
 
+pub mod documents;
 pub mod flash;
 pub mod nats;
 pub mod postgres;

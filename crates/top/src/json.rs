@@ -1,77 +1,103 @@
-//! Frames as JSON, one document per frame (docs/top.md).
+//! Frames as JSON, one document per frame (docs/top.md). Its JSON Schema is `crates/top/schema/iotax-top-1.schema.json`.
 
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 
-use crate::figure::{self, Figure};
-use crate::rates::Frame;
+use crate::rates::{CgroupRates, Frame, GuestRates, InterfaceRates, LayerRates, PressureRates, ProcessRates};
 use crate::raw::PercentileSource;
 use crate::table::utc;
 
 /// Version of the JSON format, which each document names.
 pub const SCHEMA: u32 = 1;
 
+/// The document of a frame; unknown figures have no key.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "One interval of iotax top")]
+pub struct TopDocument<'a> {
+    /// Version of the format.
+    #[schemars(extend("const" = SCHEMA))]
+    iotax_top: u32,
+    /// End of the interval, UTC.
+    at: Option<String>,
+    /// End of the interval in milliseconds since 1970-01-01 UTC.
+    at_ms: Option<u64>,
+    /// Length of the interval in nanoseconds.
+    interval_ns: Option<u64>,
+    /// The source of latency percentiles.
+    percentiles: PercentileEntry<'a>,
+    /// Block devices in stack order.
+    layers: &'a [LayerRates],
+    /// Guests; the row of each guest is followed by the rows of its disks.
+    guests: &'a [GuestRates],
+    /// Processes with I/O in the interval, the busiest first.
+    processes: &'a [ProcessRates],
+    /// Control groups with I/O in the interval, the busiest first.
+    cgroups: &'a [CgroupRates],
+    /// Network interfaces.
+    interfaces: &'a [InterfaceRates],
+    /// Shares of time in which tasks were stalled.
+    pressure: Option<PressureRates>,
+    /// Sources that could not be read, each with the reason.
+    remarks: &'a [String],
+}
+
+#[derive(Serialize, JsonSchema)]
+struct PercentileEntry<'a> {
+    /// `bpf`, or `unknown` if there are no percentiles.
+    #[schemars(extend("enum" = ["bpf", "unknown"]))]
+    source: &'static str,
+    /// The reason why there are none.
+    reason: Option<&'a str>,
+}
+
 /// Returns a frame's JSON document; unknown figures have no key.
 #[must_use]
 pub fn document(frame: &Frame) -> Value {
-    let layers = frame.layers.iter().map(|layer| {
-        let own = json!({
-            "name": layer.name, "title": layer.title, "kind": layer.kind, "depth": layer.depth, "on": layer.on,
-            "mounts": layer.mounts,
-        });
-        with_figures(own, figure::LAYERS, layer)
-    });
-    let processes = frame.processes.iter().map(|process| {
-        let own = json!({ "pid": process.pid, "name": process.name, "cgroup": process.cgroup });
-        with_figures(own, figure::PROCESSES, process)
-    });
-    let cgroups = frame.cgroups.iter().map(|group| {
-        let own = json!({ "path": group.path, "device": group.device });
-        with_figures(own, figure::CGROUPS, group)
-    });
-    let guests = frame.guests.iter().map(|row| {
-        let own = json!({ "guest": row.guest, "pid": row.pid, "disk": row.disk, "device": row.device });
-        with_figures(own, figure::GUESTS, row)
-    });
-    let interfaces = frame
-        .interfaces
-        .iter()
-        .map(|interface| with_figures(json!({ "name": interface.name }), figure::INTERFACES, interface));
-    let percentiles = match &frame.percentiles {
-        PercentileSource::Bpf => json!({ "source": "bpf" }),
-        PercentileSource::Unknown(reason) => json!({ "source": "unknown", "reason": reason }),
-        PercentileSource::NotTold => json!({ "source": "unknown" }),
+    let (source, reason) = match &frame.percentiles {
+        PercentileSource::Bpf => ("bpf", None),
+        PercentileSource::Unknown(reason) => ("unknown", Some(reason.as_str())),
+        PercentileSource::NotTold => ("unknown", None),
     };
-    without_null(json!({
-        "iotax_top": SCHEMA,
-        "at": frame.at_ms.map(utc),
-        "at_ms": frame.at_ms,
-        "interval_ns": frame.interval_ns,
-        "percentiles": percentiles,
-        "layers": layers.collect::<Vec<_>>(),
-        "guests": guests.collect::<Vec<_>>(),
-        "processes": processes.collect::<Vec<_>>(),
-        "cgroups": cgroups.collect::<Vec<_>>(),
-        "interfaces": interfaces.collect::<Vec<_>>(),
-        "pressure": frame.pressure.map(|pressure| with_figures(json!({}), figure::PRESSURE, &pressure)),
-        "remarks": frame.remarks,
-    }))
+    let document = TopDocument {
+        iotax_top: SCHEMA,
+        at: frame.at_ms.map(utc),
+        at_ms: frame.at_ms,
+        interval_ns: frame.interval_ns,
+        percentiles: PercentileEntry { source, reason },
+        layers: &frame.layers,
+        guests: &frame.guests,
+        processes: &frame.processes,
+        cgroups: &frame.cgroups,
+        interfaces: &frame.interfaces,
+        pressure: frame.pressure,
+        remarks: &frame.remarks,
+    };
+    let mut document = serde_json::to_value(document).expect("numbers, texts and lists");
+    remove_null(&mut document);
+    document
 }
 
-/// Adds the known figures of a row to `own`, the row's other keys.
-fn with_figures<R>(own: Value, figures: &[Figure<R>], row: &R) -> Value {
-    let mut document = own;
-    for figure in figures {
-        let value = (figure.get)(row).filter(|value| value.is_finite());
-        document[figure.id] = value.map_or(Value::Null, Value::from);
-    }
-    without_null(document)
-}
-
-fn without_null(document: Value) -> Value {
+/// Removes keys whose values are unknown, and figures that are not finite, which become null in JSON.
+fn remove_null(document: &mut Value) {
     match document {
         Value::Object(keys) => {
-            Value::Object(keys.into_iter().filter(|(_, value)| !value.is_null()).collect::<Map<_, _>>())
+            keys.retain(|_, value| !value.is_null());
+            keys.values_mut().for_each(remove_null);
         }
-        other => other,
+        Value::Array(rows) => rows.iter_mut().for_each(remove_null),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iotax_testkit::documents::is_published;
+
+    #[test]
+    fn the_published_schema_is_that_of_the_type() {
+        let schema =
+            iotax_model::json_schema::of_document::<super::TopDocument<'_>>("iotax-top-1.schema.json");
+        is_published(concat!(env!("CARGO_MANIFEST_DIR"), "/schema/iotax-top-1.schema.json"), &schema);
     }
 }

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use iotax_model::record::NicActivity;
 use iotax_model::target::LayerKind;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::buckets;
 use crate::raw::{
@@ -42,7 +44,7 @@ pub struct Frame {
 }
 
 /// Rates of a block device; a rate is `None` if unknown.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LayerRates {
     /// Name in the kernel, such as `sda` or `dm-0`.
     pub name: String,
@@ -103,7 +105,7 @@ impl LayerRates {
 }
 
 /// Rates of a process; a rate is `None` if unknown.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ProcessRates {
     /// Process id.
     pub pid: u32,
@@ -122,7 +124,7 @@ pub struct ProcessRates {
 }
 
 /// Rates of a control group on one device; a rate is `None` if unknown.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct CgroupRates {
     /// Path of the control group in the cgroup hierarchy, such as `/system.slice/db.service`.
     pub path: String,
@@ -139,7 +141,7 @@ pub struct CgroupRates {
 }
 
 /// Rates of a guest, or of one of its disks; a rate is `None` if unknown.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct GuestRates {
     /// Name from QEMU's `-name` option; `pid N` without one.
     pub guest: String,
@@ -169,7 +171,7 @@ pub struct GuestRates {
 }
 
 /// Rates of a network interface; a rate is `None` if unknown.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct InterfaceRates {
     /// Name of the interface, such as `eth0`.
     pub name: String,
@@ -188,7 +190,7 @@ pub struct InterfaceRates {
 }
 
 /// Shares of time, 0 to 1, in which tasks were stalled (kernel documentation, accounting/psi); a share is `None` if unknown.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 pub struct PressureRates {
     /// Share of time in which some task waited for I/O.
     pub io_some: Option<f64>,

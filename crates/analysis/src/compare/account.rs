@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use iotax_model::plan::Neighbour;
-use iotax_model::record::{Environment, ImportSource, Measurement, TargetRecord};
+use iotax_model::record::{Environment, Measurement, RunSource, TargetRecord};
 use iotax_model::{CellKey, MeasurementKey, TargetSpec, WarningKind, Workload};
 use serde_json::Value;
 
@@ -93,7 +93,7 @@ pub struct Account {
     /// True for a curve: its rates follow from the measured capacities, so another run uses other rates.
     pub has_own_rates: bool,
     /// The tool that measured; absent unless the run was imported.
-    pub source: Option<ImportSource>,
+    pub source: RunSource,
     /// The command that adds rounds to the run; absent for a document, an import, a member of a fleet, and for a curve, a rate search or a
     /// watch.
     pub more: Option<More>,

@@ -6,6 +6,7 @@ use iotax_model::Workload;
 use iotax_model::record::{Environment, TargetRecord};
 use iotax_model::target::{Layer, LayerKind};
 use iotax_model::units::human;
+use iotax_model::workload::Kind;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -35,7 +35,7 @@ use crate::sample::{Sample, decide_family};
 use crate::stats::geometric_mean;
 use crate::stats::paired::Interval;
 use crate::stats::verdict::Decision;
-use iotax_model::record::ImportSource;
+use iotax_model::record::RunSource;
 
 /// A side of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -250,8 +250,8 @@ pub struct Compared {
     pub margin: f64,
     /// Metrics to show; all other metrics are compared too.
     pub metrics: Vec<Metric>,
-    /// The tool that measured A; absent unless A's run was imported.
-    pub source: Option<ImportSource>,
+    /// The origin of the figures of A.
+    pub source: RunSource,
     /// The commands that add rounds to the two runs, if any; a single one if both sides are the same run.
     pub more: Vec<More>,
     /// Differences between the two machines; empty if either run was imported.
@@ -432,7 +432,9 @@ fn unknown(
     let word = metric.word();
     let account = if side == Which::A { a.account } else { b.account };
     let reason = match (known(ours), known(theirs)) {
-        _ if account.source.is_imported() => format!("{word} of {target} on {workload} is not stated in {label}"),
+        _ if account.source.is_imported() => {
+            format!("{word} of {target} on {workload} is not stated in {label}")
+        }
         (true, true) => format!("no round has {word} of both {} and {} on {workload}", pair.a, pair.b),
         _ if metric.is_percentile() => {
             format!("{word} of {target} on {workload} is not known in every round of {label}: too few I/Os")

@@ -1,4 +1,4 @@
-use iotax_model::record::{Environment, FleetMember, FleetStart, Outcome, Tallies, Tally};
+use iotax_model::record::{Environment, FleetMember, FleetStart, Outcome, RunSource, Tallies, Tally};
 use iotax_model::{Plan, Warning};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -20,7 +20,7 @@ fn run(member: &str, mode: FleetMode, measurements: Vec<Measurement>) -> Run {
         measurements,
         warnings: Vec::new(),
         phases: Vec::new(),
-        source: None,
+        source: RunSource::Measured,
         fleet: Some(FleetMember { fleet: "f".into(), member: member.into(), mode, link: String::new() }),
         store: None,
     }

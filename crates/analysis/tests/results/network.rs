@@ -7,6 +7,7 @@ use iotax_model::Run;
 use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::record::{Probes, Share};
 use iotax_model::units::BitRate;
+use iotax_model::workload::Kind;
 use iotax_model::{CellKey, Warning, WarningKind};
 
 use iotax_testkit::runs::network::{
@@ -219,7 +220,8 @@ fn messages_that_never_came_back_are_lost_but_for_the_last() {
 #[test]
 fn a_bitrate_that_was_not_reached_was_not_sustained() {
     let mut run = two(udp());
-    run.plan.workloads[0].net.as_mut().expect("a network's").bitrate = Some(BitRate(250_000_000));
+    let Kind::Streams(net) = &mut run.plan.workloads[0].kind else { panic!("a network's") };
+    net.bitrate = Some(BitRate(250_000_000));
     let all = found(&run);
     assert_eq!(all.len(), 6, "{all:?}");
     assert!(all.iter().all(|w| w.kind == WarningKind::CannotSustain), "{all:?}");

@@ -4,7 +4,7 @@
 //! each, give or take half of it. Everything else of a measurement is as it should be.
 
 use iotax_analysis::judge;
-use iotax_model::record::{Measurement, Outcome, Pacing, Sample, Tallies, Tally, TargetRecord};
+use iotax_model::record::{Measurement, Outcome, Pacing, RunSource, Sample, Tallies, Tally, TargetRecord};
 use iotax_model::{Histogram, Plan, Run, RunState, WarningKind};
 use iotax_testkit::thorough;
 use rand::RngExt;
@@ -71,7 +71,7 @@ impl Clean {
             measurements,
             warnings: vec![],
             phases: vec![],
-            source: None,
+            source: RunSource::Measured,
             fleet: None,
             store: None,
         }

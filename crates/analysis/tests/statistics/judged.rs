@@ -4,7 +4,7 @@ use iotax_analysis::judge;
 use iotax_model::Run;
 use iotax_model::RunState;
 use iotax_model::plan::Plan;
-use iotax_model::record::{Environment, Measurement, Outcome, Tallies, Tally};
+use iotax_model::record::{Environment, Measurement, Outcome, RunSource, Tallies, Tally};
 use iotax_model::{Histogram, WarningKind};
 
 use crate::page;
@@ -34,7 +34,7 @@ fn run(plan: &Plan, figures: &[Vec<Vec<f64>>], orders: &[Vec<Vec<u32>>]) -> Run 
         measurements,
         warnings: vec![],
         phases: vec![],
-        source: None,
+        source: RunSource::Measured,
         fleet: None,
         store: None,
     }

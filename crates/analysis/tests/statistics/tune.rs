@@ -5,7 +5,7 @@ use iotax_model::Histogram;
 use iotax_model::Run;
 use iotax_model::RunState;
 use iotax_model::plan::Plan;
-use iotax_model::record::{Environment, Measurement, Outcome as Measured, Tallies, Tally};
+use iotax_model::record::{Environment, Measurement, Outcome as Measured, RunSource, Tallies, Tally};
 
 use crate::page;
 use crate::simulate::{Design, Model, Noise, Random, percent, seeded, standard_error};
@@ -69,7 +69,7 @@ fn run(effects: &[f64], rounds: u32, model: Model, random: &mut Random) -> Run {
         measurements,
         warnings: vec![],
         phases: vec![],
-        source: None,
+        source: RunSource::Measured,
         fleet: None,
         store: None,
     }

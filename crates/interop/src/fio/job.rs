@@ -192,7 +192,7 @@ impl<'a> Job<'a> {
             errors,
             known: run
                 .source
-                .as_ref()
+                .imported()
                 .map(|source| source.known.get(&m.workload).map_or(&[][..], Vec::as_slice)),
         })
     }

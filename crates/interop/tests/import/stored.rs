@@ -6,7 +6,7 @@ use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Grade, Metric};
 use iotax_interop::import::{Imported, recognise, runs};
 use iotax_model::RunState;
-use iotax_model::record::{Dated, Measurement};
+use iotax_model::record::{Dated, Measurement, RunSource};
 use iotax_model::{CellKey, Run};
 use iotax_report::{csv, json};
 use iotax_report::{document, html, markdown};
@@ -155,7 +155,7 @@ fn workloads_meet_by_what_is_known_of_both() {
              direct = false\nsize = \"4m\"\nruntime = \"1s\"\n"
         );
         let plan = iotax_model::Plan::from_toml(&plan).expect("a plan");
-        let mut run = Run { plan, source: None, targets: vec![], ..json.clone() };
+        let mut run = Run { plan, source: RunSource::Measured, targets: vec![], ..json.clone() };
         run.measurements.retain(|m| m.workload == "randread");
         run.measurements.iter_mut().for_each(|m| (m.target, m.workload) = ("disk".into(), "mine".into()));
         run

@@ -10,7 +10,7 @@ use iotax_interop::bonnie::{self, Version};
 use iotax_interop::import;
 use iotax_model::Histogram;
 use iotax_model::Run;
-use iotax_model::record::{CpuTime, Environment, Measurement, Outcome, Tallies, Tally};
+use iotax_model::record::{CpuTime, Environment, Measurement, Outcome, RunSource, Tallies, Tally};
 use iotax_model::suite::{Suite, SuiteOptions};
 use iotax_report as report;
 use iotax_report::json;
@@ -142,7 +142,7 @@ fn our_csv_is_imported_again_and_meets_its_run() {
         let mut again = Run {
             id: 2,
             plan: imported.plan.clone(),
-            source: Some(imported.source.clone()),
+            source: RunSource::Imported(imported.source.clone()),
             measurements: imported.measurements().collect(),
             ..run.clone()
         };
@@ -154,9 +154,10 @@ fn our_csv_is_imported_again_and_meets_its_run() {
                 .measurements
                 .iter_mut()
                 .for_each(|measured| measured.workload = spelled(&measured.workload));
-            let known = std::mem::take(&mut again.source.as_mut().expect("a source").known);
+            let RunSource::Imported(source) = &mut again.source else { panic!("imported") };
+            let known = std::mem::take(&mut source.known);
             let known = known.into_iter().map(|(name, keys)| (spelled(&name), keys));
-            again.source.as_mut().expect("a source").known = known.collect();
+            source.known = known.collect();
             let accounts = [&run, &again].map(|run| Account::of(run, &judge(run)));
             let [one, other] = &accounts;
             let (a, b) = (Side { account: one, target: None }, Side { account: other, target: None });

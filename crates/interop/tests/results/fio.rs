@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use iotax_interop::fio;
 use iotax_model::Histogram;
 use iotax_model::Run;
-use iotax_model::record::{ErrorCount, ImportSource, ImportedMetrics, ProcessCounts, Share, Tallies, Tally};
+use iotax_model::record::{
+    ErrorCount, ImportSource, ImportedMetrics, ProcessCounts, RunSource, Share, Tallies, Tally,
+};
 use iotax_model::workload::Workload;
 use serde_json::Value;
 
@@ -223,7 +225,7 @@ fn the_normal_form_reads_as_fios() {
 #[test]
 fn what_has_no_form_is_refused_with_the_reason() {
     let mut imported = bench();
-    imported.source = Some(ImportSource {
+    imported.source = RunSource::Imported(ImportSource {
         tool: "bonnie++".into(),
         version: None,
         files: vec![],

@@ -8,7 +8,7 @@ use iotax_model::plan::Plan;
 use iotax_model::suite::{SUITES, SuiteOptions, SuiteShape};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::words::WordError;
-use iotax_model::workload::{Test, Workload};
+use iotax_model::workload::Workload;
 use iotax_model::{Suite, TargetSpec};
 use iotax_testbed::postgresql::Programs;
 
@@ -92,7 +92,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let mut workloads = workloads(args, suite)?;
     let mut targets = target_args::targets(&args.targets, args.sudo, &permission)?;
     if let (true, Some(reason)) = (args.tests.is_empty(), without_pgbench(&targets)) {
-        for left_out in workloads.extract_if(.., |workload| workload.kind == Kind::Files(Test::Pgbench)) {
+        for left_out in workloads.extract_if(.., |workload| workload.is_pgbench()) {
             note!("{} is left out: {reason}", left_out.name);
         }
     }

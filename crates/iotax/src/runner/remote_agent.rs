@@ -15,7 +15,6 @@ use iotax_model::target::{
 use iotax_model::threads;
 use iotax_model::units::{Bytes, human};
 use iotax_model::wire::{AgentHello, Description, FoundDisk, Identity};
-use iotax_model::workload::Test;
 use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::libvirt::ScratchSource;
@@ -110,7 +109,7 @@ impl RemoteAgents {
             let shown = spec.path().map(|path| path.display().to_string()).unwrap_or_default();
             let (found, work) = (&remote_agent.description, plan.work_on(spec));
             preflight::check_found(&shown, found.length, plan, &work)?;
-            let of_pgbench = work.iter().find(|workload| workload.kind == Kind::Files(Test::Pgbench));
+            let of_pgbench = work.iter().find(|workload| workload.is_pgbench());
             if let (Some(workload), false) = (of_pgbench, found.has_pgbench) {
                 anyhow::bail!(
                     "{shown}: workload {:?}: pgbench was not found on that machine; install it there (Debian: apt-get install postgresql)",

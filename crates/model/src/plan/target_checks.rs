@@ -2,7 +2,7 @@
 
 use super::{Plan, PlanError};
 use crate::target::{NinePSpec, PlannedLayer, TargetError, TargetSpec};
-use crate::workload::{IoEngine, Test, Workload};
+use crate::workload::{IoEngine, Workload};
 
 impl Plan {
     /// Rejects targets that cannot carry the workloads that run on them, see [`TargetSpec::check_work`].
@@ -40,7 +40,7 @@ impl TargetSpec {
             if let Some(why) = workload.jobs().find_map(refusal) {
                 return Err(self.refused(format!("workload {:?}: {why}", workload.name)));
             }
-            if self.is_in_guest() && workload.kind == Kind::Files(Test::Pgbench) {
+            if self.is_in_guest() && workload.is_pgbench() {
                 let remedy = "a guest of iotax has no PostgreSQL; use a target of this host, or a machine that has it (ssh://[user@]host/path)";
                 return refused(workload, &format!(": {remedy}"));
             }

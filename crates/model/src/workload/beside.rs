@@ -116,7 +116,7 @@ impl Workload {
             if job.size.is_none() {
                 return refuse("size", &"nothing", "each of several jobs needs a size");
             }
-            if let Some(test) = self.test.or(job.test) {
+            if let Some(test) = self.kind.test().or(job.kind.test()) {
                 return refuse("test", &test, "tests run alone");
             }
             job.check()

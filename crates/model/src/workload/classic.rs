@@ -62,7 +62,7 @@ impl Workload {
     fn meaningless(&self) -> Option<(&'static str, String)> {
         // `rw` selects sequential or random order in tests on single files.
         let has_order = self.kind.test().is_some_and(|test| test.is_on_files() && !test.is_on_trees());
-        let has_rate = self.kind == Kind::Files(Test::Pgbench);
+        let has_rate = self.is_pgbench();
         let plain = WorkloadKeys::default().complete(&WorkloadKeys::default());
         let text = |value: &dyn Display| Some(value.to_string());
         let on = |is_on: bool| is_on.then(|| true.to_string());
@@ -160,7 +160,7 @@ mod tests {
         ] {
             assert_eq!(with(test, &[(key, text)]).check(), Ok(()), "{test} {key}");
         }
-        let foreign = Workload { kind: Kind::Foreign, ..with("stat", &[("bs", "0")]) };
+        let foreign = Workload { kind: super::super::Kind::Foreign, ..with("stat", &[("bs", "0")]) };
         assert_eq!(foreign.check(), Ok(()), "it is what it was");
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::text::{TextError, text_form};
-use super::{ASSUMED, DEFAULT_SIZE, Test, Workload, WorkloadError};
+use super::{ASSUMED, DEFAULT_SIZE, Kind, Test, Workload, WorkloadError};
 use crate::units::{Bytes, Nanos};
 
 /// Maximum number of files that each job creates.
@@ -86,14 +86,14 @@ impl Workload {
     /// metadata operations.
     #[must_use]
     pub fn files(&self) -> Option<u64> {
-        let test = self.test.filter(|test| test.is_on_files())?;
+        let test = self.kind.test().filter(|test| test.is_on_files())?;
         Some(self.nrfiles.unwrap_or(if test.is_on_trees() { TREE_FILES } else { FILES }))
     }
 
     /// Returns the total bytes in the files of each job's tree; `None` unless the workload is a test on trees.
     #[must_use]
     pub fn tree_bytes(&self) -> Option<Bytes> {
-        self.test.filter(|test| test.is_on_trees())?;
+        self.kind.test().filter(|test| test.is_on_trees())?;
         let files = self.files()?;
         Some(self.size.unwrap_or(Bytes(files.saturating_mul(TREE_BYTES) / TREE_FILES)))
     }
@@ -101,7 +101,7 @@ impl Workload {
     /// Returns the number of directories that hold each job's files; `None` unless the workload is a test of metadata operations.
     #[must_use]
     pub fn directories(&self) -> Option<u64> {
-        let test = self.test.filter(|test| test.is_on_files())?;
+        let test = self.kind.test().filter(|test| test.is_on_files())?;
         // The kernel source has 14 files per directory.
         let usual = if test.is_on_trees() { (self.files()? / 14).max(1) } else { 1 };
         Some(self.nrdirs.unwrap_or(usual))
@@ -111,7 +111,7 @@ impl Workload {
     /// create no files.
     #[must_use]
     pub fn room(&self) -> Bytes {
-        let Some(test) = self.test.filter(|_| self.needs_directory()) else { return Bytes(0) };
+        let Some(test) = self.kind.test().filter(|_| self.needs_directory()) else { return Bytes(0) };
         match test {
             Test::Sqlite => return self.room_of_databases(),
             Test::Pgbench => return self.room_of_cluster(),
@@ -182,13 +182,13 @@ impl Workload {
     /// cannot be dropped for single files.
     #[must_use]
     pub fn drops_machine_caches(&self) -> bool {
-        self.invalidate && (self.invalidate_machine || self.test.is_some_and(Test::is_on_files))
+        self.invalidate && (self.invalidate_machine || self.kind.test().is_some_and(Test::is_on_files))
     }
 
     /// Rejects keys about files that have no effect in the workload's test, or that contradict each other.
     pub(super) fn check_files(&self) -> Result<(), WorkloadError> {
         let refuse = |key, value: &dyn fmt::Display, accepted: &str| Err(self.refusal(key, value, accepted));
-        let Some(test) = self.test.filter(|test| test.is_on_files()) else {
+        let Some(test) = self.kind.test().filter(|test| test.is_on_files()) else {
             const NEEDED: &str = "only a test of files has it, such as test = create";
             return match (self.nrfiles, self.nrdirs, self.filesize) {
                 (Some(files), ..) => refuse("nrfiles", &files, NEEDED),

@@ -79,7 +79,7 @@ impl Workload {
             return Err(self.refusal("invalidate_each_pass", &true, remedy));
         }
         if self.layout != FileLayout::Filled {
-            let remedy = if self.test.is_some() || !self.rw.writes() || self.rw.reads() {
+            let remedy = if self.kind.test().is_some() || !self.rw.writes() || self.rw.reads() {
                 "what reads or discards needs filled files; use rw = write or randwrite, or layout = filled"
             } else if matches!(self.ioengine, IoEngine::Mmap) {
                 "a mapping has no room to grow; use another ioengine, or layout = filled"

@@ -117,13 +117,13 @@ impl Workload {
         let Some(size) = self.size else { return Ok(()) };
         // Sequential jobs and tests divide their area or file among the workers.
         let divided =
-            self.test.map_or(!self.rw.is_random(), |test| !test.is_on_files() && test != Test::Seeks);
+            self.kind.test().map_or(!self.rw.is_random(), |test| !test.is_on_files() && test != Test::Seeks);
         let jobs = if divided && self.offset_increment.is_none() { u64::from(self.numjobs) } else { 1 };
-        if self.test.is_none_or(|test| !test.is_on_files()) && size.0 / self.max_bs().0 < jobs {
+        if self.kind.test().is_none_or(|test| !test.is_on_files()) && size.0 / self.max_bs().0 < jobs {
             let accepted = format!("at least one block of {} for each job is needed", self.max_bs());
             return Err(self.refusal("size", &size.with_unit(), &accepted));
         }
-        if let Some(bytes) = self.io_size.filter(|bytes| self.test.is_some() && *bytes < self.bs) {
+        if let Some(bytes) = self.io_size.filter(|bytes| self.kind.test().is_some() && *bytes < self.bs) {
             return Err(self.refusal(
                 "io_size",
                 &bytes.with_unit(),

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use super::{DEFAULT_BS, PgbenchScript, RateProcess, SynchronousCommit, Test, Workload, WorkloadError};
+use super::{DEFAULT_BS, Kind, PgbenchScript, RateProcess, SynchronousCommit, Test, Workload, WorkloadError};
 use crate::units::{Bytes, Nanos};
 
 /// Largest scale: 160 GB of accounts.
@@ -22,6 +22,12 @@ const MILLISECOND: u64 = 1_000_000;
 const FLUSHES: &str = "PostgreSQL flushes by itself at each commit; leave it out, or set synchronous_commit";
 
 impl Workload {
+    /// Returns whether the work is pgbench's, which needs PostgreSQL where it runs.
+    #[must_use]
+    pub fn is_pgbench(&self) -> bool {
+        self.kind == Kind::Files(Test::Pgbench)
+    }
+
     /// Returns pgbench's script, by default `tpcb-like`, which is also pgbench's default.
     #[must_use]
     pub fn pgbench_script(&self) -> PgbenchScript {
@@ -47,7 +53,7 @@ impl Workload {
 
     /// Estimates the time to make pgbench's cluster in nanoseconds; 0 for other workloads.
     pub(super) fn time_of_cluster(&self) -> u64 {
-        let is_pgbench = self.kind == Kind::Files(Test::Pgbench);
+        let is_pgbench = self.is_pgbench();
         if is_pgbench { CLUSTER_TIME.0 + u64::from(self.pgbench_scale()) * UNIT_TIME.0 } else { 0 }
     }
 
@@ -60,7 +66,7 @@ impl Workload {
     /// Rejects pgbench's keys in other workloads, and keys that have no effect on pgbench.
     pub(super) fn check_pgbench(&self) -> Result<(), WorkloadError> {
         let refuse = |key, value: &dyn Display, accepted: &str| Err(self.refusal(key, value, accepted));
-        if self.kind != Kind::Files(Test::Pgbench) {
+        if !self.is_pgbench() {
             const NEEDED: &str = "only test = pgbench has it; leave it out";
             return match (self.builtin, self.scale, self.synchronous_commit, self.latency_limit) {
                 (Some(script), ..) => refuse("builtin", &script, NEEDED),

@@ -105,7 +105,7 @@ impl Workload {
             return Err(self.refusal("numjobs", &self.numjobs, accepted));
         }
         let given = [
-            ("test", self.test.is_some()),
+            ("test", self.kind.test().is_some()),
             ("beside", !self.beside.is_empty()),
             ("rate_iops", self.rate_iops.is_some()),
             ("rate", self.rate.is_some()),

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use super::{DEFAULT_SIZE, Test, Workload, WorkloadError};
+use super::{DEFAULT_SIZE, Kind, Test, Workload, WorkloadError};
 use crate::crash::{JournalMode, SqliteMode, Synchronous};
 use crate::units::Bytes;
 

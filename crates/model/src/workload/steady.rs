@@ -165,7 +165,7 @@ impl Workload {
                 None => Ok(()),
             };
         };
-        if self.test.is_some() || self.read_iolog.is_some() {
+        if self.kind.test().is_some() || self.read_iolog.is_some() {
             return Err(self.refusal(
                 "steadystate",
                 criterion,

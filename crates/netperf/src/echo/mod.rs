@@ -336,7 +336,6 @@ fn as_io(workload: &Workload, traffic: &Traffic) -> Workload {
         thinktime: None,
         startdelay: None,
         stall_timeout: None,
-        test: None,
         ..workload.clone()
     }
 }

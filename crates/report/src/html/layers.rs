@@ -61,7 +61,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
 /// Builds the chart of a ladder from the lowest rung up; without steps it shows each target's added time over the baseline.
 fn ladder(run: &Run, judgement: &Judgement, on: &Workload, metric: Metric) -> Chart {
     let workload = on.name.as_str();
-    let (what, key) = match on.kind() {
+    let (what, key) = match &on.kind {
         _ if metric.is_cpu() => (format!("Host CPU time per {}", cpu_unit(on)), "cpu"),
         kind if kind.is_network() => ("Mean round trip".into(), "latency"),
         _ => ("Mean latency".into(), "latency"),

@@ -181,7 +181,7 @@ pub fn document(a: &Side<'_>, b: &Side<'_>, compared: &Compared) -> Value {
 
 fn side<'a>(side: &Side<'a>) -> SideEntry<'a> {
     let Account { label, id, name, started_at, source, .. } = side.account;
-    SideEntry { label, run: *id, name, started_at, target: side.target, source: source.as_ref() }
+    SideEntry { label, run: *id, name, started_at, target: side.target, source: source.imported() }
 }
 
 fn target(pair: &TargetPair) -> TargetPairEntry<'_> {

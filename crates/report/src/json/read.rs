@@ -147,7 +147,7 @@ pub fn account(text: &str, label: &str) -> Result<Account, ReadError> {
         has_own_rates: planned.curve.is_some(),
         more: None,
         name: head.name,
-        source: head.source,
+        source: head.source.into(),
         workloads,
     })
 }

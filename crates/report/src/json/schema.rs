@@ -1,41 +1,13 @@
-//! Generates the JSON Schemas of the documents from their types.
+//! Compares the published JSON Schemas with those of the documents' types.
 
 use std::path::Path;
 
-use iotax_model::json_schema::without_null;
-use schemars::generate::SchemaSettings;
-use schemars::transform::RecursiveTransform;
-use schemars::{JsonSchema, Schema};
-use serde_json::Value;
-
-/// Returns the JSON Schema of a document as written: no unknown keys, no null.
-fn schema<T: JsonSchema>(file: &str) -> Value {
-    let settings = SchemaSettings::draft2020_12().for_serialize();
-    let generator = settings.with_transform(RecursiveTransform(closed)).into_generator();
-    let mut schema = generator.into_root_schema_for::<T>().to_value();
-    without_null(&mut schema);
-    schema["$id"] = format!("https://github.com/iotax/iotax/schema/{file}").into();
-    schema
-}
-
-/// Changes a schema to reject unknown keys, and removes default values, which only matter for reading.
-fn closed(schema: &mut Schema) {
-    schema.remove("default");
-    schema.remove("format");
-    if schema.get("properties").is_some() {
-        schema.insert("additionalProperties".into(), false.into());
-    }
-}
+use iotax_model::json_schema::of_document;
+use schemars::JsonSchema;
 
 fn is_published<T: JsonSchema>(file: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema").join(file);
-    let schema = schema::<T>(file);
-    if std::env::var_os("IOTAX_UPDATE_DOCS").is_some() {
-        std::fs::write(&path, format!("{schema:#}\n")).expect("written");
-    }
-    let published = std::fs::read_to_string(&path).expect("readable");
-    let published: Value = serde_json::from_str(&published).expect("JSON");
-    assert!(published == schema, "{file}: IOTAX_UPDATE_DOCS=1 writes it anew");
+    iotax_testkit::documents::is_published(path, &of_document::<T>(file));
 }
 
 #[test]

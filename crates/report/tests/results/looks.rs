@@ -10,7 +10,7 @@ use iotax_analysis::{Comparison, Judgement, Metric, SequentialState, Stopped};
 use iotax_model::Run;
 use iotax_model::RunState;
 use iotax_model::plan::{Design, UntilDecided};
-use iotax_model::record::{ImportSource, Measurement};
+use iotax_model::record::{ImportSource, Measurement, RunSource};
 use iotax_model::{Cell, CellKey, Warning, WarningKind};
 use iotax_report::document;
 use iotax_report::sentences::compared::conclusions;
@@ -240,7 +240,7 @@ fn repetitions_of_an_import_are_not_taken_for_common_rounds() {
         m.outcome.duration_ns *= 2;
     }
     imported.measurements.retain(|m| m.target != "vm-raw" || m.round <= 3);
-    imported.source = Some(ImportSource {
+    imported.source = RunSource::Imported(ImportSource {
         tool: "fio".into(),
         version: None,
         files: vec![],

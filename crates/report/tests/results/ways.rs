@@ -7,6 +7,7 @@ use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::plan::Neighbour;
 use iotax_model::record::Share;
 use iotax_model::target::NetPath;
+use iotax_model::workload::Kind;
 use iotax_model::{CellKey, Run};
 use iotax_report::{document, html};
 
@@ -70,7 +71,8 @@ fn packets_are_compared_only_where_they_are_as_long() {
     for metric in [Metric::IOPS, Metric::CPU_PER_IO] {
         assert!(compared(&run, "udp-upload-1470", metric));
     }
-    run.plan.workloads[1].net.as_mut().expect("a network's").length = None;
+    let Kind::Streams(net) = &mut run.plan.workloads[1].kind else { panic!("a network's") };
+    net.length = None;
     for metric in [Metric::IOPS, Metric::CPU_PER_IO] {
         assert!(!compared(&run, "udp-upload-1470", metric), "{metric:?}");
     }

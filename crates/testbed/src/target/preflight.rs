@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use iotax_model::Plan;
 use iotax_model::target::{Machine, Remote, TargetKind, TargetSpec};
 use iotax_model::units::{Bytes, human};
-use iotax_model::workload::{Test, Workload};
+use iotax_model::workload::Workload;
 use rustix::fs::Access;
 
 use super::layer::{self, Check};
@@ -72,7 +72,7 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
 
 /// Rejects a workload of a program that is not installed on this machine.
 fn check_programs(work: &[&Workload]) -> Result<(), Refusal> {
-    let Some(workload) = work.iter().find(|workload| workload.kind == Kind::Files(Test::Pgbench)) else {
+    let Some(workload) = work.iter().find(|workload| workload.is_pgbench()) else {
         return Ok(());
     };
     let found = Programs::find_pgbench();

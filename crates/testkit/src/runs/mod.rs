@@ -10,7 +10,7 @@ use iotax_model::RunState;
 use iotax_model::plan::{Design, Margin};
 use iotax_model::record::{
     CacheDrop, CpuTime, DiskActivity, Environment, HostActivity, HostCpu, Measurement, Outcome, Pressure,
-    Sample, Tallies, Tally, TargetRecord,
+    RunSource, Sample, Tallies, Tally, TargetRecord,
 };
 use iotax_model::target::{
     DeviceSpec, FileSpec, FilesystemSpec, Format, FsType, GuestSpec, Layer, LayerKind, LvmSpec,
@@ -322,7 +322,7 @@ pub fn planned(
         measurements: vec![],
         warnings: vec![],
         phases: vec![],
-        source: None,
+        source: RunSource::Measured,
         fleet: None,
         store: None,
     }

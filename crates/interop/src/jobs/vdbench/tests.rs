@@ -449,7 +449,13 @@ fn operations_on_files_become_tests_of_files() {
         .workloads
         .iter()
         .map(|w| {
-            (w.name.as_str(), w.kind.test().map(iotax_model::workload::Test::word), w.nrfiles, w.nrdirs, w.numjobs)
+            (
+                w.name.as_str(),
+                w.kind.test().map(iotax_model::workload::Test::word),
+                w.nrfiles,
+                w.nrdirs,
+                w.numjobs,
+            )
         })
         .collect();
     let of = |name, test| (name, Some(test), Some(400), Some(4), 4);

@@ -13,7 +13,7 @@ use iotax_model::suite::{APPLICATIONS, SuiteOptions};
 use iotax_model::target::PlannedDevice;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::words::WordError;
-use iotax_model::workload::{STANDARD, Workload};
+use iotax_model::workload::{Kind, STANDARD, Workload};
 use iotax_testbed::refusal::Refusal;
 use iotax_testbed::target::{preflight, virtio};
 
