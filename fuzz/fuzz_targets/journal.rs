@@ -14,13 +14,13 @@ const SIZE: Bytes = Bytes(64 << 10);
 
 /// A directory in memory with a target, and the journal of what was written to it.
 static SOUND: LazyLock<(PathBuf, Vec<u8>)> = LazyLock::new(|| {
-    let place = iotax_fuzz::place();
-    let journal = place.join("sound");
-    std::fs::write(place.join("target"), vec![0; SIZE.0 as usize]).expect("written");
-    iotax_engine::measure(&job(&journal), &place.join("target"), &mut |_| {}).expect("measured");
+    let dir = iotax_fuzz::scratch_dir();
+    let journal = dir.join("sound");
+    std::fs::write(dir.join("target"), vec![0; SIZE.0 as usize]).expect("written");
+    iotax_engine::measure(&job(&journal), &dir.join("target"), &mut |_| {}).expect("measured");
     let bytes = std::fs::read(&journal).expect("there");
     // Enough for every kind of record, and quickly read.
-    (place, bytes[..bytes.len().min(4000)].to_vec())
+    (dir, bytes[..bytes.len().min(4000)].to_vec())
 });
 
 fn job(journal: &Path) -> Job {
@@ -43,11 +43,11 @@ fn job(journal: &Path) -> Job {
 // The first byte says whether the rest is edits of a sound journal or a journal by itself.
 fuzz_target!(|bytes: &[u8]| {
     let Some((how, rest)) = bytes.split_first() else { return };
-    let (place, sound) = &*SOUND;
+    let (dir, sound) = &*SOUND;
     let bytes = if how % 2 == 0 { iotax_fuzz::edited(sound, rest) } else { rest.to_vec() };
-    let journal = place.join("journal");
+    let journal = dir.join("journal");
     std::fs::write(&journal, bytes).expect("written");
-    if let Ok(recovery) = iotax_engine::audit(&place.join("target"), &journal) {
+    if let Ok(recovery) = iotax_engine::audit(&dir.join("target"), &journal) {
         assert!(recovery.findings.faulty() <= recovery.findings.checked);
     }
 });

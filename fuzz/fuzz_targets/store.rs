@@ -19,8 +19,8 @@ const RUNS: [&str; 2] = [
 
 /// A place in memory, and the bytes of a sound store.
 static SOUND: LazyLock<(PathBuf, Vec<u8>)> = LazyLock::new(|| {
-    let place = iotax_fuzz::place();
-    let path = place.join("sound");
+    let dir = iotax_fuzz::scratch_dir();
+    let path = dir.join("sound");
     let mut store = Store::open(&path).expect("new");
     for run in RUNS.iter().flat_map(|text| runs(vec![("file".to_owned(), recognise(text))], None)) {
         let id = store
@@ -32,14 +32,14 @@ static SOUND: LazyLock<(PathBuf, Vec<u8>)> = LazyLock::new(|| {
     }
     drop(store);
     let bytes = std::fs::read(&path).expect("there");
-    (place, bytes)
+    (dir, bytes)
 });
 
 fuzz_target!(|edits: &[u8]| {
-    let (place, sound) = &*SOUND;
-    let path = place.join("store");
+    let (dir, sound) = &*SOUND;
+    let path = dir.join("store");
     for rest in ["store-journal", "store-wal", "store-shm"] {
-        let _ = std::fs::remove_file(place.join(rest));
+        let _ = std::fs::remove_file(dir.join(rest));
     }
     std::fs::write(&path, iotax_fuzz::edited(sound, edits)).expect("written");
     let Ok(store) = Store::open(&path) else { return };

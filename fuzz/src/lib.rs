@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 /// A new directory of this process; scripts/fuzz sets TMPDIR to a place in memory.
 #[must_use]
-pub fn place() -> PathBuf {
-    let place = std::env::temp_dir().join(format!("iotax-fuzz-{}", std::process::id()));
-    std::fs::create_dir_all(&place).expect("a directory");
-    place
+pub fn scratch_dir() -> PathBuf {
+    let scratch_dir = std::env::temp_dir().join(format!("iotax-fuzz-{}", std::process::id()));
+    std::fs::create_dir_all(&scratch_dir).expect("a directory");
+    scratch_dir
 }
 
 /// A sound file with edits, four bytes each: where, and the bits that flip there. 0 flips none and cuts the end off.

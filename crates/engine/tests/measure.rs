@@ -261,8 +261,8 @@ fn an_open_loop_keeps_its_rate() {
             assert!(pacing.due.abs_diff(asked) as f64 <= chance, "{case}");
             // A machine that is busy at the window's end leaves a backlog, and I/O that is not seen to be done in time.
             let begun = pacing.due - pacing.backlog;
-            let unseen = if pacing.backlog > 0 { 4.0 * f64::from(numjobs) } else { 0.0 };
-            assert!(done.abs_diff(begun) as f64 <= 0.005 * begun as f64 + unseen, "{case}");
+            let in_flight = if pacing.backlog > 0 { 4.0 * f64::from(numjobs) } else { 0.0 };
+            assert!(done.abs_diff(begun) as f64 <= 0.005 * begun as f64 + in_flight, "{case}");
             let response = outcome.tallies.response().expect("an open loop");
             assert_eq!(response.count(), done, "{case}");
         }

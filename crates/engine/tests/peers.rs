@@ -45,11 +45,11 @@ fn alike(what: &str, ours: f64, theirs: f64) {
 #[test]
 fn bonnie_finds_what_our_bonnie_finds() {
     iotax_testkit::require!(program "bonnie++");
-    let place = here();
+    let dir = here();
     let theirs = Command::new("bonnie++")
         // Without bytes one by one, which take it long where others work beside it.
         .args(["-q", "-f", "-n", "0", "-r", "64", "-s", "128:8k", "-u", "root", "-d"])
-        .arg(place.path())
+        .arg(dir.path())
         .stderr(Stdio::null())
         .output()
         .expect("bonnie++ starts");
@@ -58,7 +58,7 @@ fn bonnie_finds_what_our_bonnie_finds() {
     if !theirs.status.success() || fields.len() < 21 {
         iotax_testkit::skip!("bonnie++ does not run here: {line:?}, {}", theirs.status);
     }
-    let file = place.path().join("area");
+    let file = dir.path().join("area");
     std::fs::write(&file, vec![7; usize::try_from(SIZE).expect("it fits")]).expect("written");
     let suite = Suite::named("bonnie").expect("the suite");
     let options = SuiteOptions {
@@ -84,16 +84,16 @@ fn bonnie_finds_what_our_bonnie_finds() {
 #[test]
 fn dd_writes_as_fast_as_write_new() {
     iotax_testkit::require!(program "dd");
-    let place = here();
+    let dir = here();
     let begun = Instant::now();
     let dd = Command::new("dd")
         .args(["if=/dev/zero", "bs=64k", "conv=fsync", "status=none"])
         .arg(format!("count={}", SIZE / 65536))
-        .arg(format!("of={}", place.path().join("theirs").display()))
+        .arg(format!("of={}", dir.path().join("theirs").display()))
         .status();
     let took = begun.elapsed().as_secs_f64();
     assert!(dd.expect("dd starts").success());
-    let area = place.path().join("area");
+    let area = dir.path().join("area");
     std::fs::write(&area, "").expect("written");
     let keys = WorkloadKeys {
         test: Some(Test::WriteNew),

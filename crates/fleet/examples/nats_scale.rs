@@ -69,9 +69,9 @@ fn member(address: &Address, index: u64, seconds: u64) {
         .send(&FromMember::Hello { protocol: PROTOCOL, version: VERSION.into(), environment })
         .expect("sent");
     let mut begun: Option<Instant> = None;
-    let mut told = 0;
+    let mut reported = 0;
     loop {
-        let due = begun.map(|begun| begun + Duration::from_secs(u64::from(told) + 1));
+        let due = begun.map(|begun| begun + Duration::from_secs(u64::from(reported) + 1));
         let patience =
             due.map_or(Duration::from_mins(1), |due| due.saturating_duration_since(Instant::now()));
         match agent.next(patience) {
@@ -100,10 +100,10 @@ fn member(address: &Address, index: u64, seconds: u64) {
         }
         if due.is_some_and(|due| due <= Instant::now()) {
             let latency = latencies();
-            if u64::from(told) < seconds {
+            if u64::from(reported) < seconds {
                 let sample = Merged {
                     step: 1,
-                    interval: told,
+                    interval: reported,
                     members: 1,
                     ios: 20_000,
                     bytes: 20_000 * 4096,
@@ -118,7 +118,7 @@ fn member(address: &Address, index: u64, seconds: u64) {
                 let _ = agent.send(&FromMember::Kept { number: 1, part: Box::new(part) });
                 begun = None;
             }
-            told += 1;
+            reported += 1;
         }
     }
 }

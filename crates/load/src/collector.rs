@@ -74,11 +74,11 @@ impl Collector {
         if self.given == self.window.intervals() {
             return;
         }
-        let place = usize::try_from(interval.number.saturating_sub(self.given)).unwrap_or(usize::MAX);
-        while self.open.len() <= place {
+        let index = usize::try_from(interval.number.saturating_sub(self.given)).unwrap_or(usize::MAX);
+        while self.open.len() <= index {
             self.open.push_back(Open::new(&self.empty));
         }
-        let open = &mut self.open[place];
+        let open = &mut self.open[index];
         interval.latencies.add_to(&mut open.tallies);
         open.oldest_ns = open.oldest_ns.max(interval.oldest_ns);
         open.failed += interval.failed;
@@ -132,7 +132,7 @@ impl Collector {
             tallies,
             oldest_ns: oldest_ns.max(waiting),
             failed,
-            ways: Vec::new(),
+            directions: Vec::new(),
         })
     }
 

@@ -459,7 +459,7 @@ mod tests {
             },
             oldest_ns: None,
             failed: 0,
-            ways: Vec::new(),
+            directions: Vec::new(),
         }))
     }
 

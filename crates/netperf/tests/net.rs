@@ -21,7 +21,7 @@ struct TestServer {
 impl TestServer {
     fn new(most_tests: usize, token: Option<&str>) -> Self {
         let problems = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&problems);
+        let complaints = Arc::clone(&problems);
         let serving = Serving {
             bind: LOOPBACK.into(),
             port: 0,
@@ -31,7 +31,7 @@ impl TestServer {
         };
         let tell = move |what| {
             if let ServerEvent::Problem(words) = what {
-                told.lock().expect("not poisoned").push(words);
+                complaints.lock().expect("not poisoned").push(words);
             }
         };
         Self { server: Server::listen(serving, Box::new(tell)).expect("listening"), problems }
@@ -248,7 +248,7 @@ fn only_those_who_know_the_token_are_served() {
 
 #[test]
 fn tests_that_fail_are_told_once_and_each_is_over() {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, events) = std::sync::mpsc::channel();
     let serving = Serving { bind: LOOPBACK.into(), port: 0, token: None, most_tests: 1, one_off: false };
     let server = Server::listen(serving, Box::new(move |what| drop(tell.send(what)))).expect("listening");
     let mut problems = Vec::new();
@@ -263,7 +263,7 @@ fn tests_that_fail_are_told_once_and_each_is_over() {
         client.read_exact(&mut states).expect("read");
         drop(client);
         loop {
-            match told.recv_timeout(Duration::from_secs(20)).expect("told") {
+            match events.recv_timeout(Duration::from_secs(20)).expect("told") {
                 ServerEvent::Failed(cookie) => break assert_eq!(cookie.as_bytes(), [letter; 36]),
                 ServerEvent::Problem(words) => problems.push(words),
                 other => panic!("{other:?}"),
@@ -274,7 +274,8 @@ fn tests_that_fail_are_told_once_and_each_is_over() {
     }
     drop(server);
     problems.extend(
-        told.iter()
+        events
+            .iter()
             .filter_map(|what| if let ServerEvent::Problem(words) = what { Some(words) } else { None }),
     );
     assert_eq!(problems.len(), 2, "{problems:?}");

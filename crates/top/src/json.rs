@@ -39,7 +39,7 @@ pub fn document(frame: &Frame) -> Value {
     let percentiles = match &frame.percentiles {
         PercentileSource::Bpf => json!({ "source": "bpf" }),
         PercentileSource::Unknown(reason) => json!({ "source": "unknown", "reason": reason }),
-        PercentileSource::NotTold => json!({ "source": "unknown" }),
+        PercentileSource::NotReported => json!({ "source": "unknown" }),
     };
     without_null(json!({
         "iotax_top": SCHEMA,

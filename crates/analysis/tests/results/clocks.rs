@@ -16,11 +16,11 @@ fn a_clock_that_is_far_off_makes_figures_unusable() {
         (7_000_000_000, 1_000_000_000, Grade::Remarks),
     ] {
         let mut run = ladder(false);
-        let place = run.measurements.iter().position(|m| m.target == "vm-raw").expect("measured");
-        let m = &mut run.measurements[place];
+        let index = run.measurements.iter().position(|m| m.target == "vm-raw").expect("measured");
+        let m = &mut run.measurements[index];
         m.host_duration_ns = Some(host_ns);
         m.host_samples.iter_mut().for_each(|interval| interval.duration_ns = interval_ns);
-        assert_eq!(judge(&run).grades[place], grade, "{host_ns}");
+        assert_eq!(judge(&run).grades[index], grade, "{host_ns}");
     }
 }
 

@@ -354,8 +354,8 @@ fn allocation(written: u64, unwritten: u64, holes: u64) -> Allocation {
 /// Puts a target's file onto a filesystem of another kind.
 fn onto(run: &mut Run, target: usize, name: &str, options: &str) {
     let layers = &mut run.targets[target].layers;
-    let place = layers.iter().position(|layer| layer.kind == LayerKind::Filesystem).expect("a filesystem");
-    layers[place] = Layer::new(LayerKind::Filesystem, name, options);
+    let index = layers.iter().position(|layer| layer.kind == LayerKind::Filesystem).expect("a filesystem");
+    layers[index] = Layer::new(LayerKind::Filesystem, name, options);
 }
 
 #[test]
@@ -546,9 +546,9 @@ fn pages_and_journals_are_not_taken_for_others_load() {
 fn a_verdict_that_rests_on_an_unusable_measurement_is_withheld_and_says_why() {
     let honest = judge(&ladder(false));
     let mut run = ladder(false);
-    let place =
+    let index =
         run.measurements.iter().position(|m| m.target == "vm-raw" && m.workload == QD1 && m.round == 2);
-    let m = &mut run.measurements[place.expect("measured")];
+    let m = &mut run.measurements[index.expect("measured")];
     m.host.as_mut().expect("observed").disks.get_mut("vda").expect("its disk").read_bytes = 0;
     let judgement = judge(&run);
     for comparison in judgement.comparisons.iter().chain(&judgement.steps) {

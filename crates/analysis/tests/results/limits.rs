@@ -31,7 +31,7 @@ fn audit(mut rate: impl FnMut(&Workload, u32, u64) -> f64) -> Run {
                     tallies: tallies(&workload, whole(rate(&workload, round, second)), 1e6),
                     oldest_ns: None,
                     failed: 0,
-                    ways: Vec::new(),
+                    directions: Vec::new(),
                 })
                 .collect();
             run.measurements.push(m);

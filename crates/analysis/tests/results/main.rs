@@ -8,6 +8,6 @@ mod inside;
 mod judge;
 mod limits;
 mod network;
+mod network_paths;
 mod replays;
 mod steady;
-mod ways;

@@ -312,9 +312,9 @@ fn one_throughput_that_is_unlike_the_others_is_flagged_as_such() {
     let mut run = run(&[LOOPBACK, VETH, VIRTIO], &[tcp(Direction::Upload)], 5);
     let slow = TestPath { rate: 0.6 * VIRTIO.rate, ..VIRTIO };
     let odd = measurement(&run.plan.workloads[0], slow, 3, 4);
-    let place = run.measurements.iter().position(|m| m.target == VIRTIO.name && m.round == 3).expect("there");
-    run.measurements[place] =
-        iotax_model::record::Measurement { order: run.measurements[place].order, ..odd };
+    let index = run.measurements.iter().position(|m| m.target == VIRTIO.name && m.round == 3).expect("there");
+    run.measurements[index] =
+        iotax_model::record::Measurement { order: run.measurements[index].order, ..odd };
     let all = found(&run);
     let warning = all.iter().find(|w| w.kind == WarningKind::Outlier).expect("flagged");
     assert!(warning.evidence.starts_with("the throughput was 5.79 Gbit/s where"), "{}", warning.evidence);
@@ -326,7 +326,7 @@ fn interfaces_of_one_name_are_told_apart_by_their_place() {
     let mut run = two(udp());
     for record in &mut run.targets {
         record.interfaces.iter_mut().for_each(|interface| interface.name = "veth0".into());
-        record.interfaces.retain(|interface| interface.place != "host");
+        record.interfaces.retain(|interface| interface.position != "host");
     }
     for m in run.measurements.iter_mut().filter(|m| m.target == "veth") {
         let nics = &mut m.host.as_mut().expect("observed").nics;
@@ -335,8 +335,8 @@ fn interfaces_of_one_name_are_told_apart_by_their_place() {
     }
     let judgement = judge(&run);
     let hops = &network(&judgement, "veth").hops;
-    let places: Vec<_> = hops.iter().map(|hop| (hop.place.as_deref(), hop.name.as_str())).collect();
-    assert_eq!(places, [(Some("client"), "veth0"), (Some("server"), "veth0")]);
+    let positions: Vec<_> = hops.iter().map(|hop| (hop.position.as_deref(), hop.name.as_str())).collect();
+    assert_eq!(positions, [(Some("client"), "veth0"), (Some("server"), "veth0")]);
     assert!(hops[0].activity.tx_bytes > 0 && hops[0].activity.rx_bytes == 0, "{hops:?}");
     // Under one name without a place nobody knows whose they are.
     for m in run.measurements.iter_mut().filter(|m| m.target == "veth") {

@@ -94,7 +94,7 @@ impl Clean {
                 tallies: Tallies { read: Some(Tally { ios, ..Tally::default() }), ..Tallies::default() },
                 oldest_ns: None,
                 failed: 0,
-                ways: Vec::new(),
+                directions: Vec::new(),
             });
         }
         let ios = all.count();

@@ -59,13 +59,13 @@ fn measurement(target: &str, workload: &str, round: u32, order: u32, log: f64) -
     }
 }
 
-/// Runs of one workload, each judged.
-fn judged(targets: usize, rounds: u32, model: Model, mut seen: impl FnMut(&iotax_analysis::Judgement)) {
+/// Simulates and judges runs of one workload.
+fn judged(targets: usize, rounds: u32, model: Model, mut check: impl FnMut(&iotax_analysis::Judgement)) {
     let design = Design::new(targets, 1);
     let mut random = seeded(600 + u64::from(rounds));
     for _ in 0..RUNS {
         let (figures, orders) = design.run_in_order(model, &vec![0.0; targets], rounds, &mut random);
-        seen(&judge(&run(&design.plan, &figures, &orders)));
+        check(&judge(&run(&design.plan, &figures, &orders)));
     }
 }
 

@@ -158,9 +158,9 @@ fn the_page_says_what_a_look_asks_for() {
     let when: Vec<u32> = (3..=20).collect();
     let looks = Looks::new(&when).expect("rising");
     let shown = [3, 4, 5, 6, 8, 10, 15, 20];
-    let place = |rounds: &u32| when.iter().position(|n| n == rounds).expect("a look");
+    let index_of = |rounds: &u32| when.iter().position(|n| n == rounds).expect("a look");
     let row = |name: &str, alpha: f64| {
-        let levels = shown.iter().map(|n| format!("{:.1e}", looks.nominal(place(n), alpha)));
+        let levels = shown.iter().map(|n| format!("{:.1e}", looks.nominal(index_of(n), alpha)));
         [name.to_owned()].into_iter().chain(levels).collect::<Vec<_>>()
     };
     let rounds = shown.map(|n| format!("{n} rounds"));

@@ -138,10 +138,9 @@ pub(crate) fn compared(run: &[Vec<Vec<f64>>], target: usize, workload: usize) ->
 /// prior for the variances.
 pub(crate) fn family(run: &[Vec<Vec<f64>>]) -> Vec<Differences> {
     let first = &run[0];
-    let places =
+    let cells =
         (1..first.len()).flat_map(|target| (0..first[0].len()).map(move |workload| (target, workload)));
-    let members: Vec<Differences> =
-        places.map(|(target, workload)| compared(run, target, workload)).collect();
+    let members: Vec<Differences> = cells.map(|(target, workload)| compared(run, target, workload)).collect();
     let prior = prior(members.iter());
     members.into_iter().map(|member| member.with(prior)).collect()
 }

@@ -64,8 +64,8 @@ fn found(changes: &[LevelChange], at: usize) -> Option<&LevelChange> {
     changes.iter().find(|change| change.at.abs_diff(at) <= 3)
 }
 
-/// A place with at least ten runs on each side.
-fn place(runs: usize, random: &mut Random) -> usize {
+/// Draws the run of a change, with at least ten runs on each side.
+fn change_point(runs: usize, random: &mut Random) -> usize {
     random.random_range(10..=runs - 10)
 }
 
@@ -85,7 +85,7 @@ fn steps_of_five_percent_are_found() {
             let mut row = vec![format!("{}%", noise * 100.0), format!("{:.0}%", step * 100.0)];
             for runs in [30, 60, 100] {
                 let power = share(SERIES, || {
-                    let at = place(runs, &mut random);
+                    let at = change_point(runs, &mut random);
                     let history = History::flat(runs, noise, &mut random).stepped(at, 1.0 + step);
                     found(&changes(&history.followed()), at).is_some()
                 });
@@ -96,7 +96,7 @@ fn steps_of_five_percent_are_found() {
                 row.push(percent(power));
             }
             let alone = share(SERIES, || {
-                let at = place(100, &mut random);
+                let at = change_point(100, &mut random);
                 let history = History::flat(100, noise, &mut random).stepped(at, 1.0 + step);
                 found(&changes(&history.target), at).is_some()
             });
@@ -230,25 +230,25 @@ fn intervals_hold_the_truth() {
     let mut random = seeded(2006);
     let mut rows = Vec::new();
     for (noise, step) in [(0.005, 0.05), (0.015, 0.05), (0.015, 0.03), (0.03, 0.1)] {
-        let (mut all, mut place_held, mut size_held, mut widths) = (0, 0, 0, Vec::new());
+        let (mut all, mut position_held, mut size_held, mut widths) = (0, 0, 0, Vec::new());
         for _ in 0..SERIES {
-            let at = place(60, &mut random);
+            let at = change_point(60, &mut random);
             let history = History::flat(60, noise, &mut random).stepped(at, 1.0 + step);
             let found = changes(&history.followed());
             let [change] = found.as_slice() else { continue };
             all += 1;
-            place_held += u32::from((change.between.0..=change.between.1).contains(&at));
+            position_held += u32::from((change.between.0..=change.between.1).contains(&at));
             let truth = (1.0 + step).ln();
             size_held += u32::from((change.interval.low..=change.interval.high).contains(&truth));
             widths.push((change.between.1 - change.between.0 + 1) as f64);
         }
         let of_all = |count: u32| f64::from(count) / f64::from(all);
-        let (place, size) = (of_all(place_held), of_all(size_held));
-        assert!(place >= 0.93 && size >= 0.91, "{noise} {step}: {place} {size} of {all}");
+        let (position, size) = (of_all(position_held), of_all(size_held));
+        assert!(position >= 0.93 && size >= 0.91, "{noise} {step}: {position} {size} of {all}");
         rows.push(vec![
             format!("{}%", noise * 100.0),
             format!("{:.0}%", step * 100.0),
-            percent(place),
+            percent(position),
             format!("{:.0}", median(&widths).unwrap_or_default()),
             percent(size),
         ]);

@@ -76,9 +76,9 @@ fn run(effects: &[f64], rounds: u32, model: Model, random: &mut Random) -> Run {
 }
 
 fn candidates(number: usize) -> Vec<Candidate> {
-    let candidate = |place: usize| Candidate {
-        target: format!("t{}", place + 1),
-        key: format!("setting{place}"),
+    let candidate = |index: usize| Candidate {
+        target: format!("t{}", index + 1),
+        key: format!("setting{index}"),
         value: "1".into(),
     };
     (0..number).map(candidate).collect()
@@ -108,7 +108,7 @@ fn tuned(effects: &[f64], model: Model, random: &mut Random) -> (Vec<usize>, boo
     if chosen.is_empty() {
         return (chosen, false);
     }
-    let together: f64 = chosen.iter().map(|place| effects[*place]).sum();
+    let together: f64 = chosen.iter().map(|index| effects[*index]).sum();
     let confirmed = confirm(&run(&[0.0, together], CONFIRMATION, model, random), None);
     (if confirmed.outcome == ConfirmedGain::Pays { chosen } else { vec![] }, true)
 }

@@ -9,8 +9,8 @@ use iotax_testkit::tree;
 
 use crate::{HOST, qcow2, short, survey_of};
 
-/// Short names for the directories of devices, at the beginning of a changed line.
-const PLACES: [(&str, &str); 9] = [
+/// Short names for device directories, used at the beginning of a changed line.
+const COMPONENTS: [(&str, &str); 9] = [
     ("NVME/", "sys/devices/pci0000:00/0000:01:00.0/nvme/nvme0/"),
     ("SDA/", "sys/devices/pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0/block/sda/"),
     ("MD5/", "sys/devices/virtual/block/md5/"),
@@ -407,9 +407,9 @@ fn lines(changes: &[&str]) -> Vec<String> {
         } else if let Some(image) = change.strip_prefix("qcow2 ") {
             lines.push(qcow2::line(image));
         } else {
-            let place = PLACES.iter().find(|(name, _)| change.starts_with(name));
+            let component = COMPONENTS.iter().find(|(name, _)| change.starts_with(name));
             let line = |(name, path): &(&str, &str)| change.replacen(name, path, 1);
-            lines.push(place.map_or_else(|| (*change).to_owned(), line));
+            lines.push(component.map_or_else(|| (*change).to_owned(), line));
         }
     }
     lines
@@ -464,8 +464,8 @@ fn a_layer_that_swallowed_flushes_is_named_with_their_counts() {
     survey.swallowed_flushes.push(Fact::new(swallowed, "run 7 of 2026-11-28T12:00:00Z"));
     let found = examine(&survey);
     let [finding] = found.as_slice() else { panic!("{:?}", short(&found)) };
-    assert_eq!((finding.rule.id, finding.violation.place.as_str()), (MEASURED, "t"));
-    assert_eq!(finding.violation.seen, "1,000 asked, 0 passed on by volatile (drop_flush=1)");
+    assert_eq!((finding.rule.id, finding.violation.component.as_str()), (MEASURED, "t"));
+    assert_eq!(finding.violation.observed, "1,000 asked, 0 passed on by volatile (drop_flush=1)");
     assert_eq!(finding.violation.source, "run 7 of 2026-11-28T12:00:00Z");
 }
 

@@ -27,7 +27,7 @@ fn survey_of(root: &Path, path: Option<&str>) -> Survey {
 fn short(findings: &[Finding]) -> Vec<String> {
     let one = |finding: &Finding| {
         let violation = &finding.violation;
-        format!("{} {}: {} ({})", finding.rule.id, violation.place, violation.seen, violation.source)
+        format!("{} {}: {} ({})", finding.rule.id, violation.component, violation.observed, violation.source)
     };
     findings.iter().map(one).collect()
 }

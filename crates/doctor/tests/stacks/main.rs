@@ -21,12 +21,12 @@ fn found(path: &Path) -> Vec<Finding> {
     examine(&survey::path(Path::new("/"), path).expect("a path"))
 }
 
-/// The rules that fire for things whose names contain `place`. Other tests have devices of their own.
-fn ids(path: &Path, place: &str) -> Vec<&'static str> {
+/// Returns the rules that fire for components whose names contain `component`; other devices belong to other tests.
+fn ids(path: &Path, component: &str) -> Vec<&'static str> {
     let found = found(path);
     found
         .iter()
-        .filter(|finding| finding.violation.place.contains(place))
+        .filter(|finding| finding.violation.component.contains(component))
         .map(|finding| finding.rule.id)
         .collect()
 }

@@ -23,7 +23,7 @@ impl Agent {
         output: impl Read + Send + 'static,
         input: impl Write + Send + 'static,
         patience: Duration,
-        mut look: impl FnMut(&mut Self),
+        mut on_poll: impl FnMut(&mut Self),
     ) -> String {
         let feeder = self.feeder();
         let reading = threads::spawn("from process", move || read_all(output, &feeder));
@@ -34,7 +34,7 @@ impl Agent {
             return error.to_string();
         }
         loop {
-            look(self);
+            on_poll(self);
             match self.next(patience) {
                 Ok(Some(MemberEvent::Coordinator(message))) => drop(to_process.send(message)),
                 Ok(Some(MemberEvent::Local(message))) => {

@@ -64,12 +64,12 @@ impl Drop for Double {
 
 fn work(agent: &mut Agent, parts: u64) -> String {
     loop {
-        let told = match agent.next(Duration::from_millis(50)) {
-            Ok(Some(MemberEvent::Coordinator(told))) => told,
+        let received = match agent.next(Duration::from_millis(50)) {
+            Ok(Some(MemberEvent::Coordinator(received))) => received,
             Ok(_) => continue,
             Err(error) => return error.to_string(),
         };
-        let sent = match told {
+        let sent = match received {
             ToMember::Ping { number } => agent.send(&FromMember::Pong {
                 number,
                 received_member_ns: 1,

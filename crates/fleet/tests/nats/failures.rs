@@ -49,15 +49,15 @@ fn a_coordinator_that_dies_is_followed_by_another_and_refused_if_it_comes_back()
     let all = receive(&mut second, |all| parts(all) == 5);
     assert_eq!(numbers(&all, "one"), [1, 2, 3, 4, 5]);
     let until = std::time::Instant::now() + super::double::LONG;
-    let told = loop {
+    let refusal = loop {
         match first.receive(Duration::from_millis(50)) {
             Ok(_) => assert!(std::time::Instant::now() < until, "the first coordinator is not refused"),
             Err(error) => break error,
         }
     };
     assert!(
-        matches!(&told, LinkError::Closed(reason) if reason.contains("another coordinator has taken over fleet f1")),
-        "{told}"
+        matches!(&refusal, LinkError::Closed(reason) if reason.contains("another coordinator has taken over fleet f1")),
+        "{refusal}"
     );
     assert!(first.send(iotax_fleet::link::To::All, &iotax_fleet::message::ToMember::Cancel).is_err());
     // What a refused coordinator does at its end is nothing to the members.

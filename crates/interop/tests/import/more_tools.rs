@@ -78,8 +78,8 @@ fn figures_are_those_of_the_text_in_iotaxs_units() {
         let found = only(&data(file));
         assert_eq!(found.not_understood, [], "{file}");
         let entry = entry(&found, workload);
-        let told = metric(entry, name).or_else(|| other(entry, name));
-        near(Some(told.unwrap_or_else(|| panic!("no {name} in {file}: {entry:?}"))), value);
+        let reported = metric(entry, name).or_else(|| other(entry, name));
+        near(Some(reported.unwrap_or_else(|| panic!("no {name} in {file}: {entry:?}"))), value);
     }
 }
 
@@ -121,7 +121,7 @@ fn what_a_figure_means_is_said_with_it() {
     ] {
         let found = only(&data(file));
         let notes = &found.entries[0].notes;
-        assert!(notes.iter().any(|told| told.contains(note)), "{file}: {notes:?}");
+        assert!(notes.iter().any(|message| message.contains(note)), "{file}: {notes:?}");
     }
     // Where no fsync was done latencies are those of I/Os, else of sysbench's events.
     let mixed = only(&data("sysbench-1.0.txt"));

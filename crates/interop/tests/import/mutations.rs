@@ -58,7 +58,7 @@ fn mutation() -> impl Strategy<Value = Mutation> {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a length")]
-fn place(share: f64, length: usize) -> usize {
+fn position_at(share: f64, length: usize) -> usize {
     (share * length as f64) as usize
 }
 
@@ -67,29 +67,29 @@ fn mutated(text: &str, mutation: &Mutation) -> String {
     let each = |change: &dyn Fn(&str) -> String| lines().map(|line| change(&line) + "\n").collect();
     match mutation {
         Mutation::DropLines(at, count) => {
-            let first = place(*at, text.lines().count());
+            let first = position_at(*at, text.lines().count());
             let kept = lines().enumerate().filter(|(i, _)| !(first..first + count).contains(i));
             kept.map(|(_, line)| line + "\n").collect()
         }
-        Mutation::Truncate(at) => text.chars().take(place(*at, text.chars().count())).collect(),
+        Mutation::Truncate(at) => text.chars().take(position_at(*at, text.chars().count())).collect(),
         Mutation::Wrap(width) => each(&|line| {
             let chars: Vec<char> = line.chars().collect();
             chars.chunks(*width).map(|piece| piece.iter().collect::<String>()).collect::<Vec<_>>().join("\n")
         }),
         Mutation::WrapAtBlanks(width) => each(&|line| {
-            let mut told = String::new();
+            let mut changed = String::new();
             let mut length = 0;
             for word in line.split(' ') {
                 if length + word.len() > *width && length > 0 {
-                    told.push('\n');
+                    changed.push('\n');
                     length = 0;
-                } else if length > 0 || told.is_empty() {
-                    told.push_str(if told.is_empty() { "" } else { " " });
+                } else if length > 0 || changed.is_empty() {
+                    changed.push_str(if changed.is_empty() { "" } else { " " });
                 }
-                told.push_str(word);
+                changed.push_str(word);
                 length += word.len() + 1;
             }
-            told
+            changed
         }),
         Mutation::Crlf => text.replace('\n', "\r\n"),
         Mutation::Indent(by) => each(&|line| " ".repeat(*by) + line),

@@ -245,8 +245,8 @@ fn measured(name: &str) -> [(u64, usize, usize); 2] {
         .env(NAMED, name)
         .output()
         .expect("run");
-    let told = String::from_utf8_lossy(&output.stdout);
-    let lines = told.lines().filter_map(|line| line.split_once("read ").map(|(_, figures)| figures));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let lines = printed.lines().filter_map(|line| line.split_once("read ").map(|(_, figures)| figures));
     let figures = lines.map(|line| {
         let mut figures = line.split_whitespace().map(|figure| figure.parse::<u64>().expect("a number"));
         let size = |figure| usize::try_from(figure).expect("of this machine");
@@ -256,7 +256,7 @@ fn measured(name: &str) -> [(u64, usize, usize); 2] {
     let figures: Vec<_> = figures.collect();
     figures
         .try_into()
-        .unwrap_or_else(|_| panic!("{name}: {told}\n{}", String::from_utf8_lossy(&output.stderr)))
+        .unwrap_or_else(|_| panic!("{name}: {printed}\n{}", String::from_utf8_lossy(&output.stderr)))
 }
 
 #[test]

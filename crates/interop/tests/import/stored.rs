@@ -66,9 +66,9 @@ fn it_is_marked_everywhere_and_nothing_is_checked() {
         assert_eq!((judgement.warnings.len(), judgement.effects.len()), (0, 0), "{name}");
         assert!(judgement.grades.iter().all(|grade| *grade == Grade::Unchecked), "{name}");
         let source = run.source.as_ref().expect("a source").to_string();
-        let told = markdown::set(&document::run(&run, &judgement));
-        assert!(told.starts_with("### Imported from "), "{told}");
-        assert!(!told.contains("clean"), "{told}");
+        let on_terminal = markdown::set(&document::run(&run, &judgement));
+        assert!(on_terminal.starts_with("### Imported from "), "{on_terminal}");
+        assert!(!on_terminal.contains("clean"), "{on_terminal}");
         let html = html::render(&run, &judgement);
         assert!(html.contains(&source) && !html.contains("How to reproduce"), "{name}");
         let document = json::document(&run, &judgement);
@@ -81,11 +81,11 @@ fn it_is_marked_everywhere_and_nothing_is_checked() {
         assert_eq!(document["run"]["source"]["tool"], run.source.as_ref().expect("a source").tool);
         let again = json::read::account(&document.to_string(), "file").expect("reads back");
         assert_eq!(again.source, run.source);
-        let sheets = csv::sheets(&[(run, judgement)]);
+        let tables = csv::tables(&[(run, judgement)]);
         assert!(
-            sheets[0].text.lines().nth(1).expect("a row").contains("imported from"),
+            tables[0].text.lines().nth(1).expect("a row").contains("imported from"),
             "{}",
-            sheets[0].text
+            tables[0].text
         );
     }
 }
@@ -222,10 +222,16 @@ fn small_rates_and_lengths_have_their_unit() {
 fn the_targets_of_an_import_have_no_tax() {
     let (_temp, mut store) = store();
     let (page, html) = shown(&mut store, &[("b", data("bonnie-2.00-runs.txt"))]);
-    for told in [&page, &html] {
-        assert!(told.contains("The targets are not compared"), "{told}");
-        assert!(!told.contains("tax on mean latency") && !told.contains("What each layer costs"), "{told}");
-        assert!(told.contains("bonnie++ does not tell when: the run has the import's time."), "{told}");
+    for rendered in [&page, &html] {
+        assert!(rendered.contains("The targets are not compared"), "{rendered}");
+        assert!(
+            !rendered.contains("tax on mean latency") && !rendered.contains("What each layer costs"),
+            "{rendered}"
+        );
+        assert!(
+            rendered.contains("bonnie++ does not tell when: the run has the import's time."),
+            "{rendered}"
+        );
     }
     let (page, _) = shown(&mut store, &[("f", data("fio-3.33.json"))]);
     assert!(!page.contains("does not tell when") && !page.contains("has no zone"), "{page}");

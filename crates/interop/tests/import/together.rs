@@ -122,8 +122,8 @@ fn a_tool_of_which_nothing_is_read_is_listed_beside_others() {
         let found = recognise(&format!("{}\n{text}", fio.trim_end()));
         assert_eq!(found.len(), 1, "{tool}");
         assert_eq!(listed(&found), wanted, "{tool}");
-        let told = &found[0].not_understood[0].reason;
-        assert!(told.starts_with(&format!("{tool}: ")), "{told}");
+        let why = &found[0].not_understood[0].reason;
+        assert!(why.starts_with(&format!("{tool}: ")), "{why}");
     }
 }
 
@@ -178,8 +178,8 @@ fn what_looks_like_a_result_is_listed_whatever_is_missing_of_it() {
         ("Dhrystone 2 using register variables         116700.0   38123456.7   3266\n".to_owned(), "UnixBench"),
     ] {
         let found = recognise(&format!("{}\n{text}", fio.trim_end()));
-        let told = found.iter().flat_map(|found| &found.not_understood).find(|line| line.number > before);
-        let told = told.unwrap_or_else(|| panic!("{tool}: {text}"));
-        assert!(told.reason.starts_with(tool), "{told:?}");
+        let refused = found.iter().flat_map(|found| &found.not_understood).find(|line| line.number > before);
+        let refused = refused.unwrap_or_else(|| panic!("{tool}: {text}"));
+        assert!(refused.reason.starts_with(tool), "{refused:?}");
     }
 }

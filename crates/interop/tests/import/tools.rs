@@ -54,8 +54,9 @@ fn fio_terse_versions_are_told_apart() {
     let iops: Vec<f64> = found.entries.iter().filter_map(|entry| metric(entry, "iops")).collect();
     let text = data("fio-3.33-terse.txt");
     let field = |line: &str, at: usize| line.split(';').nth(at).and_then(|field| field.parse::<f64>().ok());
-    let told: Vec<f64> = text.lines().zip([6, 7, 7, 7]).filter_map(|(line, at)| field(line, at)).collect();
-    assert_eq!((iops.len(), iops), (4, told));
+    let expected: Vec<f64> =
+        text.lines().zip([6, 7, 7, 7]).filter_map(|(line, at)| field(line, at)).collect();
+    assert_eq!((iops.len(), iops), (4, expected));
     // A line that a terminal broke is one again.
     let broken: String =
         text.lines().next().expect("one").chars().enumerate().fold(String::new(), |mut text, (i, c)| {
@@ -260,8 +261,8 @@ fn collapsed_blanks_move_no_figure_of_bonnie_to_another_test() {
     };
     let host_1 =
         ["putc", "put_block", "rewrite", "getc", "get_block", "seeks"].map(|name| of(&whole, "host-1", name));
-    let told = [37_873_000.0, 8_094_000.0, 11_851_000.0, 19_560_000.0, 8_071_000.0, 51_996_000.0];
-    assert_eq!(host_1, told.map(Some));
+    let expected = [37_873_000.0, 8_094_000.0, 11_851_000.0, 19_560_000.0, 8_071_000.0, 51_996_000.0];
+    assert_eq!(host_1, expected.map(Some));
     assert_eq!((of(&whole, "host-2", "put_block"), of(&whole, "host-2", "putc")), (Some(18_622_000.0), None));
     assert_eq!(of(&whole, "a-machine-with-", "putc"), Some(460_000_000.0));
     // Twelve figures and six latencies are in the order of their heads. The row of -f has eight and is refused.

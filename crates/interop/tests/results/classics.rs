@@ -105,8 +105,8 @@ fn a_run_of_bonnie_is_a_line_of_bonnies_csv() {
     assert_eq!([fields[38], fields[40], fields[41]], ["", "", ""], "a chunk is many calls there");
     let number = |field: &str, unit: &str| field.strip_suffix(unit).map(str::parse::<f64>);
     for (field, unit, truth) in [(39, "ms", 150.0), (42, "us", 4001.0), (43, "us", 2000.0)] {
-        let told = number(fields[field], unit).and_then(Result::ok).expect(fields[field]);
-        assert!((told / truth - 1.0).abs() < 0.01, "{told} {truth}");
+        let value = number(fields[field], unit).and_then(Result::ok).expect(fields[field]);
+        assert!((value / truth - 1.0).abs() < 0.01, "{value} {truth}");
     }
     let older = bonnie::csv(&bonnie(), Version::V1_97).expect("a line");
     let older: Vec<&str> = older.trim_end().split(',').collect();

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use iotax_analysis::{Judgement, judge};
 use iotax_interop::{parquet as ours, prometheus};
 use iotax_model::Run;
-use iotax_report::csv as sheets;
+use iotax_report::csv as csv_tables;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 
@@ -35,9 +35,9 @@ fn runs() -> Vec<(Run, Judgement)> {
 #[test]
 fn a_parquet_file_has_every_cell_of_the_sheet_in_its_type() {
     let runs = runs();
-    let sheet = sheets::sheets(&runs).swap_remove(0);
-    let names: Vec<&str> = sheet.header.split(',').collect();
-    let mut cells = csv::Reader::from_reader(sheet.text.as_bytes());
+    let table = csv_tables::tables(&runs).swap_remove(0);
+    let names: Vec<&str> = table.header.split(',').collect();
+    let mut cells = csv::Reader::from_reader(table.text.as_bytes());
     let file = SerializedFileReader::new(bytes::Bytes::from(ours::measurements(&runs))).expect("Parquet");
     let rows = file.get_row_iter(None).expect("rows").map(|row| row.expect("a row"));
     let mut known = 0;
@@ -52,8 +52,8 @@ fn a_parquet_file_has_every_cell_of_the_sheet_in_its_type() {
                 Field::Str(text) => assert_eq!(text, cell, "{name}"),
                 Field::Long(whole) => assert_eq!(whole.to_string(), cell, "{name}"),
                 Field::Double(number) => {
-                    let told: f64 = cell.parse().expect("a number");
-                    assert_eq!(number.to_bits(), told.to_bits(), "{name}");
+                    let written: f64 = cell.parse().expect("a number");
+                    assert_eq!(number.to_bits(), written.to_bits(), "{name}");
                 }
                 Field::Bool(flag) => assert_eq!(flag.to_string(), cell, "{name}"),
                 Field::TimestampMillis(ms) => {

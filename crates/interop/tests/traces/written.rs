@@ -66,8 +66,8 @@ proptest! {
             fua: false, process: Some(1), queue: None,
         }).collect();
         let mut file = written(TraceExport::Parquet, &events);
-        let place = at.index(file.len());
-        if cut { file.truncate(place) } else { file[place] = byte }
+        let cut_at = at.index(file.len());
+        if cut { file.truncate(cut_at) } else { file[cut_at] = byte }
         if let Ok((_, events)) = read(file) {
             let _ = events.take(100_000).filter_map(Result::err).count();
         }
@@ -123,10 +123,10 @@ fn an_iolog_is_read_back_to_the_microsecond() {
     ];
     let (format, read) = read_back(written(TraceExport::Iolog, &events));
     assert_eq!(format, TraceFormat::Iolog);
-    let told: Vec<_> =
+    let again: Vec<_> =
         read.iter().map(|event| (event.at_ns, event.operation, event.offset, event.length)).collect();
     assert_eq!(
-        told,
+        again,
         [(1_234_000, TracedOperation::Write, 4096, 512), (2_000_000, TracedOperation::Flush, 0, 0)]
     );
 }

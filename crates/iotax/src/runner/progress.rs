@@ -38,5 +38,5 @@ pub(crate) trait Progress {
     /// Called with a message that the user should see at once.
     fn note(&mut self, text: &str);
     /// Called with the result of an interim look at all measurements so far.
-    fn look(&mut self, text: &str);
+    fn report_look(&mut self, text: &str);
 }

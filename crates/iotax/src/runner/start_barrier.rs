@@ -68,7 +68,7 @@ pub(super) fn run(
             let send = move |kind| {
                 drop(sender.send(AgentEvent { participant: number, at: Instant::now(), kind }));
             };
-            let (told, peer) = (send.clone(), participant.name.clone());
+            let (send_event, peer) = (send.clone(), participant.name.clone());
             let work = move || {
                 let Participant { agent, job, slack, shares_clock, .. } = participant;
                 let ended = agent.prepare(&job).and_then(|()| {
@@ -89,7 +89,7 @@ pub(super) fn run(
             };
             if let Err(error) = threads::spawn_scoped(scope, "participant", work) {
                 let failed = AgentError::Failed { peer, message: error.to_string() };
-                told(EventKind::Ended(Box::new(Err(failed))));
+                send_event(EventKind::Ended(Box::new(Err(failed))));
             }
         }
         drop(sender);

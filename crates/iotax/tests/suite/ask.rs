@@ -72,9 +72,9 @@ fn a_search_answers_with_a_rate_an_interval_and_what_limits() {
         "{}",
         text(&again.stdout)
     );
-    let sheets = lab.path("sheets");
-    assert!(lab.run(&["report", "1", "--csv", sheets.to_str().expect("text")]).status.success());
-    let answers = std::fs::read_to_string(sheets.join("answers.csv")).expect("written");
+    let tables = lab.path("sheets");
+    assert!(lab.run(&["report", "1", "--csv", tables.to_str().expect("text")]).status.success());
+    let answers = std::fs::read_to_string(tables.join("answers.csv")).expect("written");
     let lines: Vec<&str> = answers.lines().collect();
     let slo = "p90 <= 50ms; errors = 0";
     assert!(lines.len() == 2 && lines[1].contains(slo) && lines[1].contains(&rate.to_string()), "{answers}");
@@ -173,7 +173,7 @@ fn a_search_that_was_interrupted_goes_on_where_it_was() {
         measurements.len(),
         json["answers"]
     );
-    let places: HashSet<String> =
+    let points: HashSet<String> =
         measurements.iter().map(|m| format!("{} {}", m["workload"], m["round"])).collect();
-    assert_eq!(places.len(), measurements.len(), "none is measured twice");
+    assert_eq!(points.len(), measurements.len(), "none is measured twice");
 }

@@ -45,8 +45,8 @@ fn number(cut: &Value, pointer: &str) -> u64 {
 
 /// Blocks that miss a flushed write; 0 if nothing was read back.
 fn lost_flushed(cut: &Value) -> u64 {
-    let places = ["/flushed/stale", "/flushed/torn", "/flushed/damaged"];
-    cut.get("flushed").map_or(0, |_| places.iter().map(|place| number(cut, place)).sum())
+    let counters = ["/flushed/stale", "/flushed/torn", "/flushed/damaged"];
+    cut.get("flushed").map_or(0, |_| counters.iter().map(|counter| number(cut, counter)).sum())
 }
 
 /// QEMU's cache modes that promise to keep what was flushed.
@@ -239,8 +239,8 @@ fn the_plan_of_the_documentation_is_carried_out() {
     require!(program "qemu-storage-daemon", "fusermount3");
     let lab = Lab::in_memory();
     let plan = include_str!("../../../../examples/power-cuts.toml");
-    let place = format!("dir = \"{}\"", lab.work().display());
-    let mut plan = plan.replace("dir = \".\"", &place);
+    let dir = format!("dir = \"{}\"", lab.work().display());
+    let mut plan = plan.replace("dir = \".\"", &dir);
     let mut targets = 18;
     if !thorough() {
         // The other tests cut the other modes.

@@ -56,9 +56,9 @@ fn a_curve_goes_from_idle_to_beyond_what_a_file_can_do() {
     let sustained = points.iter().filter(|point| point["sustained"] == true).count();
     let drawn = text(&again.stdout).contains("Mean response time by IOPS due:");
     assert_eq!(drawn, sustained > 1, "{}", text(&again.stdout));
-    let sheets = lab.path("sheets");
-    assert!(lab.run(&["report", "1", "--csv", sheets.to_str().expect("text")]).status.success());
-    let curves = std::fs::read_to_string(sheets.join("curves.csv")).expect("written");
+    let tables = lab.path("sheets");
+    assert!(lab.run(&["report", "1", "--csv", tables.to_str().expect("text")]).status.success());
+    let curves = std::fs::read_to_string(tables.join("curves.csv")).expect("written");
     let rates: Vec<f64> =
         curves.lines().skip(1).filter_map(|line| line.split(',').nth(3)?.parse().ok()).collect();
     assert_eq!(rates, offered, "{curves}");
@@ -102,11 +102,11 @@ fn a_grid_finds_the_rates_of_reads_and_writes_of_equal_latency() {
     }
     assert_eq!(json["curves"].as_array().expect("curves").len(), 5);
     lab.assert_nothing_left();
-    let told = lab.run(&["report", "1"]);
-    let told = text(&told.stdout);
-    assert!(told.contains("reads against writes"), "{told}");
+    let printed = lab.run(&["report", "1"]);
+    let printed = text(&printed.stdout);
+    assert!(printed.contains("reads against writes"), "{printed}");
     for share in known {
-        assert!(told.contains(&format!("{share}/{}", 100 - share)), "{told}");
+        assert!(printed.contains(&format!("{share}/{}", 100 - share)), "{printed}");
     }
     for (more, words) in [
         (["--rwmixread", "70"], "a grid measures five shares"),

@@ -69,12 +69,12 @@ pub(crate) fn run(program: &str, arguments: &[&Path]) -> Vec<u8> {
     output.stdout
 }
 
-/// Lines of the mount table and files beneath loop devices that name a place.
-pub(crate) fn uses_of(place: &Path) -> Vec<String> {
-    let place = place.display().to_string();
+/// Returns the lines of the mount table and the files of loop devices that contain a directory's path.
+pub(crate) fn uses_of(dir: &Path) -> Vec<String> {
+    let dir = dir.display().to_string();
     let mounts = fs::read_to_string("/proc/self/mountinfo").expect("the mount table");
     let devices = fs::read_dir("/sys/block").expect("block devices").flatten();
     let looped =
         devices.filter_map(|device| fs::read_to_string(device.path().join("loop/backing_file")).ok());
-    mounts.lines().map(str::to_owned).chain(looped).filter(|line| line.contains(&place)).collect()
+    mounts.lines().map(str::to_owned).chain(looped).filter(|line| line.contains(&dir)).collect()
 }

@@ -50,7 +50,7 @@ fn id(lab: &Lab) -> String {
 
 /// The processes that carry plans out as a lab's members: pid and name.
 fn members(lab: &Lab) -> Vec<(i32, String)> {
-    let place = lab.path("home").display().to_string();
+    let home = lab.path("home").display().to_string();
     let of = |entry: fs::DirEntry| {
         let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
         let line = fs::read(entry.path().join("cmdline")).ok()?;
@@ -62,7 +62,7 @@ fn members(lab: &Lab) -> Vec<(i32, String)> {
         let environment = text(&fs::read(entry.path().join("environ")).ok()?);
         let state = environment.split('\0').find_map(|one| one.strip_prefix("XDG_STATE_HOME="))?;
         let name = Path::new(state).file_name()?.to_str()?.to_owned();
-        state.starts_with(&place).then_some((pid, name))
+        state.starts_with(&home).then_some((pid, name))
     };
     fs::read_dir("/proc").expect("there").flatten().filter_map(of).collect()
 }
@@ -270,8 +270,12 @@ fn a_fleet_is_shown_drained_and_cancelled_from_outside() {
         let status = lab.run(&["fleet", "status", &id]);
         let status = text(&status.stdout);
         assert!(status.contains("local-1") && status.contains("clock"), "{status}");
-        let told = lab.run(&["fleet", word, &id]);
-        assert!(told.status.success() && text(&told.stdout).contains(said), "{}", text(&told.stderr));
+        let printed = lab.run(&["fleet", word, &id]);
+        assert!(
+            printed.status.success() && text(&printed.stdout).contains(said),
+            "{}",
+            text(&printed.stderr)
+        );
         assert_eq!(fleet.wait().expect("it ends").code(), Some(130), "{word}");
         lab.assert_nothing_left();
         let gone = lab.run(&["fleet", "status", &id]);

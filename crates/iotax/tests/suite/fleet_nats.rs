@@ -172,8 +172,8 @@ fn agents_that_are_enlisted_carry_a_plan_out_and_go_home() {
     }
     await_nothing_left(&lab);
     let few = lab.run(&run(&plan, &format!("{}?wait=1s", server.url()), "each"));
-    let told = text(&few.stderr);
-    assert!(!few.status.success() && told.contains("0 of 1 agents are there and free"), "{told}");
+    let printed = text(&few.stderr);
+    assert!(!few.status.success() && printed.contains("0 of 1 agents are there and free"), "{printed}");
 }
 
 #[test]
@@ -213,9 +213,9 @@ fn a_fleet_is_seen_and_cancelled_at_the_server() {
     assert!(said.contains("no agent that answers works for fleet \"elsewhere\""), "{said}");
     assert!(leading.try_wait().expect("known").is_none(), "the fleet goes on");
 
-    let told = lab.run(&["fleet", "cancel", &format!("{}?fleet={fleet}", server.url())]);
-    assert!(told.status.success(), "{}", text(&told.stderr));
-    assert_eq!(text(&told.stdout), format!("the members of fleet {fleet} stop: a, b\n"));
+    let cancelled = lab.run(&["fleet", "cancel", &format!("{}?fleet={fleet}", server.url())]);
+    assert!(cancelled.status.success(), "{}", text(&cancelled.stderr));
+    assert_eq!(text(&cancelled.stdout), format!("the members of fleet {fleet} stop: a, b\n"));
     assert_eq!(leading.wait().expect("it ends").code(), Some(130));
     await_nothing_left(&lab);
 }

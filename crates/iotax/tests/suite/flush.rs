@@ -127,8 +127,8 @@ fn a_volatile_directory_that_drops_flushes_is_named_with_its_counts() {
     };
     let found = swallowed();
     let [third, all] = found.as_slice() else { panic!("{found:?}") };
-    assert_eq!((third["place"].as_str(), all["place"].as_str()), (Some("third"), Some("all")));
-    assert_eq!(all["seen"], "1,024 asked, 0 passed on by volatile (drop_flush=1)");
+    assert_eq!((third["component"].as_str(), all["component"].as_str()), (Some("third"), Some("all")));
+    assert_eq!(all["observed"], "1,024 asked, 0 passed on by volatile (drop_flush=1)");
     // A later run elsewhere says nothing of this directory, one in it takes their place.
     let other = lab.path("other");
     std::fs::create_dir(&other).expect("made");

@@ -68,8 +68,8 @@ impl Lab {
         if has_room { Self::at(shared) } else { Self::new() }
     }
 
-    fn at(place: &Path) -> Self {
-        let root = TempDir::new_in(place).expect("a directory for the test");
+    fn at(parent: &Path) -> Self {
+        let root = TempDir::new_in(parent).expect("a directory for the test");
         for dir in ["work", "home"] {
             std::fs::create_dir(root.path().join(dir)).expect("a directory");
         }
@@ -181,8 +181,8 @@ impl Lab {
 
     /// Command lines with this word that name this lab's files.
     pub(crate) fn processes(&self, word: &str) -> Vec<String> {
-        let place = self.root.path().display().to_string();
-        processes(word).into_iter().filter(|line| line.contains(&place)).collect()
+        let parent = self.root.path().display().to_string();
+        processes(word).into_iter().filter(|line| line.contains(&parent)).collect()
     }
 }
 

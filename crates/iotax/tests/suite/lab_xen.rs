@@ -76,9 +76,9 @@ pub(crate) fn append(initramfs: &Path, kernel: &Kernel) -> std::io::Result<()> {
     let mut archive = Archive::default();
     archive.add("var", Archive::DIRECTORY, &[])?;
     for file in files {
-        let place = file.strip_prefix(ROOT).map_or(file.clone(), |inside| Path::new("/").join(inside));
-        let place = place.to_str().expect("utf-8").trim_start_matches('/').to_owned();
-        archive.add_with_directories(&place, &fs::read(&file)?)?;
+        let inner_path = file.strip_prefix(ROOT).map_or(file.clone(), |inside| Path::new("/").join(inside));
+        let inner_path = inner_path.to_str().expect("utf-8").trim_start_matches('/').to_owned();
+        archive.add_with_directories(&inner_path, &fs::read(&file)?)?;
     }
     archive.add("lab/xl", Archive::LINK, b"/usr/lib/xen-4.17/bin/xl")?;
     archive.add("lab/xenstore-read", Archive::LINK, b"/usr/bin/xenstore-read")?;
@@ -94,8 +94,8 @@ pub(crate) fn append(initramfs: &Path, kernel: &Kernel) -> std::io::Result<()> {
 /// FSGSBASE: with these, programs crashed at random once a domain ran.
 pub(crate) fn boot_under(arguments: &mut [String], kernel: &Path) {
     let mut set = |option: &str, change: &dyn Fn(&str) -> String| {
-        let place = arguments.iter().position(|word| word == option).expect(option);
-        arguments[place + 1] = change(&arguments[place + 1]);
+        let index = arguments.iter().position(|word| word == option).expect(option);
+        arguments[index + 1] = change(&arguments[index + 1]);
     };
     set("-kernel", &|_| HYPERVISOR.to_owned());
     let parameters = std::cell::RefCell::new(String::new());

@@ -16,7 +16,7 @@ use crate::lab_guest::{Extras, append_lab};
 
 /// Far above the seconds that a boot or an answer takes, so that a busy machine fails no test.
 const PATIENCE: Duration = Duration::from_mins(2);
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(100);
 
 /// The user that everything here belongs to.
 const USER: u32 = 65534;
@@ -227,7 +227,7 @@ impl LibvirtLab {
             let said =
                 |name: &str| fs::read(self.run.path().join(name)).map(|log| text(&log)).unwrap_or_default();
             assert!(Instant::now() < end, "{what}: not so: {}{}", said("daemon.log"), said("console"));
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(POLL);
         }
     }
 

@@ -115,33 +115,34 @@ fn assert_measured(document: &Value, arguments: &[&str], sends: bool, receives: 
         document["warnings"].as_array().map(|all| all.iter().any(|w| w["kind"] == "bypassed")),
         Some(false)
     );
-    let ways = cell(document)["network"]["ways"].as_array().expect("ways");
-    let directions: Vec<&str> = ways.iter().filter_map(|way| way["direction"].as_str()).collect();
+    let per_direction = cell(document)["network"]["directions"].as_array().expect("directions");
+    let directions: Vec<&str> =
+        per_direction.iter().filter_map(|totals| totals["direction"].as_str()).collect();
     let asked = [(sends, "upload"), (receives, "download")];
     let asked: Vec<&str> = asked.into_iter().filter(|(goes, _)| *goes).map(|(_, name)| name).collect();
     assert_eq!(directions, asked, "{arguments:?}");
-    for way in ways {
-        let number = |key: &str| way[key].as_f64();
-        let rate = number("bytes_per_s").unwrap_or_else(|| panic!("{arguments:?}: {way}")) * 8.0;
+    for totals in per_direction {
+        let number = |key: &str| totals[key].as_f64();
+        let rate = number("bytes_per_s").unwrap_or_else(|| panic!("{arguments:?}: {totals}")) * 8.0;
         if arguments.contains(&"-u") {
             // 20 Mbit/s, which loopback carries.
-            assert!((10e6..24e6).contains(&rate), "{arguments:?}: {way}");
+            assert!((10e6..24e6).contains(&rate), "{arguments:?}: {totals}");
             let lost = number("lost").zip(number("received_packets"));
             // Before 3.13 an iperf3 does not tell it after a warm-up.
-            assert!(lost.is_some() || arguments.contains(&"-O"), "{arguments:?}: {way}");
-            assert!(lost.is_none_or(|(lost, received)| lost <= received / 10.0), "{arguments:?}: {way}");
+            assert!(lost.is_some() || arguments.contains(&"-O"), "{arguments:?}: {totals}");
+            assert!(lost.is_none_or(|(lost, received)| lost <= received / 10.0), "{arguments:?}: {totals}");
         } else {
-            assert!(rate > 32e6, "{arguments:?}: {way}");
+            assert!(rate > 32e6, "{arguments:?}: {totals}");
         }
     }
 }
 
 /// Asserts that the traffic matches the request, by the figures of both ends.
-fn assert_carried(document: &Value, arguments: &[&str], ways: [bool; 2]) {
+fn assert_carried(document: &Value, arguments: &[&str], per_direction: [bool; 2]) {
     assert!(document["error"].is_null(), "{arguments:?}: {document:#}");
     let end = &document["end"];
     // A way alone has the plain names, whichever it is.
-    let names: &[&str] = if ways == [true, true] { &["", "_bidir_reverse"] } else { &[""] };
+    let names: &[&str] = if per_direction == [true, true] { &["", "_bidir_reverse"] } else { &[""] };
     for name in names {
         let [sent, received] = ["sent", "received"].map(|word| &end[format!("sum_{word}{name}")]);
         let [sent_bytes, received_bytes] = [sent, received].map(|sum| sum["bytes"].as_f64().unwrap_or(0.0));
@@ -193,7 +194,7 @@ fn two_ends_of_ours_tell_more() {
     assert_measured(&document, &arguments, true, true);
     let network = &cell(&document)["network"];
     assert!(network["server_cpu_ns_per_gib"].is_f64(), "{network:#}");
-    assert!(network["ways"][0]["duplicates"].is_u64(), "{network:#}");
+    assert!(network["directions"][0]["duplicates"].is_u64(), "{network:#}");
     // It is a run like any other.
     let shown = lab.run(&["report", "1"]);
     assert!(text(&shown.stdout).contains("Gbit/s"), "{}", text(&shown.stdout));

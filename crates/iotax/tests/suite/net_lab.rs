@@ -131,10 +131,10 @@ impl NetLab {
         }
     }
 
-    /// Puts a queueing discipline in an end's way, at `root` or `parent CLASS`.
-    pub(crate) fn shape(&mut self, end: End, place: &str, discipline: &str) {
+    /// Adds a queueing discipline at an end, at `root` or `parent CLASS`.
+    pub(crate) fn shape(&mut self, end: End, parent: &str, discipline: &str) {
         let (name, interface) = (end.namespace(), end.interface());
-        self.guest.sh(&format!("tc -n {name} qdisc add dev {interface} {place} {discipline}"));
+        self.guest.sh(&format!("tc -n {name} qdisc add dev {interface} {parent} {discipline}"));
     }
 
     /// The counters of netem at an end.

@@ -88,9 +88,12 @@ fn another_machine_is_a_far_end_that_asks_for_a_secret() {
     assert_eq!(run.measurements.len(), 2 * 2 * 2);
     let remote = || run.measurements.iter().filter(|m| m.target == "remote");
     assert!(remote().all(|m| m.outcome.tallies.ios() > 0), "{json}");
-    let told =
+    let has_server_cpu =
         |m: &Measurement| m.outcome.carried.as_ref().is_some_and(|carried| carried.server_cpu.is_some());
-    assert!(remote().filter(|m| m.workload == "tcp-both").all(told), "the server tells its CPU time");
+    assert!(
+        remote().filter(|m| m.workload == "tcp-both").all(has_server_cpu),
+        "the server tells its CPU time"
+    );
     sshd.assert_nothing_left();
 }
 
@@ -162,9 +165,9 @@ mod alone {
             }
         }
         let veth = run.targets.iter().find(|target| target.name == "veth").expect("recorded");
-        let places: BTreeSet<&str> =
-            veth.interfaces.iter().map(|interface| interface.place.as_str()).collect();
-        assert_eq!(places, BTreeSet::from(["client", "server"]), "{:?}", veth.interfaces);
+        let positions: BTreeSet<&str> =
+            veth.interfaces.iter().map(|interface| interface.position.as_str()).collect();
+        assert_eq!(positions, BTreeSet::from(["client", "server"]), "{:?}", veth.interfaces);
         assert!(veth.interfaces.iter().all(|interface| interface.driver.as_deref() == Some("veth")));
         assert_eq!(left(), before);
         lab.assert_nothing_left();

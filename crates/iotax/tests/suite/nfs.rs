@@ -31,11 +31,11 @@ fn lines() -> [(&'static str, &'static str); 3] {
 
 /// The command lines of servers that serve the lab's files.
 fn servers(lab: &Lab) -> Vec<String> {
-    let place = lab.path("").display().to_string();
+    let dir = lab.path("").display().to_string();
     let processes = fs::read_dir("/proc").expect("there");
     let lines = processes.filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok());
     let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
-    lines.filter(|line| line.contains("ganesha") && line.contains(&place)).collect()
+    lines.filter(|line| line.contains("ganesha") && line.contains(&dir)).collect()
 }
 
 /// The portmappers that do not run in this process's network namespace.

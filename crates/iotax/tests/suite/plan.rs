@@ -16,9 +16,9 @@ use crate::lab::{Lab, text};
 const DOMAIN: &str = include_str!("../../../testbed/tests/system/libvirt/windows.xml");
 
 fn examples() -> Vec<PathBuf> {
-    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let examples_dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let mut paths: Vec<PathBuf> =
-        fs::read_dir(place).expect("examples").map(|entry| entry.expect("an entry").path()).collect();
+        fs::read_dir(examples_dir).expect("examples").map(|entry| entry.expect("an entry").path()).collect();
     paths.retain(|path| path.is_file());
     paths.sort();
     paths
@@ -77,7 +77,7 @@ fn the_schema_knows_every_key_of_the_worked_plans_and_no_other() {
         assert_eq!(schema_errors(&lab, &full), Vec::<String>::new(), "{full}");
     }
     let good = fs::read_to_string(examples_path("cache-modes.toml")).expect("readable");
-    for (from, to, place) in [
+    for (from, to, key) in [
         ("fdatasync", "fdatasink", "/workload/2"),
         ("cache = [\"none\"", "chace = [\"none\"", "/target/1/guest"),
         ("\"writethrough\"", "\"writethru\"", "/target/1/guest/cache"),
@@ -90,7 +90,7 @@ fn the_schema_knows_every_key_of_the_worked_plans_and_no_other() {
         assert!(good.contains(from), "{from}");
         let bad = good.replacen(from, to, 1);
         let errors = schema_errors(&lab, &bad);
-        assert!(errors.iter().any(|error| error.starts_with(&format!("{place}: "))), "{to}: {errors:?}");
+        assert!(errors.iter().any(|error| error.starts_with(&format!("{key}: "))), "{to}: {errors:?}");
         assert!(Plan::from_toml(&bad).is_err(), "{to}");
     }
 }
@@ -279,10 +279,10 @@ fn carried_out_with(name: &str, flags: &[&str], edit: impl Fn(String) -> String)
     if takes_long && !thorough() && plan.targets.len() > FEW {
         let last = plan.targets.len() - 1;
         let baseline = plan.targets.iter().position(|target| target.name == plan.baseline);
-        let mut place = 0..;
+        let mut nth = 0..;
         plan.targets.retain(|_| {
-            let place = place.next();
-            [Some(0), baseline, Some(last)].contains(&place)
+            let nth = nth.next();
+            [Some(0), baseline, Some(last)].contains(&nth)
         });
         text_of_plan = plan.to_toml().expect("written");
     }
@@ -305,7 +305,10 @@ fn carried_out_with(name: &str, flags: &[&str], edit: impl Fn(String) -> String)
     let measurements = json["measurements"].as_array().expect("measurements");
     assert_eq!(measurements.len(), plan.targets.len() * plan.workloads.len());
     for measurement in measurements {
-        let done = ["read", "write"].iter().filter_map(|way| measurement[way]["ios"].as_u64()).sum::<u64>();
+        let done = ["read", "write"]
+            .iter()
+            .filter_map(|direction| measurement[direction]["ios"].as_u64())
+            .sum::<u64>();
         assert!(done > 0, "{measurement}");
         assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
     }

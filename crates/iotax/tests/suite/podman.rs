@@ -72,8 +72,8 @@ impl Podman {
             program("podman").display()
         );
         let path = lab.path("bin/podman");
-        let place = lab.path("").display().to_string();
-        fs::write(&path, script.replace("LAB/", &place)).expect("written");
+        let lab_dir = lab.path("").display().to_string();
+        fs::write(&path, script.replace("LAB/", &lab_dir)).expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a program");
         let podman = Self { lab };
         podman.import("tools", TOOLS);

@@ -93,7 +93,7 @@ fn number(cut: &Value, pointer: &str) -> u64 {
 }
 
 fn lost_flushed(cut: &Value) -> u64 {
-    ["/flushed/stale", "/flushed/torn", "/flushed/damaged"].iter().map(|place| number(cut, place)).sum()
+    ["/flushed/stale", "/flushed/torn", "/flushed/damaged"].iter().map(|counter| number(cut, counter)).sum()
 }
 
 #[test]

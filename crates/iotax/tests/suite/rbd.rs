@@ -18,12 +18,13 @@ pub(crate) fn possible() -> bool {
     true
 }
 
-/// Places where Ceph's programs keep files that nobody told them to keep elsewhere.
-const PLACES: [&str; 4] = ["/run/ceph", "/var/log/ceph", "/var/lib/ceph/mon", "/var/lib/ceph/crash/posted"];
+/// Default directories of Ceph's programs.
+const DIRECTORIES: [&str; 4] =
+    ["/run/ceph", "/var/log/ceph", "/var/lib/ceph/mon", "/var/lib/ceph/crash/posted"];
 
 /// The files there.
 fn kept() -> Vec<String> {
-    let entries = PLACES.iter().filter_map(|place| fs::read_dir(place).ok()).flatten();
+    let entries = DIRECTORIES.iter().filter_map(|directory| fs::read_dir(directory).ok()).flatten();
     entries.filter_map(|entry| Some(entry.ok()?.path().display().to_string())).collect()
 }
 

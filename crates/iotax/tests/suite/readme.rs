@@ -70,7 +70,7 @@ fn every_command_of_the_readme_is_carried_out_here() {
 fn carried_out(sshd: &Sshd, command: &str, more: &str) -> Command {
     let lab = &sshd.lab;
     let work = lab.work().display().to_string();
-    let place = |word: &str| match word {
+    let substituted = |word: &str| match word {
         "/srv/images" | "DIR" => work.clone(),
         "vm-raw:DIR" | "vm-qcow2:DIR" => word.replace("DIR", &work),
         "PLAN.toml" => lab.path("plan.toml").display().to_string(),
@@ -88,7 +88,7 @@ fn carried_out(sshd: &Sshd, command: &str, more: &str) -> Command {
     let mut carried_out = sshd.iotax();
     // A gate in quotes is one word.
     let (plain, quoted) = command.split_once('\'').unwrap_or((command, ""));
-    carried_out.args(plain.split_whitespace().skip(1).map(place));
+    carried_out.args(plain.split_whitespace().skip(1).map(substituted));
     carried_out.args([quoted.trim_end_matches('\'')].into_iter().filter(|word| !word.is_empty()));
     carried_out.args(more.split_whitespace());
     carried_out

@@ -93,7 +93,7 @@ fn a_trace_is_replayed_on_each_target_and_fio_does_the_same_ios() {
     let out = text(&fio.stdout);
     let json: serde_json::Value =
         serde_json::from_str(&out[out.find('{').expect("JSON")..]).expect("fio's JSON");
-    let ios = |way: &str| json["jobs"][0][way]["total_ios"].as_u64();
+    let ios = |direction: &str| json["jobs"][0][direction]["total_ios"].as_u64();
     assert_eq!((ios("read"), ios("write")), (Some(150), Some(50)), "{}", text(&fio.stderr));
 }
 
@@ -155,8 +155,8 @@ fn a_large_disk_s_working_set_is_replayed_on_a_target_of_its_size() {
     // The first stream stays where it was. What follows a stream begins where it ends.
     assert_eq!(counts, [Some(256), Some(0), Some(240), Some(240), Some(240)], "{replayed}");
     assert_eq!(document["workloads"][0]["size"], "1m", "{document}");
-    let told = document["warnings"].as_array().expect("warnings");
-    assert!(told.iter().any(|warning| warning["kind"] == "scaled_replay"), "{told:?}");
+    let warnings = document["warnings"].as_array().expect("warnings");
+    assert!(warnings.iter().any(|warning| warning["kind"] == "scaled_replay"), "{warnings:?}");
     // The flags of iotax bench say the same.
     let work = lab.work();
     let by_flags = ["--read-iolog", "far.log", "--replay-offsets", "working_set", "--yes", "--json", "-"];

@@ -222,15 +222,15 @@ fn two_results_do_not_go_to_one_file() {
         refused(&lab, &["report", "1", "--json", out, "--html", "-"], "both go to stdout");
     }
     written(&lab, &["report", "1", "--html", "log"]);
-    for (redirection, places) in [
+    for (redirection, outputs) in [
         (">> log", "--json - --html log"),
         ("3>> log", "--json /dev/fd/3 --html log"),
         ("2>&1 | cat >&2; exit ${PIPESTATUS[0]}", "--json - --html /dev/stderr"),
     ] {
-        let output = in_shell(&lab, &format!("report 1 {places} {redirection}"));
+        let output = in_shell(&lab, &format!("report 1 {outputs} {redirection}"));
         let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{places} {redirection}: {said}");
-        assert!(said.contains("--json and --html both go to"), "{places} {redirection}: {said}");
+        assert_eq!(output.status.code(), Some(2), "{outputs} {redirection}: {said}");
+        assert!(said.contains("--json and --html both go to"), "{outputs} {redirection}: {said}");
     }
     let target = lab.work().join("new");
     let bench = ["bench", target.to_str().expect("utf-8"), "--db", "x", "--json", "link"];
@@ -348,9 +348,9 @@ fn what_is_no_file_is_written_straight() {
     let logged = shell.output().expect("a shell");
     assert!(logged.status.success(), "{}", text(&logged.stderr));
     assert!(fs::read_to_string(lab.path("log")).expect("there").starts_with("mine\n{"));
-    for place in ["work", "/dev/rtc", "/dev/loop0"] {
-        if lab.path("").join(place).exists() {
-            refused(&lab, &["report", "1", "--json", place], "results are written to files");
+    for output_path in ["work", "/dev/rtc", "/dev/loop0"] {
+        if lab.path("").join(output_path).exists() {
+            refused(&lab, &["report", "1", "--json", output_path], "results are written to files");
         }
     }
 }

@@ -31,7 +31,7 @@ impl Sshd {
         // Namespaces are its own to make.
         require!(root);
         let lab = Lab::new();
-        let place = lab.path("").display().to_string();
+        let lab_dir = lab.path("").display().to_string();
         for dir in ["cache", "tmp"] {
             fs::create_dir(lab.path(dir)).expect("made");
         }
@@ -41,7 +41,7 @@ impl Sshd {
              TMPDIR=LAB/tmp\n{}",
             sshd_config("LAB/ssh/host")
         );
-        fs::write(lab.path("ssh/sshd_config"), config.replace("LAB/", &place)).expect("written");
+        fs::write(lab.path("ssh/sshd_config"), config.replace("LAB/", &lab_dir)).expect("written");
         let start = format!(
             "ip link set lo up && mount -t tmpfs tmpfs /run && mkdir -m 755 /run/sshd && {} && exec {} -D -e -f LAB/ssh/sshd_config",
             if setup.is_empty() { ":" } else { setup },
@@ -49,7 +49,7 @@ impl Sshd {
             program("sshd").display(),
         );
         let mut command = Command::new("unshare");
-        command.args(["--net", "--mount", "sh", "-c", &start.replace("LAB/", &place)]).stdin(Stdio::null());
+        command.args(["--net", "--mount", "sh", "-c", &start.replace("LAB/", &lab_dir)]).stdin(Stdio::null());
         let child = start_until(&mut command, "Server listening");
         let sshd = Self { lab, child };
         sshd.let_in("");
@@ -142,11 +142,11 @@ pub(crate) fn sshd_config(host_key: &str) -> String {
 
 /// Makes a host's key and a user's, in `ssh` of the lab, and an ssh that knows both and nothing else.
 pub(crate) fn make_client(lab: &Lab, port: u16) {
-    let place = lab.path("").display().to_string();
+    let lab_dir = lab.path("").display().to_string();
     fs::create_dir(lab.path("ssh")).expect("made");
     ["host", "user"].iter().for_each(|key| make_key(&lab.path("ssh").join(key)));
     let write = |name: &str, content: &str| {
-        fs::write(lab.path("ssh").join(name), content.replace("LAB/", &place)).expect("written");
+        fs::write(lab.path("ssh").join(name), content.replace("LAB/", &lab_dir)).expect("written");
     };
     write(
         "config",

@@ -302,8 +302,9 @@ mod guests {
         guest.map("above", &["0 131072 linear /dev/slow 0".to_owned()]);
         guest.sh("dd if=/dev/mapper/above of=/dev/null bs=4k iflag=direct count=1 2>/dev/null");
         guest.sh("(while dd if=/dev/mapper/above of=/dev/null bs=4k iflag=direct count=2000 2>/dev/null; do :; done) &");
-        let told = guest.sh("iotax top --once --json - --interval 500ms");
-        let frame: Value = serde_json::from_str(&told).unwrap_or_else(|error| panic!("{error}: {told}"));
+        let printed = guest.sh("iotax top --once --json - --interval 500ms");
+        let frame: Value =
+            serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"));
         assert_eq!(frame["percentiles"]["source"], "bpf", "{frame}");
         let layer = |name: &str| {
             let layers = frame["layers"].as_array().expect("layers");

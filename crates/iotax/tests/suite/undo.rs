@@ -115,11 +115,11 @@ fn sample(lines: u32) -> impl Iterator<Item = u32> {
 
 /// All faults on one kind of target; half of the undo log's `lines` record steps, half their undoing.
 fn all_faults(target: &str, lines: u32) {
-    let Some(scene) = LoggedRun::new(target, 64 << 20) else { return };
-    scene.kill_at_lines("kill", lines);
-    scene.kill_at_lines("kill-after", lines);
-    scene.fail_at_lines(lines);
-    scene.finish();
+    let Some(logged) = LoggedRun::new(target, 64 << 20) else { return };
+    logged.kill_at_lines("kill", lines);
+    logged.kill_at_lines("kill-after", lines);
+    logged.fail_at_lines(lines);
+    logged.finish();
 }
 
 #[test]
@@ -152,36 +152,37 @@ fn a_loop_device_over_a_file_in_ext4_on_a_device() {
 fn a_file_in_xfs_and_in_btrfs_on_a_device() {
     for (keys, bytes) in [("type = 'xfs'", 300 << 20), ("type = 'btrfs', nodatacow = true", 120 << 20)] {
         let target = format!("device = 'DEVICE'\nfilesystem = {{ {keys} }}\nfile = {{}}");
-        let Some(scene) = LoggedRun::new(&target, bytes) else { return };
-        scene.kill_at_lines("kill-after", 14);
-        scene.finish();
+        let Some(logged) = LoggedRun::new(&target, bytes) else { return };
+        logged.kill_at_lines("kill-after", 14);
+        logged.finish();
     }
 }
 
 #[test]
 fn a_device_as_it_is_is_blank_again() {
-    let Some(scene) = LoggedRun::new("device = 'DEVICE'", 32 << 20) else { return };
-    scene.kill_at_lines("kill", 2);
-    scene.finish();
+    let Some(logged) = LoggedRun::new("device = 'DEVICE'", 32 << 20) else { return };
+    logged.kill_at_lines("kill", 2);
+    logged.finish();
 }
 
 #[test]
 fn cleaning_up_can_be_killed_too() {
-    let Some(scene) =
+    let Some(logged) =
         LoggedRun::new("device = 'DEVICE'\nfilesystem = { type = 'ext4' }\nfile = {}\nloop = {}", 64 << 20)
     else {
         return;
     };
     for line in 1..=7 {
         // All that is made stands, and the first of it is about to be said undone.
-        assert_eq!(scene.run("kill-after@8").status.signal(), Some(SIGKILL));
+        assert_eq!(logged.run("kill-after@8").status.signal(), Some(SIGKILL));
         let fault = format!("kill@{line}");
-        let clean = scene.lab.iotax().arg("clean").env("IOTAX_FAULT", &fault).output().expect("iotax starts");
+        let clean =
+            logged.lab.iotax().arg("clean").env("IOTAX_FAULT", &fault).output().expect("iotax starts");
         assert_eq!(clean.status.signal(), (line < 7).then_some(SIGKILL), "{fault}: {}", text(&clean.stdout));
-        scene.clean(&fault);
-        scene.assert_nothing_left(&fault);
+        logged.clean(&fault);
+        logged.assert_nothing_left(&fault);
     }
-    scene.finish();
+    logged.finish();
 }
 
 #[test]

@@ -536,7 +536,7 @@ fn writes_wait_for_a_slow_backup_and_not_with_fleecing() {
         assert_eq!((&episode["failed"], &episode["lost"]), (&0.into(), &0.into()), "{episode}");
         let events = episode["events"].as_array().expect("events");
         assert!(events.iter().all(|event| event["failure"].is_null()), "{episode}");
-        orders.push([2, 3].map(|place: usize| events[place]["name"].as_str().expect("a name")));
+        orders.push([2, 3].map(|index: usize| events[index]["name"].as_str().expect("a name")));
     }
     orders.sort_unstable();
     assert_eq!(orders, [["backup", "backup-fleecing"], ["backup-fleecing", "backup"]], "{json}");

@@ -15,8 +15,8 @@ use crate::disk::{Disk, run};
 use crate::lab::{Lab, assert_valid, text};
 use crate::lab_guest::Extras;
 use crate::watch_lab::{
-    MS, STALL, boot, gap_and_event, gaps_of_writes, memory_disks, number, nvme_tcp, seen, seen_at, timeout,
-    timeouts, watch,
+    MS, STALL, boot, gap_and_event, gaps_of_writes, memory_disks, number, nvme_tcp, observations,
+    observed_at, timeout, timeouts, watch,
 };
 
 /// An ext4 filesystem on a loop device.
@@ -104,8 +104,12 @@ fn a_frozen_filesystem_is_a_gap_of_writes_as_long_as_it_was_frozen() {
     let quiet = mounted.lab.json(&[&quiet[..], &common].concat());
     let episode = &quiet["watch"][0];
     assert_eq!((&episode["gaps"], &episode["late"]), (&Value::Array(Vec::new()), &0.into()), "{episode}");
-    let told = mounted.lab.run(&["report", "3", "--detail"]);
-    assert!(told.status.success() && !text(&told.stdout).contains("imeouts"), "{}", text(&told.stdout));
+    let printed = mounted.lab.run(&["report", "3", "--detail"]);
+    assert!(
+        printed.status.success() && !text(&printed.stdout).contains("imeouts"),
+        "{}",
+        text(&printed.stdout)
+    );
 }
 
 #[test]
@@ -123,9 +127,9 @@ fn an_event_that_did_not_happen_lets_nothing_pass() {
     assert!(said.contains("errors = 0: undecided (pull failed)"), "{said}");
     // What it does after the load nobody saw.
     let long = ["watch", dir, "--event", "long@500ms = sleep 2", "--require", "errors = 0"];
-    let unseen = lab.run(&[&long[..], &keys].concat());
-    let said = format!("{}{}", text(&unseen.stdout), text(&unseen.stderr));
-    assert_eq!(unseen.status.code(), Some(5), "{said}");
+    let too_short = lab.run(&[&long[..], &keys].concat());
+    let said = format!("{}{}", text(&too_short.stdout), text(&too_short.stderr));
+    assert_eq!(too_short.status.code(), Some(5), "{said}");
     for words in
         ["event long went on for 1.", "errors = 0: undecided (long went on for 1.", "waiting for event long"]
     {
@@ -191,9 +195,9 @@ fn a_command_that_goes_on_is_left_running_by_ctrl_c_and_the_rest_is_kept() {
     // It is there still, in a session of its own.
     let command = Pid::from_raw(pid).expect("a process");
     kill_process_group(command, Signal::TERM).expect("it was left running");
-    let told = text(&lab.run(&["report", "1"]).stdout);
-    assert!(told.contains(&format!("event forever failed: process {pid} was left running")), "{told}");
-    assert!(told.contains("no gap; none late"), "{told}");
+    let printed = text(&lab.run(&["report", "1"]).stdout);
+    assert!(printed.contains(&format!("event forever failed: process {pid} was left running")), "{printed}");
+    assert!(printed.contains("no gap; none late"), "{printed}");
     lab.assert_nothing_left();
 }
 
@@ -299,14 +303,15 @@ fn a_link_that_goes_down_and_a_mark_are_seen_at_their_times() {
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_valid(&json);
     let episode = &json["watch"][0];
-    let seen = seen(episode);
-    let of_pair =
-        seen.iter().filter(|(source, line)| *source == "link" && line.starts_with(&format!("{name}:")));
+    let observations = observations(episode);
+    let of_pair = observations
+        .iter()
+        .filter(|(source, line)| *source == "link" && line.starts_with(&format!("{name}:")));
     let of_pair: Vec<&str> = of_pair.map(|(_, line)| &line[name.len() + 2..]).collect();
     assert_eq!(of_pair, ["down", "up"], "{episode}");
-    assert!(seen.contains(&("mark", "cable pulled")), "{episode}");
+    assert!(observations.contains(&("mark", "cable pulled")), "{episode}");
     let at = |source: &str, words: &str| {
-        let found = seen_at(episode, source, words);
+        let found = observed_at(episode, source, words);
         *found.first().unwrap_or_else(|| panic!("{words}: {episode}"))
     };
     let events = episode["events"].as_array().expect("events");
@@ -409,9 +414,9 @@ mod guests {
         assert_eq!((number(&suspended["failed"]), number(&suspended["lost"])), (0, 0), "{suspended}");
         assert!(number(&suspended["late"]) >= 150, "{suspended}");
         // Resuming is an event of the kernel's.
-        let told = seen(&suspended);
+        let printed = observations(&suspended);
         let resumed =
-            told.iter().any(|(source, line)| *source == "device" && line.starts_with("change dm-0"));
+            printed.iter().any(|(source, line)| *source == "device" && line.starts_with("change dm-0"));
         assert!(resumed, "{suspended}");
 
         // The same above a SCSI disk, within its timeout and beyond it.
@@ -501,10 +506,10 @@ mod guests {
             assert!(mean["without"].as_f64() > Some(0.0) && mean["with"].as_f64() > Some(0.0), "{price}");
         }
         lab.assert_nothing_left();
-        let told = text(&lab.run(&["report", "1"]).stdout);
+        let printed = text(&lab.run(&["report", "1"]).stdout);
         assert!(
-            told.contains("What each event costs") && told.contains("lost = 0: passed in 2 windows"),
-            "{told}"
+            printed.contains("What each event costs") && printed.contains("lost = 0: passed in 2 windows"),
+            "{printed}"
         );
     }
 
@@ -534,7 +539,7 @@ mod guests {
         let one = watch(&mut guest, device, &one, "");
         assert_eq!((number(&one["failed"]), number(&one["lost"])), (0, 0), "{one}");
         assert!(gaps_of_writes(&one).iter().all(|(_, gap)| *gap < STALL * MS), "{one}");
-        let lines = seen(&one);
+        let lines = observations(&one);
         assert!(lines.iter().any(|(_, text)| text.contains("DM_ACTION=PATH_FAILED")), "{lines:?}");
 
         // Both, with queue_if_no_path: everything waits until they return.
@@ -567,7 +572,7 @@ mod guests {
         let pulled = watch(&mut guest, "/dev/nvme0n1", cable, "");
         let ((at, gap), (begin, took)) = gap_and_event(&pulled);
         // TCP sends again after 0.2, 0.6, 1.4, 3 seconds.
-        let down = *seen_at(&pulled, "link", "lo: down").first().expect("it went down");
+        let down = *observed_at(&pulled, "link", "lo: down").first().expect("it went down");
         assert!(at + 50 * MS >= begin && at.abs_diff(down) <= 50 * MS, "{pulled}");
         assert!(gap >= 1950 * MS && gap <= 2 * took + STALL * MS, "{pulled}");
         assert_eq!((number(&pulled["failed"]), number(&pulled["lost"])), (0, 0), "{pulled}");

@@ -33,15 +33,15 @@ pub(crate) fn timeout<'a>(episode: &'a Value, layer: &str, kind: &str) -> (Optio
     (found["limit_ns"].as_u64().map(|ns| ns / 1000 / MS), found["verdict"].as_str().expect("a verdict"))
 }
 
-/// The source and text of what was seen.
-pub(crate) fn seen(episode: &Value) -> Vec<(&str, &str)> {
-    let lines = episode["seen"].as_array().map(Vec::as_slice).unwrap_or_default();
+/// Returns source and text of the observations.
+pub(crate) fn observations(episode: &Value) -> Vec<(&str, &str)> {
+    let lines = episode["observations"].as_array().map(Vec::as_slice).unwrap_or_default();
     lines.iter().filter_map(|line| Some((line["source"].as_str()?, line["text"].as_str()?))).collect()
 }
 
-/// The times at which a source told of lines with these words.
-pub(crate) fn seen_at(episode: &Value, source: &str, words: &str) -> Vec<u64> {
-    let lines = episode["seen"].as_array().map(Vec::as_slice).unwrap_or_default();
+/// Returns the times of a source's lines that contain these words.
+pub(crate) fn observed_at(episode: &Value, source: &str, words: &str) -> Vec<u64> {
+    let lines = episode["observations"].as_array().map(Vec::as_slice).unwrap_or_default();
     let has = |line: &&Value| line["text"].as_str().is_some_and(|text| text.contains(words));
     lines
         .iter()

@@ -118,11 +118,11 @@ fn an_event_meets_each_target_of_one_window_at_the_same_time() {
     assert_eq!(judged(frozen), ["gap < 5s", "lost = 0"]);
     assert_eq!(judged(pulled), ["gap < 5s"], "a network holds nothing that could be lost");
 
-    let told = text(&lab.run(&["report", "1"]).stdout);
+    let printed = text(&lab.run(&["report", "1"]).stdout);
     for words in ["on each of one, two", "100/s to far", "at the same time", "passed in 3 windows"] {
-        assert!(told.contains(words), "{words}: {told}");
+        assert!(printed.contains(words), "{words}: {printed}");
     }
-    assert!(!told.contains("not decided") && !told.contains("other load"), "{told}");
+    assert!(!printed.contains("not decided") && !printed.contains("other load"), "{printed}");
     lab.assert_nothing_left();
 }
 

@@ -17,15 +17,15 @@ type Neighbours<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 pub(super) fn circles(sources: &[Source]) -> Vec<String> {
     let mut crates: BTreeMap<&str, BTreeMap<Module, &Source>> = BTreeMap::new();
     for source in sources {
-        if let Some((name, module)) = place(&source.path) {
+        if let Some((name, module)) = module_of(&source.path) {
             crates.entry(name).or_default().insert(module, source);
         }
     }
     crates.iter().flat_map(|(name, modules)| circles_of(name, modules)).collect()
 }
 
-/// The crate of a source and its module; absent for what is no part of a library or program, and for tests.
-fn place(path: &str) -> Option<(&str, Module)> {
+/// Returns crate and module of a source file; `None` for tests and files outside of libraries and programs.
+fn module_of(path: &str) -> Option<(&str, Module)> {
     let (name, file) = path.strip_prefix("crates/")?.split_once("/src/")?;
     let module = file.strip_suffix(".rs")?;
     let mut module: Module = module.split('/').map(str::to_owned).collect();
@@ -47,8 +47,8 @@ fn circles_of(name: &str, modules: &BTreeMap<Module, &Source>) -> Vec<String> {
         }
     }
     let circles = by_directory.iter().flat_map(|(directory, neighbours)| {
-        let place = format!("crates/{name}/src/{}", directory.join("/"));
-        shortest_circles(neighbours).into_iter().map(move |circle| format!("{place}: {circle}"))
+        let crate_dir = format!("crates/{name}/src/{}", directory.join("/"));
+        shortest_circles(neighbours).into_iter().map(move |circle| format!("{crate_dir}: {circle}"))
     });
     circles.collect()
 }
@@ -159,7 +159,7 @@ fn shortest_circles(neighbours: &Neighbours<'_>) -> Vec<String> {
     let mut known = BTreeSet::new();
     let mut circles = Vec::new();
     for start in neighbours.keys() {
-        let Some(circle) = way_back(start, neighbours) else { continue };
+        let Some(circle) = shortest_back(start, neighbours) else { continue };
         if !circle.iter().any(|module| known.contains(module)) {
             circles.push(format!("{} -> {start}", circle.join(" -> ")));
         }
@@ -168,17 +168,17 @@ fn shortest_circles(neighbours: &Neighbours<'_>) -> Vec<String> {
     circles
 }
 
-/// The modules on the shortest way from one back to itself, from it on.
-fn way_back<'a>(start: &'a str, neighbours: &Neighbours<'a>) -> Option<Vec<&'a str>> {
+/// Returns the modules on the shortest path from `start` back to itself.
+fn shortest_back<'a>(start: &'a str, neighbours: &Neighbours<'a>) -> Option<Vec<&'a str>> {
     let mut open = VecDeque::from([vec![start]]);
     let mut seen = BTreeSet::new();
-    while let Some(way) = open.pop_front() {
-        for next in neighbours.get(way.last()?).into_iter().flatten() {
+    while let Some(path) = open.pop_front() {
+        for next in neighbours.get(path.last()?).into_iter().flatten() {
             if *next == start {
-                return Some(way);
+                return Some(path);
             }
             if seen.insert(*next) {
-                open.push_back(way.iter().copied().chain([*next]).collect());
+                open.push_back(path.iter().copied().chain([*next]).collect());
             }
         }
     }

@@ -20,32 +20,35 @@ const CRATES: [&str; 9] = [
 
 /// Dead links and missing places in documents (path and text); `paths` are those of all files.
 pub(super) fn dead_links(documents: &BTreeMap<&str, &str>, paths: &BTreeSet<&str>) -> Vec<String> {
-    let is_there = |place: &str| {
-        let place = place.trim_end_matches('/');
-        paths.contains(place)
-            || paths.range(place..).any(|path| path.strip_prefix(place).is_some_and(is_below))
+    let is_there = |linked: &str| {
+        let linked = linked.trim_end_matches('/');
+        paths.contains(linked)
+            || paths.range(linked..).any(|path| path.strip_prefix(linked).is_some_and(is_below))
     };
     let mut dead = Vec::new();
     for (document, text) in documents {
         for link in links(text).filter(|link| !link.contains("://") && !link.starts_with("mailto:")) {
             let (file, heading) =
                 link.split_once('#').map_or((link, None), |(file, heading)| (file, Some(heading)));
-            let place = if file.is_empty() { (*document).to_owned() } else { joined(document, file) };
+            let linked = if file.is_empty() { (*document).to_owned() } else { joined(document, file) };
             let headed = |heading: &str| {
-                documents.get(place.as_str()).is_some_and(|text| headings(text).any(|found| found == heading))
+                documents
+                    .get(linked.as_str())
+                    .is_some_and(|text| headings(text).any(|found| found == heading))
             };
-            if !is_there(&place) || heading.is_some_and(|heading| !headed(heading)) {
+            if !is_there(&linked) || heading.is_some_and(|heading| !headed(heading)) {
                 dead.push(format!("{document}: {link} leads nowhere"));
             }
             // The site that mdbook makes holds docs/ alone.
-            if document.starts_with("docs/") && !place.starts_with("docs/") {
+            if document.starts_with("docs/") && !linked.starts_with("docs/") {
                 dead.push(format!("{document}: {link} leads out of docs/"));
             }
         }
-        for place in quoted(text) {
-            let begins = |tops: &[&str]| tops.iter().any(|top| place.starts_with(top));
-            if begins(&TOPS) && !is_there(place) || begins(&CRATES) && !is_there(&format!("crates/{place}")) {
-                dead.push(format!("{document}: there is no {place}"));
+        for linked in quoted(text) {
+            let begins = |tops: &[&str]| tops.iter().any(|top| linked.starts_with(top));
+            if begins(&TOPS) && !is_there(linked) || begins(&CRATES) && !is_there(&format!("crates/{linked}"))
+            {
+                dead.push(format!("{document}: there is no {linked}"));
             }
         }
     }

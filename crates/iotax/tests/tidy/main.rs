@@ -5,7 +5,7 @@
 
 mod circles;
 mod links;
-mod types;
+mod names;
 mod walls;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,8 +26,8 @@ const MAX_SIZE: u64 = 3 << 19;
 /// Files that may be larger than [`MAX_SIZE`], with the reason.
 const LARGE: &[(&str, &str)] = &[];
 
-/// Beginnings of paths that exist on somebody's machine only.
-const PRIVATE_PLACES: [&str; 5] = ["/home/", "/root/", "/Users/", "/work/", "/mnt/"];
+/// Beginnings of paths that exist only on one machine.
+const PRIVATE_PATHS: [&str; 5] = ["/home/", "/root/", "/Users/", "/work/", "/mnt/"];
 
 /// Ends of host names that only a private network resolves.
 const PRIVATE_HOSTS: [&str; 4] = [".internal", ".corp", ".lan", ".intranet"];
@@ -184,26 +184,17 @@ fn file_length(source: &Source) -> Vec<String> {
     vec![format!("{}: {lines} lines; divide it by purpose below {MAX_LINES}", source.path)]
 }
 
-/// `unsafe` stays where load is made.
-fn unsafe_in_its_place(source: &Source) -> Vec<String> {
-    if UNSAFE_CRATES.iter().any(|place| source.path.starts_with(place)) || !source.has(&["unsafe"]) {
+/// Checks that `unsafe` appears only in [`UNSAFE_CRATES`].
+fn unsafe_only_where_load_is_made(source: &Source) -> Vec<String> {
+    if UNSAFE_CRATES.iter().any(|crate_path| source.path.starts_with(crate_path)) || !source.has(&["unsafe"])
+    {
         return Vec::new();
     }
     vec![format!("{}: unsafe belongs to {} alone", source.path, UNSAFE_CRATES.join(" or "))]
 }
 
-/// Names that say nothing of what a type is. Each had several meanings.
-const RETIRED: [&str; 5] = ["Told", "Way", "Scene", "Happenings", "Sighting"];
-
-fn no_retired_names(source: &Source) -> Vec<String> {
-    let is_retired =
-        |name: &&str| ["struct", "enum", "trait", "type"].iter().any(|kind| source.has(&[kind, name]));
-    let found = RETIRED.into_iter().filter(is_retired);
-    found.map(|name| format!("{}: a type {name}: name it for what it is", source.path)).collect()
-}
-
-/// Words that no doc comment begins with: it opens with a verb or a noun.
-const CLAUSES: [&str; 6] = ["What ", "How ", "Whether ", "So many ", "So much ", "Of "];
+/// Words that must not open a doc comment, which begins with a verb or a noun.
+const CLAUSES: [&str; 8] = ["What ", "How ", "Whether ", "So many ", "So much ", "Of ", "Where ", "Which "];
 
 fn opens_with_a_clause(source: &Source) -> Vec<String> {
     let doc = |line: &str| {
@@ -227,23 +218,23 @@ fn no_allow(source: &Source) -> Vec<String> {
     vec![format!("{}: use #[expect(lint, reason = \"...\")] instead of allow", source.path)]
 }
 
-/// Everything is printed in one place, which lets nothing foreign reach a terminal raw and loses no error of stdout.
-fn printed_in_one_place(source: &Source) -> Vec<String> {
-    const PLACE: &str = "crates/iotax/src/say.rs";
+/// Checks that only one file prints: it escapes control characters and reports errors of stdout.
+fn printed_in_one_file(source: &Source) -> Vec<String> {
+    const SAY: &str = "crates/iotax/src/say.rs";
     // An agent writes frames for a runner, and a member of a fleet for its coordinator.
     const ANSWERS: [&str; 2] = ["crates/iotax/src/agent.rs", "crates/iotax/src/cli/fleet/member.rs"];
     let everywhere: [&[&str]; 2] = [&["print", "!"], &["println", "!"]];
     let in_the_binary: [&[&str]; 4] =
         [&["eprint", "!"], &["eprintln", "!"], &["io", ":", ":", "stdout"], &["io", ":", ":", "stderr"]];
     let path = source.path.as_str();
-    if !path.starts_with("crates/") || !path.contains("/src/") || path == PLACE {
+    if !path.starts_with("crates/") || !path.contains("/src/") || path == SAY {
         return Vec::new();
     }
     let is_answer = |sequence: &[&str]| ANSWERS.contains(&path) && sequence.ends_with(&["stdout"]);
     let binary =
         in_the_binary.iter().filter(|sequence| path.starts_with("crates/iotax/") && !is_answer(sequence));
     let found = everywhere.iter().chain(binary).filter(|sequence| source.has(sequence));
-    found.map(|sequence| format!("{path}: {} belongs to {PLACE} alone", sequence.concat())).collect()
+    found.map(|sequence| format!("{path}: {} belongs to {SAY} alone", sequence.concat())).collect()
 }
 
 /// Open tasks belong in issues, not in comments.
@@ -315,12 +306,12 @@ fn file_size(path: &str, bytes: u64) -> Vec<String> {
     vec![format!("{path}: {bytes} bytes; above {MAX_SIZE} a file needs a place in LARGE, with a reason")]
 }
 
-/// Documents name no paths or hosts that exist only on one machine.
-fn no_private_places(path: &str, text: &str) -> Vec<String> {
+/// Finds paths and hosts that exist only on one machine.
+fn no_private_paths(path: &str, text: &str) -> Vec<String> {
     let is_apart = |c: char| c.is_whitespace() || "\"'`()<>[]=,;".contains(c);
     let is_private = |word: &&str| {
         let host = word.split("//").nth(1).unwrap_or(word).split(['/', ':']).next().unwrap_or_default();
-        PRIVATE_PLACES.iter().any(|place| word.starts_with(place))
+        PRIVATE_PATHS.iter().any(|start| word.starts_with(start))
             || PRIVATE_HOSTS.iter().any(|end| host.trim_end_matches('.').ends_with(end))
     };
     text.split(is_apart)
@@ -370,7 +361,7 @@ fn text_rules(path: &str, text: &str) -> Vec<String> {
         wrong.extend(crate_walls(path, text));
     }
     if is_kind(path, &["md", "toml"]) || path.starts_with("scripts/") || path.starts_with(".ci/") {
-        wrong.extend(no_private_places(path, text));
+        wrong.extend(no_private_paths(path, text));
     }
     if is_kind(path, &["rs", "toml"]) || path.starts_with("scripts/") || path.starts_with(".ci/") {
         wrong.extend(nothing_left_to_do(path, text));
@@ -386,9 +377,9 @@ fn the_house_is_tidy() {
     let mut wrong = Vec::new();
     let (mut sources, mut documents) = (Vec::new(), Vec::new());
     for path in &paths {
-        let place = top.join(path);
-        wrong.extend(file_size(path, place.metadata().expect("listed a moment ago").len()));
-        let Ok(text) = std::fs::read_to_string(&place) else { continue };
+        let full_path = top.join(path);
+        wrong.extend(file_size(path, full_path.metadata().expect("listed a moment ago").len()));
+        let Ok(text) = std::fs::read_to_string(&full_path) else { continue };
         wrong.extend(text_rules(path, &text));
         if is_kind(path, &["rs"]) {
             sources.push(Source::new(path, &text));
@@ -405,18 +396,18 @@ fn the_house_is_tidy() {
         room_walls,
         nobody_imports_cli,
         file_length,
-        unsafe_in_its_place,
-        no_retired_names,
+        unsafe_only_where_load_is_made,
+        names::no_retired_names,
         no_allow,
         opens_with_a_clause,
-        printed_in_one_place,
+        printed_in_one_file,
     ];
     for rule in rules {
         wrong.extend(sources.iter().flat_map(rule));
     }
     wrong.extend(no_dead_files(&sources));
     wrong.extend(circles::circles(&sources));
-    wrong.extend(types::shared_names(&sources));
+    wrong.extend(names::shared_names(&sources));
     let documents = documents.iter().map(|(path, text)| (*path, text.as_str())).collect();
     wrong.extend(links::dead_links(&documents, &paths.iter().map(String::as_str).collect()));
     wrong.extend(links::contents(&documents));
@@ -481,7 +472,7 @@ mod each_rule_can_fail {
 
     #[test]
     fn unsafe_is_found() {
-        let check = |path: &str, text: &str| unsafe_in_its_place(&Source::new(path, text)).len();
+        let check = |path: &str, text: &str| unsafe_only_where_load_is_made(&Source::new(path, text)).len();
         assert_eq!(check("crates/testbed/src/a.rs", "fn f() { unsafe { g() } }"), 1);
         assert_eq!(check("crates/testbed/src/a.rs", "#[unsafe(no_mangle)] fn f() {}"), 1);
         assert_eq!(
@@ -491,13 +482,6 @@ mod each_rule_can_fail {
         assert_eq!(check("crates/engine/src/a.rs", "unsafe fn f() {}"), 0);
         assert_eq!(check("crates/netperf/src/a.rs", "unsafe fn f() {}"), 0);
         assert_eq!(check("crates/load/src/a.rs", "unsafe fn f() {}"), 0);
-    }
-
-    #[test]
-    fn retired_names_are_found() {
-        let wrong = |text: &str| no_retired_names(&Source::new("src/a.rs", text)).len();
-        assert_eq!(wrong("struct Told; fn told() {} use other::Way;"), 1);
-        assert_eq!(wrong("enum Direction {} // struct Way"), 0);
     }
 
     #[test]
@@ -520,7 +504,7 @@ mod each_rule_can_fail {
 
     #[test]
     fn printing_elsewhere_is_found() {
-        let check = |path: &str, text: &str| printed_in_one_place(&Source::new(path, text)).len();
+        let check = |path: &str, text: &str| printed_in_one_file(&Source::new(path, text)).len();
         assert_eq!(check("crates/report/src/a.rs", "fn f() { println!(); print!(\"\"); eprintln!() }"), 2);
         assert_eq!(
             check("crates/iotax/src/cli/a.rs", "fn f() { eprintln!(); io::stdout(); std::io::stderr() }"),
@@ -577,9 +561,9 @@ mod each_rule_can_fail {
 
     #[test]
     fn private_places_are_found() {
-        let check = |text: &str| no_private_places("a.md", text).len();
-        for place in PRIVATE_PLACES {
-            assert_eq!(check(&format!("run `{place}me/iotax`")), 1, "{place}");
+        let check = |text: &str| no_private_paths("a.md", text).len();
+        for path in PRIVATE_PATHS {
+            assert_eq!(check(&format!("run `{path}me/iotax`")), 1, "{path}");
         }
         assert_eq!(check("see https://git.example.internal/x and [build.corp:8080]"), 2);
         assert_eq!(check("kept in /srv/images, /srv/home/x and https://example.org/a.internal"), 0);

@@ -538,9 +538,9 @@ fn a_cell_is_followed_through_runs() {
     let errors: Vec<String> = schema.iter_errors(&document).map(|e| e.to_string()).collect();
     assert_eq!(errors, Vec::<String>::new());
 
-    let sheet = csv::history(&accounts, &history);
-    assert_eq!(sheet.text.lines().count(), 1 + 3 * 4 * 8);
-    assert!(sheet.text.contains("\nvm-raw,randread-4k-qd1,latency_mean,19,"), "{}", sheet.text);
+    let table = csv::history(&accounts, &history);
+    assert_eq!(table.text.lines().count(), 1 + 3 * 4 * 8);
+    assert!(table.text.contains("\nvm-raw,randread-4k-qd1,latency_mean,19,"), "{}", table.text);
 }
 
 #[test]
@@ -561,21 +561,21 @@ fn sheets_have_one_header_and_nothing_where_nothing_is_known() {
     bare.measurements[0].outcome.tallies.read = None;
     let judgement = judge(&bare);
     let measured = bare.measurements.len();
-    let sheets = csv::sheets(&[(bare, judgement)]);
-    for sheet in &sheets {
-        let mut lines = sheet.text.lines();
-        assert_eq!(lines.next(), Some(sheet.header.as_str()), "{}", sheet.name);
-        let fields = sheet.header.split(',').count();
+    let tables = csv::tables(&[(bare, judgement)]);
+    for table in &tables {
+        let mut lines = table.text.lines();
+        assert_eq!(lines.next(), Some(table.header.as_str()), "{}", table.name);
+        let fields = table.header.split(',').count();
         // No disk is a network, and one rate is no curve.
-        let is_of_others = ["nics.csv", "streams.csv", "curves.csv", "answers.csv"].contains(&sheet.name);
-        assert_eq!(lines.clone().count() == 0, is_of_others, "{}", sheet.name);
+        let is_of_others = ["nics.csv", "streams.csv", "curves.csv", "answers.csv"].contains(&table.name);
+        assert_eq!(lines.clone().count() == 0, is_of_others, "{}", table.name);
         // No name here holds a comma.
-        if sheet.name != "comparisons.csv" {
-            assert!(lines.all(|line| line.split(',').count() == fields), "{}", sheet.name);
+        if table.name != "comparisons.csv" {
+            assert!(lines.all(|line| line.split(',').count() == fields), "{}", table.name);
         }
-        assert!(!sheet.text.contains("NaN") && !sheet.text.contains("inf"), "{}", sheet.name);
+        assert!(!table.text.contains("NaN") && !table.text.contains("inf"), "{}", table.name);
     }
-    let measurements = &sheets[0];
+    let measurements = &tables[0];
     assert_eq!((measurements.name, measurements.text.lines().count()), ("measurements.csv", 1 + measured));
     let row: Vec<&str> = measurements.text.lines().nth(1).expect("a row").split(',').collect();
     let column = |name: &str| measurements.header.split(',').position(|known| known == name).expect(name);

@@ -45,7 +45,7 @@ fn run() -> Run {
             disk.flushes = flushes(each * writes.ios);
         }
         if names[t] == "vm-raw" {
-            iotax_testkit::runs::observed::look_inside(&mut m);
+            iotax_testkit::runs::observed::add_guest_data(&mut m);
             for disk in m.outcome.inside.iter_mut().flat_map(|inside| inside.disks.values_mut()) {
                 disk.flushes = flushes(u64::from(asks) * writes.ios);
             }
@@ -89,9 +89,9 @@ fn the_price_of_each_method_and_the_way_of_its_flushes_are_told() {
 #[test]
 fn programs_read_the_same() {
     let run = run();
-    let told = checked(&run);
-    let methods = told["durable_writes"]["methods"].as_array().expect("methods");
-    assert_eq!(told["durable_writes"]["reference"], "fsync");
+    let parsed = checked(&run);
+    let methods = parsed["durable_writes"]["methods"].as_array().expect("methods");
+    assert_eq!(parsed["durable_writes"]["reference"], "fsync");
     assert_eq!(methods.len(), 16);
     let of = |target: &str, name: &str| {
         methods.iter().find(|one| one["target"] == target && one["workload"] == name).expect(name)

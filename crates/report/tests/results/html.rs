@@ -150,18 +150,18 @@ fn every_figure_has_a_message_a_place_and_a_table() {
     for run in [ladder(true), both_ladders(), crowd(), bench()] {
         let page = page(&run);
         let found = figures(&page);
-        let (mut places, count) = (std::collections::BTreeSet::new(), found.len());
-        for (place, message, spec) in found {
-            assert!(message.len() > 20 && !message.contains("NaN"), "{place}: {message}");
+        let (mut ids, count) = (std::collections::BTreeSet::new(), found.len());
+        for (id, message, spec) in found {
+            assert!(message.len() > 20 && !message.contains("NaN"), "{id}: {message}");
             assert!(["lines", "bars", "heat"].contains(&spec["kind"].as_str().expect("a kind")), "{spec}");
-            assert!(!spec["colours"].as_array().expect("colours").is_empty(), "{place}");
-            assert!(places.insert(place.clone()), "{place} twice");
+            assert!(!spec["colours"].as_array().expect("colours").is_empty(), "{id}");
+            assert!(ids.insert(id.clone()), "{id} twice");
         }
         assert!(count >= 4, "{count}");
         assert_eq!(page.matches("<summary>Figures</summary>").count(), count);
     }
     // Nothing is compared, so no ladder is drawn; nobody saw threads, so nothing is told apart.
-    let alone: Vec<String> = figures(&page(&bench())).into_iter().map(|(place, ..)| place).collect();
+    let alone: Vec<String> = figures(&page(&bench())).into_iter().map(|(id, ..)| id).collect();
     assert_eq!(alone, ["w1-percentiles", "w1-distribution", "w1-heat", "w1-over-time"]);
 }
 
@@ -254,9 +254,9 @@ fn no_figure_is_not_a_number() {
     for run in [empty, dead, none, bench(), ladder(true), both_ladders(), crowd()] {
         let page = page(&run);
         assert!(!page.contains("NaN") && !page.contains("inf\"") && !page.contains("-inf"));
-        for (place, _, spec) in figures(&page) {
+        for (id, _, spec) in figures(&page) {
             let edges = spec["edges"].as_array();
-            assert!(edges.is_none_or(|edges| edges.iter().all(serde_json::Value::is_number)), "{place}");
+            assert!(edges.is_none_or(|edges| edges.iter().all(serde_json::Value::is_number)), "{id}");
         }
         assert!(page.ends_with("</html>"));
     }

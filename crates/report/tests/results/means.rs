@@ -55,8 +55,8 @@ fn assert_agree(run: &Run) {
             let other = Account { seed: 1, ..account.clone() };
             let compared =
                 compare(&side(account, None), &side(&other, None), &question()).expect("comparable");
-            let place = compared.targets.iter().position(|pair| pair.a == target).expect("matched");
-            same("compare", compared.cell(place, 0, Metric::IOPS).map(|cell| cell.a));
+            let index = compared.targets.iter().position(|pair| pair.a == target).expect("matched");
+            same("compare", compared.cell(index, 0, Metric::IOPS).map(|cell| cell.a));
             let history = history(&[account.clone(), other], 0.02);
             let track = history.tracks.iter().find(|track| is_track(track, target)).expect("followed");
             let point = &track.points[0];

@@ -135,10 +135,11 @@ fn a_document_tells_as_much_as_the_store() {
     let run = ladder();
     let judgement = judge(&run);
     let text = json::document(&run, &judgement).to_string();
-    let (told, ours) = (json::read::account(&text, "file").expect("read"), Account::of(&run, &judgement));
-    assert_eq!(told.workloads, ours.workloads);
-    assert_eq!(told.figures.len(), ours.figures.len());
-    for (one, other) in told.figures.iter().zip(&ours.figures) {
+    let (read_back, ours) =
+        (json::read::account(&text, "file").expect("read"), Account::of(&run, &judgement));
+    assert_eq!(read_back.workloads, ours.workloads);
+    assert_eq!(read_back.figures.len(), ours.figures.len());
+    for (one, other) in read_back.figures.iter().zip(&ours.figures) {
         assert_eq!(one.of(Metric::CPU_PER_GIB), other.of(Metric::CPU_PER_GIB));
     }
     assert!(ours.figures[0].of(Metric::CPU_PER_GIB).is_some());

@@ -14,11 +14,11 @@ fn slowed(rounds: u32, slower: impl Fn(u32, &str) -> f64) -> Run {
     let mut run = run(&truths, &["randread-4k-qd1"], rounds, false);
     let workload = run.plan.workloads[0].clone();
     for m in &mut run.measurements {
-        let place = truths.iter().position(|(name, _)| *name == m.target).expect("planned");
-        let truth = truths[place].1;
+        let index = truths.iter().position(|(name, _)| *name == m.target).expect("planned");
+        let truth = truths[index].1;
         let truth = Truth { slowdown: truth.slowdown * slower(m.round, &m.target), ..truth };
         let (order, at) = (m.order, m.started_at_ms);
-        *m = measurement(&workload, &m.target, truth, m.round, 2 * place);
+        *m = measurement(&workload, &m.target, truth, m.round, 2 * index);
         (m.order, m.started_at_ms) = (order, at);
     }
     run

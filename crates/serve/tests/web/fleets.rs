@@ -67,9 +67,9 @@ fn the_api_has_the_documents_of_fleets() {
     let document = server.get("/api/v1/fleets/f%2F1%3Fx").json();
     let runs: Vec<_> = ids.iter().map(|id| server.store().load(*id).expect("loaded")).collect();
     // Hidden characters are escaped on the way out.
-    let told = json::fleet::document(&fleet(&runs).expect("a fleet")).to_string();
-    let told: Value = serde_json::from_str(&iotax_model::visible::json(&told)).expect("JSON");
-    assert_eq!(document, told);
+    let expected = json::fleet::document(&fleet(&runs).expect("a fleet")).to_string();
+    let expected: Value = serde_json::from_str(&iotax_model::visible::json(&expected)).expect("JSON");
+    assert_eq!(document, expected);
     let schema = include_str!("../../../report/schema/iotax-fleet-1.schema.json");
     let schema: Value = serde_json::from_str(schema).expect("JSON");
     let validator = jsonschema::validator_for(&schema).expect("a schema");

@@ -22,7 +22,7 @@ impl Numbers {
 }
 
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "G\u{0}T"];
-const PLACES: [&str; 29] = [
+const PATHS: [&str; 29] = [
     "/fleets",
     "/fleets/",
     "/api/v1/fleets/",
@@ -129,9 +129,9 @@ const AT_ONCE: usize = 32;
 
 /// A request put together at random.
 fn request(numbers: &mut Numbers) -> Vec<u8> {
-    let (method, place, tail) = (numbers.of(&METHODS), numbers.of(&PLACES), numbers.of(&TAILS));
+    let (method, base_path, tail) = (numbers.of(&METHODS), numbers.of(&PATHS), numbers.of(&TAILS));
     let (query, headers) = (numbers.of(&QUERIES), numbers.of(&HEADERS));
-    let mut path = format!("{place}{}{query}", if numbers.next(2) == 0 { tail } else { "" });
+    let mut path = format!("{base_path}{}{query}", if numbers.next(2) == 0 { tail } else { "" });
     let mut headers = headers.to_owned();
     let body = match numbers.next(4) {
         0 => "form_token=x&run=1&tags=<script>&text=\u{202e}".to_owned(),
@@ -155,8 +155,8 @@ fn request(numbers: &mut Numbers) -> Vec<u8> {
     );
     let mut request = request.into_bytes();
     if numbers.next(20) == 0 {
-        let place = numbers.next(request.len());
-        request[place] = 0xff;
+        let at = numbers.next(request.len());
+        request[at] = 0xff;
     }
     request
 }

@@ -89,9 +89,9 @@ fn a_login_leads_back_to_the_page_that_was_asked_for_and_nowhere_else() {
         config.base = "/iotax".into();
     });
     let asked = server.get("/iotax/runs?text=a%26b");
-    let place = asked.header("location").expect("a place").to_owned();
-    assert_eq!(place, "/iotax/login?to=%2Fruns%3Ftext%3Da%2526b");
-    let page = server.get(&place).body;
+    let login_path = asked.header("location").expect("a place").to_owned();
+    assert_eq!(login_path, "/iotax/login?to=%2Fruns%3Ftext%3Da%2526b");
+    let page = server.get(&login_path).body;
     assert_eq!(hidden(&page, "to"), "/runs?text=a%26b");
     let lands = |to: &str| {
         let login = server.post("/iotax/login", "", &format!("token={TOKEN}&to={to}"));
@@ -141,9 +141,9 @@ fn for_reading_only_nothing_is_changed() {
         config.launch = Some(Launch { program: "/bin/true".into(), directories: vec![], plans: None });
     });
     assert!(!server.get("/plans").body.contains("Begin"));
-    for place in ["/plans/begin", "/plans/cancel"] {
-        let refused = server.post(place, "", "form_token=&run=1");
-        assert!(refused.status == 403 && refused.body.contains("--read-only"), "{place}: {}", refused.body);
+    for path in ["/plans/begin", "/plans/cancel"] {
+        let refused = server.post(path, "", "form_token=&run=1");
+        assert!(refused.status == 403 && refused.body.contains("--read-only"), "{path}: {}", refused.body);
     }
     assert!(!server.get("/runs/1").body.contains("<textarea"));
     let put =

@@ -116,13 +116,13 @@ impl Server {
         };
         change(&mut config);
         self.base.clone_from(&config.base);
-        let (tell, told) = mpsc::channel();
+        let (tell, listening) = mpsc::channel();
         // It ends with the test's process.
         std::thread::spawn(move || {
             let served = iotax_serve::serve(config, |address| tell.send(address).expect("heard"));
             served.expect("served");
         });
-        self.address = told.recv_timeout(Duration::from_mins(1)).expect("an address");
+        self.address = listening.recv_timeout(Duration::from_mins(1)).expect("an address");
         self
     }
 

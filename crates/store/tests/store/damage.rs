@@ -50,10 +50,10 @@ fn refusals(path: &Path, runs: &[Run], bit: usize) -> BTreeSet<Option<i64>> {
                 match summary {
                     Ok(summary) => {
                         let run = &runs[usize::try_from(id).expect("small") - 1];
-                        let told = (&summary.name, summary.measured, summary.started_at_ms, summary.state);
+                        let shown = (&summary.name, summary.measured, summary.started_at_ms, summary.state);
                         let measured = run.measurements.len() as u64;
                         assert_eq!(
-                            told,
+                            shown,
                             (&run.plan.name, measured, run.started_at_ms, run.state),
                             "bit {bit}"
                         );
@@ -157,8 +157,8 @@ fn a_run_with_a_damaged_measurement_is_listed_and_the_others_are_unharmed() {
         let listed = store.runs().expect("lists");
         let [first, second, third] = listed.as_slice() else { panic!("{listed:?}") };
         let second = second.1.as_ref().expect("its own row is sound");
-        let told = second.damage.as_ref().map(ToString::to_string).unwrap_or_default();
-        assert!(second.measured == 12 && told.contains("11 of 12 measurements are sound"), "{told}");
+        let reason = second.damage.as_ref().map(ToString::to_string).unwrap_or_default();
+        assert!(second.measured == 12 && reason.contains("11 of 12 measurements are sound"), "{reason}");
         for other in [first, third] {
             assert!(other.1.as_ref().is_ok_and(|run| run.damage.is_none()), "{other:?}");
         }

@@ -96,7 +96,7 @@ fn what_was_stored_survives_sigkill() {
         .spawn()
         .expect("starts");
     let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    let told = lines
+    let acknowledged = lines
         .map_while(Result::ok)
         .filter_map(|line| line.strip_prefix("stored ")?.parse::<u32>().ok())
         .nth(6)
@@ -108,7 +108,7 @@ fn what_was_stored_survives_sigkill() {
     assert_eq!(run.state, RunState::Interrupted, "its process is gone");
     let rounds: Vec<u32> = run.measurements.iter().map(|m| m.round).collect();
     let last = u32::try_from(rounds.len()).expect("a few");
-    assert!(last >= told, "told of {told}, found {last}");
+    assert!(last >= acknowledged, "told of {acknowledged}, found {last}");
     assert_eq!(rounds, (1..=last).collect::<Vec<_>>());
     assert!(run.measurements.iter().all(|m| m.samples.len() == m.host_samples.len() && m.host.is_some()));
 }
@@ -231,7 +231,7 @@ fn another_user_tells_a_run_from_what_a_killed_one_left() {
         // By a copy: the directory of the tests may be closed to others.
         let program = dir.path().join("onlooker");
         std::fs::copy(std::env::current_exe().expect("this test"), &program).expect("copied");
-        let looked = Command::new("setpriv")
+        let checked = Command::new("setpriv")
             .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
             .arg(&program)
             .args(["--ignored", "--exact", "file::onlooker"])
@@ -239,7 +239,7 @@ fn another_user_tells_a_run_from_what_a_killed_one_left() {
             .env(EXPECTED, state.word())
             .output()
             .expect("setpriv");
-        assert!(looked.status.success(), "{}", String::from_utf8_lossy(&looked.stdout));
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
     };
     let claim = store.claim(id).expect("free");
     sees(RunState::Running);

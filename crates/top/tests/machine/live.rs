@@ -62,11 +62,11 @@ fn load(device: &Path, over: &AtomicBool) -> io::Result<u64> {
     let block = &mut memory[begin..begin + BLOCK];
     let mut ios = 0;
     while !over.load(Ordering::Relaxed) {
-        let place = ios * 7919 % (SIZE / BLOCK as u64) * BLOCK as u64;
+        let offset = ios * 7919 % (SIZE / BLOCK as u64) * BLOCK as u64;
         if ios % 3 == 0 {
-            file.write_all_at(block, place)?;
+            file.write_all_at(block, offset)?;
         } else {
-            file.read_exact_at(block, place)?;
+            file.read_exact_at(block, offset)?;
         }
         ios += 1;
     }
@@ -112,15 +112,15 @@ fn iostat_counts_the_same() {
         thread::sleep(Duration::from_millis(500));
         let ios = under_load(&device.device, Duration::from_secs(1));
         let is_within = began.elapsed() < WINDOW;
-        let told = iostat.wait_with_output().expect("iostat ends");
+        let printed = iostat.wait_with_output().expect("iostat ends");
         let later = collector.snapshot();
         if !is_within {
             // This machine stood still: iostat may have looked in between.
             continue;
         }
-        let told: serde_json::Value = serde_json::from_slice(&told.stdout).expect("JSON");
-        let disk = &told["sysstat"]["hosts"][0]["statistics"][0]["disk"][0];
-        let theirs = |key: &str| disk[key].as_f64().unwrap_or_else(|| panic!("{key} in {told}"));
+        let printed: serde_json::Value = serde_json::from_slice(&printed.stdout).expect("JSON");
+        let disk = &printed["sysstat"]["hosts"][0]["statistics"][0]["disk"][0];
+        let theirs = |key: &str| disk[key].as_f64().unwrap_or_else(|| panic!("{key} in {printed}"));
         let (mut a, mut b) = (earlier.clone(), later.clone());
         // Rates of both over the same time.
         (a.clock_ns, b.clock_ns) = (0, u64::try_from(WINDOW.as_nanos()).expect("short"));

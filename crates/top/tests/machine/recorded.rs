@@ -188,7 +188,8 @@ fn a_heading_has_space_for_the_count_of_hidden_rows() {
     let frame = frame();
     let titles = ["LAYER", "GUEST", "PROCESS", "CGROUP", "NETWORK"];
     for (kind, title) in table::TableKind::ALL.into_iter().zip(titles) {
-        let table = table::table(kind, &frame, &table::Look { width: 80, ..table::Look::default() });
+        let table =
+            table::table(kind, &frame, &table::TableOptions { width: 80, ..table::TableOptions::default() });
         let head = table.head(12);
         assert!(head.starts_with(&format!("{title}+12 ")), "{head}");
     }

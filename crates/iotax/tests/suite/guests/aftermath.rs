@@ -72,9 +72,9 @@ fn killed_at_any_moment_it_can_be_resumed() {
 /// Delays a program by a second if its arguments match a shell pattern. It makes the file `begun`, and then `over`.
 fn slow_down(lab: &Lab, program: &str, pattern: &str) -> Command {
     let real = Command::new("which").arg(program).output().expect("which starts").stdout;
-    let place = lab.path("").display().to_string();
+    let dir = lab.path("").display().to_string();
     let script = format!(
-        "#!/bin/sh\ncase \"$*\" in {pattern}) : > {place}begun; sleep 1; : > {place}over ;; esac\nexec {} \"$@\"\n",
+        "#!/bin/sh\ncase \"$*\" in {pattern}) : > {dir}begun; sleep 1; : > {dir}over ;; esac\nexec {} \"$@\"\n",
         text(&real).trim()
     );
     lab.iotax_with(program, &script)

@@ -139,7 +139,8 @@ fn the_device_is_measured_where_its_volume_lies_and_a_killed_run_can_be_cleaned(
             lab.sh("kill -STOP $run $(pidof iotax)");
             let offset = lab.sh("dmsetup table /dev/iotax-*/volume1 | cut -d' ' -f5");
             assert_eq!(offset, "2048", "sectors before the first extent");
-            let of = |place: &str| format!("dd if={place} bs=1M count=8 iflag=direct 2> /tmp/dd | sha256sum");
+            let of =
+                |source: &str| format!("dd if={source} bs=1M count=8 iflag=direct 2> /tmp/dd | sha256sum");
             let volume = lab.sh(&of("$(echo /dev/iotax-*/volume1)"));
             assert_eq!(lab.sh(&of("/dev/vda skip=1")), volume);
             // Filled, and not a hole.

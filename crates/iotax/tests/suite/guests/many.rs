@@ -57,13 +57,13 @@ rw = "randwrite"
 
 /// The process of a guest whose name on this machine ends so.
 fn guest_of(lab: &Lab, end: &str) -> rustix::process::Pid {
-    let place = lab.work().display().to_string();
+    let dir = lab.work().display().to_string();
     let found = std::fs::read_dir("/proc").expect("Linux").flatten().find_map(|entry| {
         let line = std::fs::read(entry.path().join("cmdline")).ok()?;
         let words: Vec<String> =
             line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
         let named = words.windows(2).any(|pair| pair[0] == "-name" && pair[1].ends_with(end));
-        (named && words.iter().any(|word| word.contains(&place)))
+        (named && words.iter().any(|word| word.contains(&dir)))
             .then(|| entry.file_name().to_str()?.parse().ok())?
     });
     found.and_then(rustix::process::Pid::from_raw).expect("the guest runs")

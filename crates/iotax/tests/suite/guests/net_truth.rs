@@ -92,15 +92,15 @@ struct Stream {
 impl Stream {
     /// The only stream of a run, which left `from`.
     fn of(document: &Value, from: End) -> Self {
-        let way = &document["cells"][0]["network"]["ways"][0];
-        assert_eq!(way["direction"], if from == End::Near { "upload" } else { "download" });
+        let totals = &document["cells"][0]["network"]["directions"][0];
+        assert_eq!(totals["direction"], if from == End::Near { "upload" } else { "download" });
         Self {
-            sent: whole(way, "/sent_packets"),
-            received: whole(way, "/received_packets"),
-            lost: whole(way, "/lost"),
-            out_of_order: whole(way, "/out_of_order"),
-            duplicates: whole(way, "/duplicates"),
-            jitter_ns: number(way, "/jitter_ns"),
+            sent: whole(totals, "/sent_packets"),
+            received: whole(totals, "/received_packets"),
+            lost: whole(totals, "/lost"),
+            out_of_order: whole(totals, "/out_of_order"),
+            duplicates: whole(totals, "/duplicates"),
+            jitter_ns: number(totals, "/jitter_ns"),
             gaps: gaps(document),
         }
     }
@@ -108,8 +108,8 @@ impl Stream {
 
 /// The gaps of a run's only measurement.
 fn gaps(document: &Value) -> Vec<Gap> {
-    let told = document.pointer("/measurements/0/carried/gaps").cloned();
-    told.map(|gaps| serde_json::from_value(gaps).expect("gaps")).unwrap_or_default()
+    let stated = document.pointer("/measurements/0/carried/gaps").cloned();
+    stated.map(|gaps| serde_json::from_value(gaps).expect("gaps")).unwrap_or_default()
 }
 
 /// Sends datagrams from an end through netem, and gives what was measured beside what netem did.
@@ -186,10 +186,10 @@ fn a_link_carries_what_its_rate_leaves_for_the_payload() {
     for (how, share) in [("--omit 1", TCP_SHARE), ("--udp --length 1472 --bitrate 6M", UDP_SHARE)] {
         for direction in ["", "--reverse"] {
             let document = lab.json(&format!("run {FAR} --time 3 {how} {direction}"));
-            let way = &document["cells"][0]["network"]["ways"][0];
-            let rate = number(way, "/bytes_per_s") * 8.0;
+            let totals = &document["cells"][0]["network"]["directions"][0];
+            let rate = number(totals, "/bytes_per_s") * 8.0;
             eprintln!("{how} {direction}: {:.3} Mbit/s, of {:.3}", rate / 1e6, LINK * share / 1e6);
-            assert!((rate / (LINK * share) - 1.0).abs() < 0.01, "{how} {direction}: {rate}: {way:#}");
+            assert!((rate / (LINK * share) - 1.0).abs() < 0.01, "{how} {direction}: {rate}: {totals:#}");
         }
     }
     let sampler = "while kill -0 $measuring 2> /dev/null; do for end in near far; do \

@@ -4,18 +4,18 @@ use serde_json::Value;
 
 use crate::lab_guest::{Extras, LabGuest};
 use crate::watch_lab::{
-    LOAD, MS, STALL, boot, gap_and_event, gaps_of_writes, memory_disks, number, nvme_tcp, seen_at, timeout,
-    watch,
+    LOAD, MS, STALL, boot, gap_and_event, gaps_of_writes, memory_disks, number, nvme_tcp, observed_at,
+    timeout, watch,
 };
 
 /// A tmpfs, in statfs(2).
 const TMPFS: u64 = 0x0102_1994;
-/// The time between looks at the states of devices.
-const LOOK: u64 = 100;
+/// Interval at which the states of devices are polled, in ms.
+const POLL: u64 = 100;
 
 /// The time at which a source told of the only line with these words.
 fn only(episode: &Value, source: &str, words: &str) -> u64 {
-    let times = seen_at(episode, source, words);
+    let times = observed_at(episode, source, words);
     let [at] = times[..] else { panic!("{source}: {words}: {times:?}: {episode}") };
     at
 }
@@ -54,10 +54,10 @@ fn a_mirror_that_loses_a_leg_and_gets_it_back_costs_nothing() {
     assert!(gaps_of_writes(&mirrored).iter().all(|(_, gap)| *gap < STALL * MS), "{mirrored}");
     let events = mirrored["events"].as_array().expect("events");
     assert!(events.iter().all(|event| event.get("failure").is_none()), "{mirrored}");
-    let [failed, added] = [0, 1].map(|place: usize| number(&events[place]["at_ns"]));
+    let [failed, added] = [0, 1].map(|index: usize| number(&events[index]["at_ns"]));
 
     // States are seen at the first look after the kernel's own line, which follows the event.
-    let soon = |earlier: u64, later: u64| later >= earlier && later <= earlier + (LOOK + STALL) * MS;
+    let soon = |earlier: u64, later: u64| later >= earlier && later <= earlier + (POLL + STALL) * MS;
     let disabled = only(&mirrored, "kernel", "Disk failure on ram1");
     let recovered = only(&mirrored, "kernel", "md0: recovery done");
     assert!(soon(failed, disabled) && recovered >= added, "{mirrored}");
@@ -99,8 +99,8 @@ fn a_command_that_is_not_answered_costs_the_scsi_timeout_and_its_abort() {
     let mute = "mute@1s = cd /sys/bus/pseudo/drivers/scsi_debug; echo 4 > opts; echo -1 > every_nth; sleep 2; echo 0 > every_nth; echo 0 > opts";
     let muted = watch(&mut guest, "/dev/sda", mute, "");
     let ((at, gap), (begin, _)) = gap_and_event(&muted);
-    let aborts = seen_at(&muted, "kernel", "abort scheduled");
-    let retries = seen_at(&muted, "kernel", "retry aborted command");
+    let aborts = observed_at(&muted, "kernel", "abort scheduled");
+    let retries = observed_at(&muted, "kernel", "retry aborted command");
     assert_eq!((aborts.len(), retries.len()), (DEPTH, DEPTH), "{muted}");
     let (first_abort, last_retry) = (aborts[0], retries[DEPTH - 1]);
     assert!(at + 50 * MS >= begin && at <= begin + STALL * MS, "{muted}");
@@ -169,7 +169,7 @@ fn a_bond_whose_leg_goes_down_costs_what_its_miimon_and_tcp_take() {
     let (_, (begin, took)) = gap_and_event(&pulled);
     let down = only(&pulled, "link", "leg0: down");
     assert!(down >= begin && down <= begin + took + STALL * MS, "{pulled}");
-    assert!(seen_at(&pulled, "link", "leg1: down").is_empty(), "{pulled}");
+    assert!(observed_at(&pulled, "link", "leg1: down").is_empty(), "{pulled}");
     let switched = only(&pulled, "kernel", "(slave leg1): making interface the new active one");
     let without = switched.saturating_sub(down);
     assert!(without <= (MIIMON + STALL) * MS, "{pulled}");

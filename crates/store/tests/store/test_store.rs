@@ -4,14 +4,14 @@ use iotax_store::{Location, Store, StoreError};
 use iotax_testkit::postgres::PostgresServer;
 use tempfile::TempDir;
 
-/// An empty place for a store.
-pub(crate) struct Place {
+/// An empty location for a store.
+pub(crate) struct TestStore {
     _directory: Option<TempDir>,
     pub(crate) server: Option<PostgresServer>,
     pub(crate) location: Location,
 }
 
-impl Place {
+impl TestStore {
     pub(crate) fn file() -> Self {
         let directory = TempDir::new().expect("temporary directory");
         let location = directory.path().join("iotax.db").as_path().into();
@@ -53,14 +53,14 @@ macro_rules! both {
         mod file {
             $(#[test]
             fn $test() {
-                super::$test(&crate::place::Place::file());
+                super::$test(&crate::test_store::TestStore::file());
             })+
         }
         mod postgres {
             $(#[test]
             fn $test() {
                 iotax_testkit::require!(file iotax_testkit::postgres::PROGRAM);
-                super::$test(&crate::place::Place::postgres());
+                super::$test(&crate::test_store::TestStore::postgres());
             })+
         }
     };
