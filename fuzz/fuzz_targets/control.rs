@@ -1,4 +1,4 @@
-//! Whatever a peer says on an iperf3 control connection, client and server answer it or give it up in time.
+//! Fuzzes an iperf3 control connection: client and server must answer any peer or give up in time.
 #![no_main]
 
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use iotax_model::units::Nanos;
 use iotax_netperf::{ClientTest, Server};
 use libfuzzer_sys::fuzz_target;
 
-/// Longest time for an end to hold on to a peer that has sent everything.
+/// Maximum time to keep the connection of a peer that has sent everything.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 static SERVERS: LazyLock<[Server; 2]> = LazyLock::new(|| {
@@ -71,7 +71,7 @@ fn to_client(words: &[u8]) {
     HOSTILE.set_nonblocking(false).expect("set");
 }
 
-/// Reads to the end, which must come in time.
+/// Reads to the end of the stream, which must come in time.
 fn until_closed(mut socket: &TcpStream) {
     socket.set_read_timeout(Some(PATIENCE)).expect("set");
     let mut part = [0; 4096];

@@ -1,5 +1,4 @@
-//! A verification journal of any bytes, or a sound one with wrong bits, is read or refused, and what it says of a target never
-//! breaks the audit.
+//! Fuzzes verification journals with any bytes or flipped bits: each is read or rejected, and the audit never panics.
 #![no_main]
 
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 
 const SIZE: Bytes = Bytes(64 << 10);
 
-/// A directory in memory with a target, and the journal of what was written to it.
+/// A directory in memory with a target and the journal of its writes.
 static SOUND: LazyLock<(PathBuf, Vec<u8>)> = LazyLock::new(|| {
     let dir = iotax_fuzz::scratch_dir();
     let journal = dir.join("sound");

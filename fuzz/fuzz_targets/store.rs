@@ -1,4 +1,4 @@
-//! A store of which some bytes are wrong, or whose end is lost, is read or refused; what is read can be judged and shown.
+//! Fuzzes stores with changed bytes or a missing end: each run is rejected, or can be judged and shown.
 #![no_main]
 
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ use iotax_report::{document, terminal};
 use iotax_store::{NewRun, Store};
 use libfuzzer_sys::fuzz_target;
 
-/// Runs whose figures, histograms and plans are in the store.
+/// The runs in the store, with figures, histograms and plans.
 const RUNS: [&str; 2] = [
     include_str!("../../crates/interop/tests/data/import/ping-iputils.txt"),
     include_str!("../../crates/interop/tests/data/import/fio-3.33-plus.json"),
 ];
 
-/// A place in memory, and the bytes of a sound store.
+/// A directory in memory, and the bytes of an intact store.
 static SOUND: LazyLock<(PathBuf, Vec<u8>)> = LazyLock::new(|| {
     let dir = iotax_fuzz::scratch_dir();
     let path = dir.join("sound");

@@ -275,7 +275,7 @@ impl<B: Backend> Worker<B> {
         self.backend.queue(slot, io);
     }
 
-    /// Submits the queued I/Os to the kernel, waits for a completion if none can be expected at once, and takes the completions.
+    /// Submits the queued I/Os to the kernel, waits for a completion if none can be expected immediately, and takes the completions.
     #[inline]
     fn submit(&mut self, prepared: &Prepared) -> Result<(), EngineError> {
         let entered = self.slots.stamp();

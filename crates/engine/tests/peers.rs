@@ -1,6 +1,6 @@
-//! Tests of the classics beside the classics themselves, on the same filesystem.
+//! Compares the classic workloads with the original tools on the same filesystem.
 //!
-//! Rates are held to a wide factor: the machine may be busy with something else in one of the two.
+//! Rates may differ by a large factor, because other work may slow down one of the two.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,14 +14,14 @@ use iotax_model::wire::Job;
 use iotax_model::workload::{Test, Workload, WorkloadKeys};
 
 const SIZE: u64 = 128 << 20;
-/// The largest ratio of two rates that passes.
+/// The largest accepted ratio of two rates.
 const FACTOR: f64 = 6.0;
 
 fn here() -> tempfile::TempDir {
     tempfile::TempDir::new_in(env!("CARGO_MANIFEST_DIR")).expect("directory")
 }
 
-/// Measures a workload on the file, or in a new directory beside it.
+/// Measures a workload on the file, or in a new directory next to it.
 fn outcome(workload: Workload, file: &Path) -> Outcome {
     let directory = here();
     let size = workload.size.unwrap_or(Bytes(SIZE));

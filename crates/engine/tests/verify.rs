@@ -1,4 +1,4 @@
-//! Whole measurements whose target does not keep what it acknowledged.
+//! Tests of measurements on targets that lose acknowledged writes.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use iotax_model::wire::{ByteRange, Event, Job, StampedFill};
 use iotax_model::workload::{IoEngine, Rw, SyncMode, Verify, Workload, WorkloadKeys};
 use tempfile::NamedTempFile;
 
-/// The first `size` bytes of whatever it is applied to.
+/// An area of the first `size` bytes.
 fn area(size: Bytes) -> ByteRange {
     ByteRange { path: None, offset: Bytes(0), size, shared: false, identity: None }
 }
@@ -51,7 +51,7 @@ fn filled_by(workload: &Workload, seed: u64) -> NamedTempFile {
     file
 }
 
-/// A job that knows what its target was filled with.
+/// A job that knows the content its target was filled with.
 fn job_on_filled(workload: Workload) -> Job {
     Job { filled: Some(StampedFill { seed: 1, end: SIZE }), ..job(workload) }
 }
@@ -62,7 +62,7 @@ fn faults(findings: &Findings) -> Vec<(FaultKind, Vec<u64>)> {
     findings.faults.iter().map(|fault| (fault.kind, blocks(fault))).collect()
 }
 
-/// Measures, and says so and gives `None` where there is no io_uring.
+/// Measures. Returns `None` and prints a message without io_uring.
 fn outcome(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Option<Outcome> {
     match measure(job, path, events) {
         Ok(outcome) => Some(outcome),
@@ -115,7 +115,7 @@ fn what_is_not_verified_says_nothing_of_it() {
     assert_eq!(outcome.verify, None);
 }
 
-/// Spoils the file after its last write, with its content of an earlier time at hand.
+/// Damages the file after its last write, using an earlier copy of its content.
 fn findings(spoil: impl Fn(&File, &[Vec<u8>])) -> Findings {
     // Without I/O in flight nothing writes over the damage.
     let workload = workload(Rw::RandWrite, IoEngine::Psync, Verify::Xxh3);

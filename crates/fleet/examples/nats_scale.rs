@@ -1,7 +1,7 @@
 //! Measures a coordinator with many members over a real nats-server: `nats_scale MEMBERS SECONDS LEAVES [PROCESSES]`.
 //!
-//! Members speak the real protocol over a connection each, but make no I/O: each tells a sample per second, with a histogram of 20,000
-//! latencies, and at the end a measurement with it. They run in processes of this program (default: one), apart from the coordinator's.
+//! Members speak the real protocol over a connection each, but make no I/O: each sends a sample per second, with a histogram of 20,000
+//! latencies, and a measurement at the end. They run in separate processes of this program (default: one).
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command};
@@ -18,7 +18,7 @@ use iotax_testkit::nats::NatsServer;
 const VERSION: &str = "scale";
 const PLAN: &str = "[[target]]\nname = 'null'\ndevice = '/dev/null'\n[[workload]]\nrw = 'randread'\n";
 
-/// When sampling began, the CPU seconds of each process, and the bytes then.
+/// Start of sampling, with the CPU seconds of each process and the bytes so far.
 type Begun = (Instant, Vec<f64>, [(u64, u64); 2]);
 
 fn main() {

@@ -29,7 +29,7 @@ pub struct ExportFormat {
     pub help: &'static str,
     /// Converts a run to the format; fails if the format cannot express it.
     pub write: fn(&(Run, Judgement)) -> Result<Document, Unfit>,
-    /// Mark that identifies a file in this format as written by iotax. Each file of [`Document::Sheets`] has another mark instead.
+    /// Mark that identifies a file in this format as written by iotax. Each file of [`Document::Tables`] has another mark instead.
     pub mark: Mark,
 }
 

@@ -1,4 +1,4 @@
-//! The agent as a child process, driven like a runner drives it.
+//! Tests of the agent as a child process, controlled as by a runner.
 
 use std::io::{Read, Write};
 use std::path::Path;

@@ -98,7 +98,7 @@ impl Collector {
     }
 
     /// Returns the next sample once its interval is over at `now` and every worker has reported it; `None` before that, and after the last
-    /// sample. After the patience a sample is returned without the missing reports, except the last sample; with `all_done`, at once.
+    /// sample. After the patience a sample is returned without the missing reports, except the last sample; with `all_done`, immediately.
     /// `waiting_since` is the start of the longest system call still in progress, in nanoseconds of the engine's clock; that call's I/O can
     /// be the sample's oldest.
     pub(crate) fn next_sample(

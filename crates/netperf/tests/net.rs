@@ -1,4 +1,4 @@
-//! The server of network measurements and those who misbehave at it; the client and servers that do.
+//! Tests of the network server with misbehaving clients, and of the client with misbehaving servers.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -66,7 +66,7 @@ fn run(test: ClientTest) -> Result<TestReport, String> {
     prepared.run(&AtomicBool::new(false), &mut |_| {}).map_err(|error| error.to_string())
 }
 
-/// An honest test, which must come out right.
+/// A regular test, which must succeed.
 fn assert_serves(remote: &TestServer) {
     let report = run(test(remote.peer(), traffic(NetTest::Tcp, Direction::Upload))).expect("a report");
     let received = report.remote.expect("told").streams[0].figures.bytes;
@@ -121,7 +121,7 @@ fn bytes_end_a_test_in_every_direction() {
     }
 }
 
-/// Bytes of memory that this process has in use.
+/// Returns the bytes of memory in use by this process.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("there");
     let pages: u64 = statm.split(' ').nth(1).expect("a field").parse().expect("a number");
@@ -294,8 +294,8 @@ fn datagrams_from_strangers_change_nothing() {
     assert_serves(&remote);
 }
 
-/// A server that agrees to one test of one stream of datagrams, and lets the client's calls go unanswered. Between the start of the test and
-/// of the streams it does something with the client's address.
+/// A server that accepts one test with one UDP stream and does not answer the client's calls. Between the start of the test and of the
+/// streams it calls a function with the client's address.
 fn far_end_without_an_answer(
     listener: &TcpListener,
     datagrams: &UdpSocket,

@@ -137,7 +137,7 @@ pub(crate) fn in_a_thread(address: SocketAddr, router: Router) -> io::Result<Soc
     Ok(address)
 }
 
-/// Limit on the number of open connections. A connection for which there is no room is closed at once.
+/// Limit on the number of open connections. A connection for which there is no room is closed immediately.
 #[derive(Debug, Clone)]
 struct Limit {
     open: Arc<Connections>,

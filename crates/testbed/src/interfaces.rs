@@ -12,7 +12,7 @@ use crate::netlink;
 
 const LOOPBACK: &str = "lo";
 
-/// Lists the interfaces in this process's network namespace, sorted by name. The caller sets `place`. Reads /sys below `root`; offloads and
+/// Lists the interfaces in this process's network namespace, sorted by name. The caller sets `position`. Reads /sys below `root`; offloads and
 /// software interface types are only known if `root` is `/`.
 ///
 /// # Errors

@@ -57,7 +57,7 @@ impl CreatedPool {
         Ok(Self { guid: Some(guid), ..self.clone() })
     }
 
-    /// Destroys the pool; does nothing if it is not imported. Retries for up to 10 s while a volume is in use. Fails at once for a pool
+    /// Destroys the pool; does nothing if it is not imported. Retries for up to 10 s while a volume is in use. Fails immediately for a pool
     /// that is not the one that iotax created, and for a pool that waits for its disk, because zpool(8) would wait too.
     pub(crate) fn destroy(&self, lock: &ProcessLock) -> io::Result<()> {
         kernel_file::check_mounted(Path::new(COUNTERS))?;

@@ -419,7 +419,7 @@ impl Search {
                     if (rate > ceiling.observed_to) != (ceiling.rate > ceiling.observed_to)
                         && (rate / ceiling.rate).ln().abs() <= root::NEAR =>
                 {
-                    // Only one of the two estimates lies above `seen_to`, so neither is clearly better: combine them.
+                    // Only one of the two estimates lies above `observed_to`, so neither is clearly better: combine them.
                     let draws = || match (queue.draws(condition), Draws::new(&trials, limit, middle)) {
                         (Some(own), Some(other)) => Some(own.and(other)),
                         (own, other) => own.or(other),

@@ -118,7 +118,7 @@ pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
 
 /// Runs the checks of the whole run and of its targets. An import is not checked.
 ///
-/// `broken` lists steps between layers whose two targets are on different devices. `standing` is the progress of a run that adds rounds.
+/// `broken` lists steps between layers whose two targets are on different devices. `status` is the progress of a run that adds rounds.
 pub(super) fn of_run(
     run: &Run,
     comparisons: &[Comparison],

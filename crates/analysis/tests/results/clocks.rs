@@ -1,4 +1,4 @@
-//! Guests whose clock runs at another pace than the host's.
+//! Tests of guests whose clock runs faster or slower than the host's.
 
 use iotax_analysis::grade::Grade;
 use iotax_analysis::judge;
@@ -24,7 +24,7 @@ fn a_clock_that_is_far_off_makes_figures_unusable() {
     }
 }
 
-/// A message that is late by 60 ms is nothing to a window of 250 ms, in which all of them stand for one another.
+/// A single message that is 60 ms late does not affect a window of 250 ms with many messages.
 #[test]
 fn short_windows_are_held_against_the_hosts_clock_together() {
     // Late by how much, off by what factor, how often a remark for the target, and whether its measurements can be used.

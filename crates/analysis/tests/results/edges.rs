@@ -1,4 +1,4 @@
-//! Ladders as graphs: the edges that an engineer would draw, and no others.
+//! Tests that a ladder's graph has the edges an engineer would draw, and no others.
 
 use iotax_analysis::edges;
 use iotax_analysis::judge;

@@ -1,4 +1,4 @@
-//! Each check sees what it is for and stays silent where that is not so.
+//! Tests that each check fires in its own case and only there.
 
 use iotax_analysis::judge;
 use iotax_analysis::stats::verdict::Verdict;
@@ -30,7 +30,7 @@ fn writes() -> Run {
     run(&[("host-file", HOST), ("vm-raw", Truth { slowdown: 1.3, ..HOST })], &[WRITES], 3, false)
 }
 
-/// Makes the devices take only a share of what a target wrote, and so much afterwards, in so long.
+/// Makes the devices receive only a share of the target's writes, and the given bytes after the window, within the given time.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a positive figure")]
 fn put_off(run: &mut Run, target: &str, share: f64, flush: Option<(u64, f64)>) {
     for m in run.measurements.iter_mut().filter(|m| m.target == target) {
@@ -124,10 +124,10 @@ fn the_arcs_own_counts_tell_what_it_answered() {
     }
 }
 
-/// A change to an honest run, with its name.
+/// A change to a correct run, with its name.
 type Change = (&'static str, fn(&mut Run));
 
-/// A change to an honest run, the warning it must draw, words of its evidence, whether it makes the measurement unusable.
+/// A change to a correct run, the expected warning, words of its evidence, and whether the measurement becomes unusable.
 type Case = (WarningKind, &'static str, bool, fn(&mut Run));
 
 #[test]
@@ -344,14 +344,14 @@ fn a_window_that_is_over_before_the_host_looks_accuses_no_cache() {
     }
 }
 
-/// A change to an honest ladder, the warning it must draw of a target, and words of its evidence.
+/// A change to a correct ladder, the expected warning about a target, and words of its evidence.
 type OfTarget = (WarningKind, &'static str, fn(&mut Run));
 
 fn allocation(written: u64, unwritten: u64, holes: u64) -> Allocation {
     Allocation { written, unwritten, holes, shared: 0, compressed: 0, source: Mapper::Fiemap }
 }
 
-/// Puts a target's file onto a filesystem of another kind.
+/// Moves a target's file to a filesystem of another kind.
 fn onto(run: &mut Run, target: usize, name: &str, options: &str) {
     let layers = &mut run.targets[target].layers;
     let index = layers.iter().position(|layer| layer.kind == LayerKind::Filesystem).expect("a filesystem");

@@ -1,4 +1,4 @@
-//! Guests from within: where a latency arises, whose CPU time an I/O takes, who gets how much.
+//! Tests of data collected inside guests: the latency and CPU time of each layer, and fairness between guests.
 
 use iotax_analysis::cpu_breakdown::Role;
 use iotax_analysis::fairness::by_count;
@@ -62,7 +62,7 @@ fn qemus_percentiles_are_near_those_of_its_bins() {
     assert!(vm.qemu_p99_ns.expect("bins") > 1.3 * qemu, "{vm:?}");
 }
 
-/// A change to measurements that were watched from within, the stretches that are left, and a word of the reason.
+/// A change to measurements monitored inside the guest, the layers that can still be told apart, and a word of the reason.
 type Case = (fn(&mut Run), &'static [&'static str], &'static str);
 
 #[test]

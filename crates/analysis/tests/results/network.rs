@@ -1,4 +1,4 @@
-//! Network paths are compared by their traffic, and each network check fires in its own case only.
+//! Tests that network paths are compared by their traffic, and that each network check fires only in its own case.
 
 use iotax_analysis::judge;
 use iotax_analysis::stats::verdict::Verdict;
@@ -28,7 +28,7 @@ pub(crate) fn two(workload: iotax_model::Workload) -> Run {
     run(&[VETH, VIRTIO], &[workload], 3)
 }
 
-/// The only finding in a run of which one measurement is not as it should be.
+/// Returns the only finding in a run with one faulty measurement.
 pub(crate) fn only(run: &Run, kind: WarningKind) -> Warning {
     let mut all = found(run);
     assert_eq!(all.iter().map(|warning| warning.kind).collect::<Vec<_>>(), [kind], "{all:?}");
@@ -47,8 +47,8 @@ pub(crate) fn network<'a>(judgement: &'a Judgement, target: &str) -> &'a Network
         .expect("a network's")
 }
 
-/// Has datagrams lost, one for each so many that came, which had reached the server's interface or not. It counts headers too,
-/// which of what came are more than half of what was lost.
+/// Loses one datagram per `each` received, before or after the server's interface. The interface also counts headers, whose bytes exceed
+/// half of the lost ones.
 fn lose(m: &mut iotax_model::record::Measurement, each: u64, reached: bool) {
     let flow = &mut m.outcome.carried.as_mut().expect("a network's").flows[0];
     let (bytes, received) = (flow.received_bytes.expect("told"), flow.received_packets.expect("told"));

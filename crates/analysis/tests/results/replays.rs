@@ -1,4 +1,4 @@
-//! Replays that were late are left out of comparisons, and no verdict rests on those that lack I/Os.
+//! Tests that late replays are left out of comparisons, and that no verdict is based on replays that skipped I/Os.
 
 use iotax_analysis::phases::phased_comparisons;
 use iotax_analysis::stats::verdict::Verdict;
@@ -23,7 +23,7 @@ fn replays(late: &[(&str, u32)]) -> Run {
     run
 }
 
-/// Changes what a measurement says of its replay, and makes it ten times as slow.
+/// Changes the replay statistics of a measurement and makes it ten times slower.
 fn spoil(run: &mut Run, target: &str, round: u32, change: fn(&mut Replayed)) {
     let measurement = run.measurements.iter_mut().find(|m| m.target == target && m.round == round);
     let outcome = &mut measurement.expect("measured").outcome;

@@ -1,4 +1,4 @@
-//! Whole runs, judged: drift and outliers.
+//! Judges complete runs with drift and outliers.
 
 use iotax_analysis::judge;
 use iotax_model::Run;
@@ -13,7 +13,7 @@ use crate::simulate::{Design, Model, Noise, percent, seeded, standard_error};
 const RUNS: u32 = 150;
 const I_OS: u64 = 1_000;
 
-/// The run whose mean latencies have these logarithms, by round, target and workload, in the order of the schedule.
+/// Builds a run from the logarithms of mean latencies, by round, target and workload, in the order of the schedule.
 fn run(plan: &Plan, figures: &[Vec<Vec<f64>>], orders: &[Vec<Vec<u32>>]) -> Run {
     let mut measurements = Vec::new();
     for (round, (figures, orders)) in (1..).zip(figures.iter().zip(orders)) {

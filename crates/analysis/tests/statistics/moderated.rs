@@ -51,7 +51,7 @@ fn p_values(run: &[Vec<f64>], rounds: u32, shared: bool, edge: f64) -> Vec<f64> 
     members.into_iter().map(|member| member.with(prior).p_value(edge).expect("rounds")).collect()
 }
 
-/// Levels of a ladder's looks, by look and by how many are left.
+/// Significance levels of a ladder's looks, by look and by number of open comparisons.
 fn levels() -> Vec<Vec<f64>> {
     let looks = Looks::new(&LADDER).expect("rising");
     let level = |look, left: u32| looks.nominal(look, ALPHA / f64::from(left.max(1)));

@@ -1,4 +1,4 @@
-//! The error rate of looking after every round.
+//! The error rate of tests after every round.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ const RUNS: u32 = 6_000;
 
 const MODEL: Model = Model { noise: Noise::Normal, sd: 0.03, rounds: 0.1, drift: 0.1, uneven: 1.5 };
 
-/// The designs of the page: when one looks.
+/// The designs on the page: the numbers of rounds at the looks.
 fn designs() -> [(&'static str, Vec<u32>); 4] {
     [
         ("after each of 3 to 10", (3..=10).collect()),
@@ -24,7 +24,7 @@ fn designs() -> [(&'static str, Vec<u32>); 4] {
     ]
 }
 
-/// Holm's procedure at a look: what is rejected stays so, and leaves more for the others.
+/// Applies Holm's procedure at one look. Rejected hypotheses stay rejected and leave a larger share of the error to the others.
 pub(crate) fn holm(p: &[f64], rejected: &mut BTreeSet<usize>, level: impl Fn(usize) -> f64) {
     let mut order: Vec<usize> = (0..p.len()).filter(|i| !rejected.contains(i)).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
@@ -93,7 +93,7 @@ fn looking_after_every_round_keeps_the_level() {
     page::holds_rows_in("statistics.md", "sequential", &page::table(&head, &rows));
 }
 
-/// Looks of a ladder of 3 minutes with 20 cells, whose rounds take some 8 seconds.
+/// Looks of a 3-minute ladder with 20 cells, whose rounds take about 8 seconds.
 pub(crate) const LADDER: [u32; 10] = [4, 5, 6, 7, 9, 11, 13, 15, 18, 22];
 
 /// The share of existing effects decided after about 1, 2 and 3 minutes, by spending function.

@@ -1,7 +1,7 @@
-//! Histories whose changes are known.
+//! Tests on histories with known changes.
 //!
-//! Each run has a day: 3% from one run to the next, which target and control share, and a slow drift of both by 10% over the history. Each
-//! of both has noise of its own with heavy tails (Student's t with 3 degrees of freedom), and one run in 33 strays by 15%, up or down.
+//! Target and control share noise of 3% from run to run and a slow drift of 10% over the history. Each also has independent noise with
+//! heavy tails (Student's t with 3 degrees of freedom), and one run in 33 deviates by 15%, up or down.
 
 use iotax_analysis::stats::median;
 use iotax_analysis::trend::{LEAST_RUNS, LEVEL, LevelChange, changes, pending};
@@ -13,12 +13,12 @@ use crate::simulate::{Noise, Random, normal, percent, seeded};
 
 /// Series of each case.
 const SERIES: u32 = 400;
-/// The share of steps that are to be found, and the share of flat series that may alarm.
+/// The required share of steps found, and the allowed share of false alarms on flat series.
 const FOUND: f64 = 0.95;
 const FALSE: f64 = 0.05;
-/// Noise from run to run of the ratio, as half the width that holds 68% of runs.
+/// Noise of the ratio from run to run, as half the width that contains 68% of runs.
 const NOISES: [f64; 5] = [0.005, 0.01, 0.015, 0.02, 0.03];
-/// The noise up to which steps of 5% are to be found in 30 runs, and in 60.
+/// The highest noise at which steps of 5% must be found in 30 runs, and in 60.
 const PROMISED: [(f64, usize); 2] = [(0.01, 30), (0.015, 60)];
 
 struct History {
@@ -44,7 +44,7 @@ impl History {
         Self { target, control }
     }
 
-    /// The target changes by a ratio from this run on.
+    /// Changes the target by a ratio from this run on.
     fn stepped(mut self, at: usize, ratio: f64) -> Self {
         self.target[at..].iter_mut().for_each(|value| *value += ratio.ln());
         self
@@ -59,7 +59,7 @@ fn share(times: u32, mut is_so: impl FnMut() -> bool) -> f64 {
     f64::from((0..times).map(|_| u32::from(is_so())).sum::<u32>()) / f64::from(times)
 }
 
-/// The change that is the step, if it was found: at most three runs off.
+/// Returns the change found at most three runs from the true step; `None` if there is none.
 fn found(changes: &[LevelChange], at: usize) -> Option<&LevelChange> {
     changes.iter().find(|change| change.at.abs_diff(at) <= 3)
 }
@@ -108,7 +108,7 @@ fn steps_of_five_percent_are_found() {
     page::holds_rows_in("trend.md", "power", &page::table(&head, &rows));
 }
 
-/// Looked at once at the end, and after every run.
+/// Tests a single analysis at the end, and one after every run.
 #[test]
 fn flat_series_hardly_alarm() {
     let mut random = seeded(2002);
@@ -180,7 +180,7 @@ fn a_change_of_the_machine_is_not_blamed_on_the_target() {
     assert!(of_all(blamed) <= FALSE / 2.0 && of_all(seen) >= FOUND, "{blamed} {seen}");
 }
 
-/// The delay until a step is named, the rate of early hints, and the runs that they ask for.
+/// The delay until a step is reported, the rate of early hints, and the number of runs they request.
 #[test]
 fn a_step_is_named_as_soon_as_it_can_be() {
     let mut random = seeded(2005);

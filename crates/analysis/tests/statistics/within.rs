@@ -8,7 +8,8 @@ use crate::simulate::{Random, normal, percent, seeded};
 
 const RUNS: u32 = 300;
 
-/// Rates around 1, each `phi` of the last one's stray and the rest its own, with a beginning that dies away with `tau` intervals.
+/// Simulates autocorrelated rates around 1: `phi` is the correlation with the previous rate, `tau` the decay of an initial transient, in
+/// intervals.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "about a million")]
 fn samples(n: u32, phi: f64, extra: f64, tau: f64, random: &mut Random) -> Vec<Sample> {
     let mut stray = normal(random);

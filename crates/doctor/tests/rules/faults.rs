@@ -1,4 +1,4 @@
-//! Planted faults: each changes a few lines of the recorded host, and exactly one rule must find it.
+//! Tests of planted faults: each changes a few lines of the recorded host, and exactly one rule must find it.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -170,7 +170,7 @@ const FILESYSTEMS: &[Fault] = &[
     ),
 ];
 
-/// On a path that only a survey of it reads.
+/// Faults on a path that only a survey of this path reads.
 const PATHS: &[(&str, Fault)] = &[
     ("/net/a.img", ("nfs-soft", &["@mounts|wsize=1048576,hard|wsize=1048576,soft"], "/proc/self/mountinfo")),
     ("/net/a.img", ("nfs-over-udp", &["@mounts|proto=tcp|proto=udp"], "/proc/self/mountinfo")),
@@ -391,7 +391,7 @@ fn line_of(path: &str) -> Option<&'static str> {
     HOST.lines().find(|line| !line.starts_with('#') && path_of(line) == path)
 }
 
-/// The lines of a fault in full. One without content removes its file.
+/// Expands the lines of a fault. A line without content removes its file.
 fn lines(changes: &[&str]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for change in changes {
@@ -438,7 +438,7 @@ fn survey_with(root: &Path, changes: &[&str], path: Option<&str>) -> Survey {
     survey
 }
 
-/// Plants a fault; `path` is what is surveyed, or nothing for the machine. Returns what is wrong.
+/// Plants a fault and surveys `path`, or the machine without one. Returns the errors.
 fn wrong(root: &Path, path: Option<&str>, (rule, changes, evidence): Fault) -> Option<String> {
     let found = examine(&survey_with(root, changes, path));
     let is_right = !found.is_empty()
@@ -447,7 +447,7 @@ fn wrong(root: &Path, path: Option<&str>, (rule, changes, evidence): Fault) -> O
     (!is_right).then(|| format!("{rule} by {changes:?}, evidence {evidence}: {:?}", short(&found)))
 }
 
-/// The rule on what a run measured, which no tree has.
+/// Tests the rule based on a run's measurements, which a recorded tree does not contain.
 const MEASURED: &str = "flushes-swallowed";
 
 #[test]

@@ -1,4 +1,4 @@
-//! Guests as libvirt defines them and as QEMU's command line does.
+//! Tests of guests, defined by libvirt's XML and by QEMU's command line.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use iotax_model::survey::Survey;
 use iotax_testbed::{libvirt, survey};
 use iotax_testkit::tree;
 
-/// Files of libvirt's XML that the testbed's tests read too.
+/// XML files of libvirt domains, shared with the testbed's tests.
 fn domain(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testbed/tests/system/libvirt").join(name);
     std::fs::read_to_string(path).expect("a domain")
@@ -207,7 +207,7 @@ fn a_guest_is_known_by_every_way_to_name_its_file() {
     }
 }
 
-/// A running guest, by its command line and the files that it has open; none for a process whose files may not be seen.
+/// A running guest, by its command line and open files; no files for a process that this user may not inspect.
 fn running(line: &str, open: &[&str]) -> Survey {
     let root = tree::build(&format!("proc/77/cmdline = {}", line.replace(' ', "\\x00")));
     for (number, file) in open.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Every rule on a recorded host: a few changed lines make exactly that rule fire, and the host as it is none.
+//! Tests every rule on a recorded host: no rule fires on the unchanged host, and a few changed lines make exactly one fire.
 
 mod documented;
 mod faults;

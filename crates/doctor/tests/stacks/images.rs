@@ -62,7 +62,7 @@ fn images_are_known_by_their_headers() {
     assert_eq!(found, ["image-format-probed", "image-chain-long"]);
 }
 
-/// A QEMU that does not run its guest; killed when it is dropped.
+/// A QEMU process whose guest does not run; killed on drop.
 struct Qemu(Child);
 
 impl Drop for Qemu {

@@ -1,4 +1,4 @@
-//! Faults on real stacks of this machine: loop devices, mounts, images, a running QEMU.
+//! Tests of faults on real stacks: loop devices, mounts, images, a running QEMU.
 
 mod images;
 mod loops;
@@ -10,7 +10,7 @@ use std::process::Command;
 use iotax_doctor::{Finding, examine};
 use iotax_testbed::survey;
 
-/// Runs a program that a test required, and returns what it printed.
+/// Runs a program that the test requires, and returns its stdout.
 fn run(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(iotax_testkit::program(program)).args(arguments).output().expect("it starts");
     assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -76,7 +76,7 @@ impl Shape {
         }
     }
 
-    /// Returns the number of random bytes at the start of the sector at byte `place` of a buffer.
+    /// Returns the number of random bytes at the start of the sector at byte `position` of a buffer.
     #[inline]
     fn random_at(&self, position: usize) -> usize {
         self.random.saturating_sub(position % self.chunk).min(SECTOR)

@@ -22,7 +22,7 @@ pub(super) const fn patience(now: u64, wake: u64) -> u64 {
     wake.saturating_sub(now).saturating_sub(SPIN_NS)
 }
 
-/// Sleeps until 20 us before `wake`; if `wake` is nearer than that, returns at once.
+/// Sleeps until 20 us before `wake`; if `wake` is nearer than that, returns immediately.
 pub(super) fn idle(now: u64, wake: u64) {
     match patience(now, wake) {
         0 => std::hint::spin_loop(),

@@ -125,7 +125,7 @@ impl Session {
         Frame { acknowledged: self.received, ..Frame::plain(Kind::Alive, self.epoch, Vec::new()) }
     }
 
-    /// Assumes that all frames in flight are lost, so that they are sent again at once. Called when the connection is restored.
+    /// Assumes that all frames in flight are lost, so that they are sent again immediately. Called when the connection is restored.
     pub(super) fn reconnected(&mut self) {
         self.patience_ns = FIRST_PATIENCE_NS;
         self.window = FIRST_WINDOW;

@@ -1,4 +1,4 @@
-//! Faults: servers, coordinators and members that are killed.
+//! Tests with killed servers, coordinators and members.
 
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ fn an_agent_that_is_started_anew_is_lost_at_once() {
     drop(first);
 }
 
-/// The stdout of a process: nothing until the test says that it has ended.
+/// The stdout of a process; it blocks until the test ends the process.
 struct Output(std::sync::mpsc::Receiver<()>);
 
 impl std::io::Read for Output {

@@ -1,4 +1,4 @@
-//! Fleets without faults.
+//! Tests of fleets without faults.
 
 use std::time::Duration;
 

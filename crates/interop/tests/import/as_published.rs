@@ -1,4 +1,4 @@
-//! Results as people published them: cut, annotated, of old versions, of runs that failed.
+//! Tests of results as people published them: truncated, annotated, from old versions, from failed runs.
 
 use iotax_interop::import::{Entry, Found, recognise, refused};
 use iotax_model::Bytes;

@@ -128,7 +128,7 @@ fn what_a_figure_means_is_said_with_it() {
     assert_eq!(metric(&mixed.entries[0], "latency_mean"), None);
 }
 
-/// A text in which something is replaced is read without the figure, refused, or both, and says so.
+/// Tests that a text with a replaced part is imported without the figure, refused, or both, with a note.
 #[test]
 fn a_broken_text_is_listed_and_gives_no_other_figure() {
     for (file, from, to, reason) in [

@@ -1,4 +1,4 @@
-//! A text damaged on its way must not yield another figure: the results are those of the whole text, or fewer.
+//! Tests that a damaged text never yields a wrong figure: the results are those of the intact text, or fewer.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -25,7 +25,7 @@ const FILES: [&str; 14] = [
     "vdbench-flatfile.html",
 ];
 
-/// A way to spoil a text; places are shares of its length.
+/// A way to damage a text; positions are shares of its length.
 #[derive(Debug, Clone)]
 enum Mutation {
     DropLines(f64, usize),
@@ -109,7 +109,7 @@ const fn is_cut(mutation: &Mutation) -> bool {
     matches!(mutation, Mutation::Truncate(_))
 }
 
-/// Every figure with its name, as text.
+/// Formats every figure with its name.
 fn figures(all: &[Found]) -> HashSet<String> {
     let entries = all.iter().flat_map(|found| &found.entries);
     entries
@@ -126,7 +126,7 @@ fn figures(all: &[Found]) -> HashSet<String> {
         .collect()
 }
 
-/// The figures that may be found: those of the whole text, and those of one direction or one clone by itself.
+/// Returns the figures that may be found: those of the whole text, and those of a single direction or clone.
 fn allowed(text: &str) -> HashSet<String> {
     let mut all = figures(&recognise(text));
     // Clones under names of their own are not added up.

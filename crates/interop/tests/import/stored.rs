@@ -1,4 +1,4 @@
-//! An imported run on its way through store, judgement, reports and comparison.
+//! Tests an imported run in store, judgement, reports and comparison.
 
 use iotax_analysis::compare::{Account, CompareError, Question, Side, Which, compare};
 use iotax_analysis::judge;
@@ -19,7 +19,7 @@ fn imported(files: &[(&str, String)]) -> Vec<Imported> {
     runs(files, None)
 }
 
-/// As `iotax import` keeps it.
+/// Stores a run as `iotax import` does.
 fn kept(store: &mut Store, run: &Imported) -> Run {
     let started_at_ms = run.started_at_ms.unwrap_or(1);
     let id =

@@ -1,4 +1,4 @@
-//! Several tools' results in one text: each is read as if it were alone, or listed with its line.
+//! Tests of several tools' results in one text: each is read as if alone, or listed with its line.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ fn results(found: &[Found]) -> Vec<(&'static str, Entry)> {
     found.iter().flat_map(|found| found.entries.iter().map(|entry| (found.tool, entry.clone()))).collect()
 }
 
-/// Two formats of one output round a figure differently.
+/// Tolerance for figures that two formats round differently.
 const ROUNDING: f64 = 0.06;
 
 /// True if two results are of one run: in another format, or the same lines once more.
@@ -36,7 +36,7 @@ fn is_copy((tool, one): &(&str, Entry), (other_tool, other): &(&str, Entry)) -> 
         && ["iops", "bytes_per_s", "latency_mean"].into_iter().all(close)
 }
 
-/// The results of both texts that are neither read nor listed when the second stands below the first.
+/// Returns the results that are neither read nor listed if the second text follows the first.
 fn lost(first: &str, second: &str) -> Vec<String> {
     let (mut text, mut expected) = (first.to_owned(), results(&recognise(first)));
     if !text.ends_with('\n') {

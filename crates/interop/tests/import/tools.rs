@@ -242,7 +242,7 @@ fn the_last_share_of_old_bonnie_is_left_out_where_it_may_have_lost_a_digit() {
     }
 }
 
-/// A text whose runs of blanks are one each, as chats and some web pages leave them.
+/// Collapses runs of blanks into one, as chats and some web pages do.
 fn collapsed(text: &str) -> String {
     text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n").collect()
 }
@@ -445,7 +445,7 @@ fn data_lines(name: &str) -> Vec<&'static str> {
     data(name).leak().lines().collect()
 }
 
-/// Every number that stands alone with a comma for its point.
+/// Replaces the decimal point of every separate number by a comma.
 fn with_commas(text: &str) -> String {
     let word = |word: &str| match word.split_once('.') {
         Some((a, b))

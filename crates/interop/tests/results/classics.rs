@@ -1,4 +1,4 @@
-//! Runs of the classics' suites in the classics' formats.
+//! Tests of classic suites, exported in the formats of the original tools.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -181,7 +181,7 @@ fn a_run_of_something_else_is_no_bonnie() {
     assert!(error.contains("run 1") && error.contains("fstime") && error.contains("put_block"), "{error}");
 }
 
-/// The output of one of bonnie++'s own programs for a text; `None` if it is not installed.
+/// Returns the output of a program of bonnie++ for a text; `None` if it is not installed.
 fn shown(program: &str, text: &str) -> Option<String> {
     iotax_testkit::require!(program program);
     let child =
@@ -238,7 +238,7 @@ fn the_index_of_copies_is_ten_times_the_baseline_and_leaves_the_worst_third_out(
     assert_eq!((partly[0].copies.len(), partly[0].index), (2, None), "two of three are no index");
 }
 
-/// In what people read and what programs read.
+/// Checks the output for people and the output for programs.
 fn shows_the_index(run: &Run) {
     let judgement = judge(run);
     let page = report::document::run(run, &judgement);

@@ -1,4 +1,4 @@
-//! Formats of others that measurements are written in, read back by what reads them there or by their own grammar.
+//! Tests of exports to formats of other tools, read back by those tools or by the format's grammar.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -13,7 +13,7 @@ use parquet::record::Field;
 
 use iotax_testkit::runs::{HOST, Truth, run};
 
-/// Two runs, of which little is known of one measurement, and of which one has a target with a difficult name.
+/// Two runs: one measurement has few figures, and one target has a name with special characters.
 fn runs() -> Vec<(Run, Judgement)> {
     let vm = Truth { slowdown: 1.4, noise: 0.004, cpu_ns: 9_800.0 };
     let mut bare = run(&[("host-file", HOST), ("vm-raw", vm)], &["randread-4k-qd1", "seqwrite-1m"], 3, true);
@@ -68,7 +68,7 @@ fn a_parquet_file_has_every_cell_of_the_sheet_in_its_type() {
     assert!(known > count * 20, "{known}");
 }
 
-/// The series of a line `name{label="value",...} number`, by the grammar of the text format 0.0.4.
+/// Parses a line `name{label="value",...} number` by the grammar of the text format 0.0.4.
 fn series(line: &str) -> (String, String, f64) {
     let is_name = |text: &str| {
         text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')

@@ -1,4 +1,4 @@
-//! A figure that is defined once is in everything that people and programs read.
+//! Tests that a figure defined once appears in every output.
 
 use iotax_analysis::metric::{Better, Definition, Names, OverRounds, Unit};
 use iotax_analysis::{Judgement, Metric, judge, judge_by};
@@ -8,7 +8,7 @@ use iotax_report::{csv, document, html, json, markdown, terminal};
 
 use iotax_testkit::runs::{HOST, Truth, run};
 
-/// The length of the mean I/O: a figure that iotax does not have.
+/// The mean length of an I/O, a figure that iotax does not have.
 static MEAN_LENGTH: Definition = Definition {
     id: "mean_length_per_s",
     unit: Unit::BytesPerSecond,

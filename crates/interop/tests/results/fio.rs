@@ -1,4 +1,4 @@
-//! Runs as fio prints them.
+//! Tests of runs exported as fio's output.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A network's figures in the forms of other tools.
+//! Tests of network figures in formats of other tools.
 
 use iotax_analysis::judge;
 use iotax_interop::prometheus;

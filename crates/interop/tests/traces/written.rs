@@ -1,4 +1,4 @@
-//! Traces that iotax writes.
+//! Tests of traces written by iotax.
 
 use iotax_interop::trace::{TraceFacts, TraceWriter, read, write};
 use iotax_model::trace::{TraceExport, TraceFormat, TracedIo, TracedOperation};
@@ -58,7 +58,7 @@ proptest! {
         prop_assert_eq!(read_back(written(TraceExport::Csv, &events)), (TraceFormat::Csv, events));
     }
 
-    /// A file that is damaged anywhere ends in rows or in a sentence.
+    /// Tests that a file damaged at any position gives rows or an error message.
     #[test]
     fn a_damaged_file_ends_in_a_sentence(at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<bool>()) {
         let events: Vec<TracedIo> = (0..500).map(|n| TracedIo {

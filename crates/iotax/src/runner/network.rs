@@ -188,7 +188,7 @@ fn agent(namespace: Option<&str>, stop: &Interrupt) -> anyhow::Result<AgentClien
     Ok(agent)
 }
 
-/// Returns the interfaces that packets may pass at the end `place`, which is `client` or `server`. On a path that iotax did not build,
+/// Returns the interfaces that packets may pass at the end `position`, which is `client` or `server`. On a path that iotax did not build,
 /// returns them only if there is exactly one.
 fn path_interfaces(agent: &mut AgentClient, position: &str, via: NetPath) -> anyhow::Result<Vec<Interface>> {
     let all = agent.interfaces().map_err(interrupted)?;

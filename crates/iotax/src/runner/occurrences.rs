@@ -275,7 +275,7 @@ impl Stage {
         self.open(name, threads::spawn_scoped(scope, name, work));
     }
 
-    /// Reads a source until the load is over. `next` returns within [`LOOK`]. Drops events before the window, and those beyond
+    /// Reads a source until the load is over. `next` returns within [`POLL_EVERY`]. Drops events before the window, and those beyond
     /// [`MOST_LINES`].
     fn read<I: Iterator<Item = Happened>>(&self, name: &str, mut next: impl FnMut() -> I) {
         let (mut count, mut over) = (0, false);

@@ -154,7 +154,7 @@ struct Barrier {
     is_neighbour: Vec<bool>,
     starts: Vec<Sender<Option<u64>>>,
     overs: Vec<Sender<()>>,
-    /// The start time in nanoseconds of the monotonic clock; `None` to start at once.
+    /// The start time in nanoseconds of the monotonic clock; `None` to start immediately.
     at_ns: Option<u64>,
     unready: Vec<bool>,
     /// True for each neighbour whose window has not begun yet.

@@ -1,4 +1,4 @@
-//! Guests of a network: without a disk, with a card that works on a bridge and with a network stack in user mode.
+//! Tests of guests without a disk, with a network card on a bridge or on a user-mode network stack.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ struct Ground {
 }
 
 impl Ground {
-    /// `None` after saying why, if this machine cannot have it.
+    /// Returns `None` and prints the reason if this machine does not support it.
     fn lay(dir: &Path, name: &str, spec: &NetworkSpec, guest: &GuestSpec) -> Option<Self> {
         require!(program "ip");
         if let Err(reason) = network::check(spec) {
@@ -54,7 +54,7 @@ impl Drop for Ground {
     }
 }
 
-/// Boots such a guest and asks it for its card, which must be this driver's with as many queues. `reach` has packets go through it.
+/// Boots a guest and asserts the driver and number of queues of its card. `reach` sends packets through it.
 fn lives(name: &str, network: &NetworkSpec, spec: &GuestSpec, driver: &str, reach: impl Fn(&Ground)) {
     require!(guests);
     require!(kernel driver);
@@ -88,7 +88,7 @@ fn lives(name: &str, network: &NetworkSpec, spec: &GuestSpec, driver: &str, reac
     assert!(!console.contains("iotax init:"), "{console}");
 }
 
-/// Has bytes go from the guest to an agent at the server; both see them pass.
+/// Sends bytes from the guest to an agent at the server, and asserts that both ends count them.
 fn carries(ground: &Ground, guest: &mut Guest) {
     let namespace = ground.network_path.server.namespace.as_deref();
     let iotax = Path::new(env!("CARGO_BIN_EXE_iotax"));
@@ -115,7 +115,7 @@ fn carries(ground: &Ground, guest: &mut Guest) {
     assert!(sent > arrived / 10, "{sent} of {arrived}");
 }
 
-/// Has the server's namespace ask the guest for an echo.
+/// Pings the guest from the server's namespace.
 fn pinged(ground: &Ground) {
     require!(program "busybox");
     let mut ping = netns::command_in(

@@ -1,4 +1,4 @@
-//! The command line as a user meets it: first steps, wrong input, what is written where.
+//! Tests of the command line: first steps, invalid input, and the destinations of output.
 
 use iotax_testkit::require;
 use std::ffi::OsStr;

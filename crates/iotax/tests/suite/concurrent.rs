@@ -1,4 +1,4 @@
-//! Runs that meet, and reports of runs that are not finished.
+//! Tests of concurrent runs, and of reports of unfinished runs.
 
 use std::fs;
 use std::path::Path;

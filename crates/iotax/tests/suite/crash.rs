@@ -1,4 +1,4 @@
-//! Cuts of power: what stacks keep that promise to, what those lose that do not, and that nothing is left of a cut that was itself cut off.
+//! Tests of power cuts: data kept by stacks that honour flushes, data lost by those that do not, and clean-up after an interrupted cut.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::lab::{Lab, processes, start_until, text};
 
-/// A seed by which cuts come after 0.8 s on average, and not after 1.5 s: from 0.5 s to 2 s.
+/// A seed for which cuts happen after 0.8 s on average instead of 1.5 s; the range is 0.5 s to 2 s.
 const EARLY: &str = "284196";
 
-/// Cuts the power of stacks on the lab's directory, early unless tests are thorough; returns the exit code and the document.
+/// Cuts the power of stacks in the lab's directory, early unless tests are thorough. Returns the exit code and the JSON document.
 fn crash(lab: &Lab, stacks: &[&str], more: &[&str]) -> (Option<i32>, Value) {
     let work = lab.work().display().to_string();
     let stacks: Vec<String> = stacks.iter().map(|stack| format!("{work} > {stack}")).collect();
@@ -43,13 +43,13 @@ fn number(cut: &Value, pointer: &str) -> u64 {
     cut.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("{pointer}: {cut}"))
 }
 
-/// Blocks that miss a flushed write; 0 if nothing was read back.
+/// Number of blocks without a flushed write; 0 if nothing was read back.
 fn lost_flushed(cut: &Value) -> u64 {
     let counters = ["/flushed/stale", "/flushed/torn", "/flushed/damaged"];
     cut.get("flushed").map_or(0, |_| counters.iter().map(|counter| number(cut, counter)).sum())
 }
 
-/// QEMU's cache modes that promise to keep what was flushed.
+/// QEMU's cache modes that keep flushed data.
 const KEEP: [&str; 4] = ["none", "writeback", "writethrough", "directsync"];
 
 fn modes(format: &str, modes: &[&str]) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Latency against offered load: on a device whose queue theory knows, and as a command.
+//! Tests of latency against offered load: on a device that queueing theory describes, and as a command.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::lab_guest::LabGuest;
 
 const MS: f64 = 1e6;
 
-/// Two documents whose knees are known, as those of two runs.
+/// JSON documents of two runs with known knees.
 fn compared_with_a_later_knee(lab: &Lab, json: &Value) {
     for (name, seed, knee) in [("a.json", 1, 1000.0), ("b.json", 2, 1500.0)] {
         let mut changed = json.clone();

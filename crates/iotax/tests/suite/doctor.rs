@@ -1,4 +1,4 @@
-//! `iotax doctor` as a user calls it, and on real stacks in a guest.
+//! Tests of `iotax doctor` from the command line, and on real stacks in a guest.
 
 use std::collections::BTreeSet;
 
@@ -71,7 +71,7 @@ fn what_cannot_be_looked_at_is_refused_with_what_is_accepted() {
     assert!(rules.lines().count() > 45 && rules.contains("raid-degraded (layer, known fault)"), "{rules}");
 }
 
-/// The place and rule of each finding.
+/// Returns the component and rule of each finding.
 fn findings(document: &Value) -> Vec<(String, String)> {
     let all = document["findings"].as_array().expect("findings");
     let word = |value: &Value| value.as_str().expect("a word").to_owned();
@@ -140,7 +140,7 @@ fn another_machine_is_looked_at_and_nothing_is_left() {
     assert!(text(&missing.stderr).contains("work/missing"), "{}", text(&missing.stderr));
 }
 
-/// Faults that are planted in a guest: the line of shell, and the place and rule that it makes.
+/// Faults planted in a guest: the shell command, and the component and rule of the finding.
 const IN_A_GUEST: &[(&str, &str, &str)] = &[
     // A disk with physical blocks of 4 KiB and a volatile cache, and volumes on it.
     ("echo 'write through' > /sys/block/sda/queue/write_cache", "sda", "flushes-dropped"),

@@ -1,4 +1,4 @@
-//! Job files through fio and through iotax: they measure the same, and fio's own examples are carried out.
+//! Tests that job files give the same results with fio and with iotax, and that fio's examples run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::lab::{Lab, text};
 
-/// The number of fio 3.33's examples, of those with engines that Linux has without special hardware or libraries that are carried out.
+/// Examples of fio 3.33 whose engines are available on Linux without special hardware or libraries.
 const EXAMPLES: [&str; 41] = [
     "1mbs_clients.fio",
     "aio-read.fio",
@@ -153,7 +153,7 @@ fn examples_of_operations_on_files_run() {
     }
 }
 
-/// Carries out a job file with fio or with iotax in a directory of its own: IOPS by job and direction.
+/// Runs a job file with fio or with iotax in a separate directory. Returns IOPS by job and direction.
 fn iops(lab: &Lab, is_fio: bool, job: &str) -> BTreeMap<String, f64> {
     let dir = lab.work();
     let path = lab.path("job.fio");
@@ -232,7 +232,7 @@ mod alone {
     }
 }
 
-/// A load at a fixed rate is steady at once: both end as soon as the criterion has held for its duration, and not before.
+/// A load at a fixed rate is steady from the start: both tools end once the criterion has held for its duration, and not before.
 #[test]
 fn a_steady_state_ends_a_job_as_it_ends_fios() {
     require!(program "fio");

@@ -1,4 +1,4 @@
-//! Durable writes end to end: exact counts of flushes by layer, and their price.
+//! Tests of durable writes: exact counts of flushes by layer, and their cost.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::nbd_server::FlushCounter;
 /// Writes of one measurement that ends by itself.
 const WRITES: u64 = 512;
 
-/// A plan of the suite: workloads that end after [`WRITES`] commits, and begin when the counters were read.
+/// A plan of the suite with workloads that end after [`WRITES`] commits and start right after the counters were read.
 fn plan(lab: &Lab, stacks: &[(&str, &str)], writes: u64, workloads: &str) -> String {
     let targets =
         stacks.iter().map(|(name, line)| format!("[[target]]\nname = '{name}'\nstack = '{line}'\n"));
@@ -29,19 +29,19 @@ fn plan(lab: &Lab, stacks: &[(&str, &str)], writes: u64, workloads: &str) -> Str
 const BOTH: &str =
     "[[workload]]\nname = 'fdatasync'\nfdatasync = 1\n[[workload]]\nname = 'open_datasync'\nsync = 'dsync'\n";
 
-/// The figures of a method of making a write durable on a target.
+/// Returns the figures of a method of durable writes on a target.
 pub(crate) fn method<'a>(json: &'a Value, target: &str, name: &str) -> &'a Value {
     let methods = json["durable_writes"]["methods"].as_array().expect("methods");
     methods.iter().find(|one| one["target"] == target && one["workload"] == name).expect(name)
 }
 
-/// The count of a layer of a target.
+/// Returns the flush count of a target's layer.
 fn count_of(method: &Value, layer: impl Fn(&str) -> bool) -> Option<u64> {
     let levels = method["flushes"]["levels"].as_array().expect("levels");
     levels.iter().find(|level| layer(level["name"].as_str().expect("a name")))?["flushes"].as_u64()
 }
 
-/// The kernel's count of a loop device beneath QEMU is what QEMU passed on.
+/// Tests that the kernel's count at a loop device below QEMU equals the number of flushes that QEMU passed on.
 #[test]
 fn qemu_passes_on_every_flush_or_none_as_its_cache_mode_says() {
     require!(root);
@@ -74,7 +74,7 @@ fn qemu_passes_on_every_flush_or_none_as_its_cache_mode_says() {
     lab.assert_nothing_left();
 }
 
-/// msync writes the mapping's pages out and flushes the device below, each time.
+/// Tests that each msync writes the mapping's pages and flushes the device below.
 #[test]
 fn an_msync_is_a_flush_of_the_device() {
     require!(root);
@@ -90,7 +90,7 @@ fn an_msync_is_a_flush_of_the_device() {
     lab.assert_nothing_left();
 }
 
-/// The volatile directory's own count, and what `iotax doctor` makes of it.
+/// Tests the volatile directory's count, and the finding of `iotax doctor`.
 #[test]
 fn a_volatile_directory_that_drops_flushes_is_named_with_its_counts() {
     require!(root);
@@ -141,7 +141,7 @@ fn a_volatile_directory_that_drops_flushes_is_named_with_its_counts() {
     lab.assert_nothing_left();
 }
 
-/// Flushes and their time as the disk itself has them, which is the test's own.
+/// Compares flushes and their duration with those recorded by the test's disk.
 #[test]
 fn a_commit_lasts_as_long_as_its_flush_and_each_flush_arrives() {
     const DELAY: Duration = Duration::from_millis(40);
@@ -173,7 +173,7 @@ fn a_commit_lasts_as_long_as_its_flush_and_each_flush_arrives() {
     lab.assert_nothing_left();
 }
 
-/// Two rungs that differ in the delay of a flush alone.
+/// Tests two rungs that differ only in the delay of a flush.
 #[test]
 fn a_delay_of_flushes_is_the_price_of_the_rung_that_has_it() {
     const DELAY: Duration = Duration::from_millis(40);
@@ -198,7 +198,7 @@ fn a_delay_of_flushes_is_the_price_of_the_rung_that_has_it() {
     lab.assert_nothing_left();
 }
 
-/// nbdkit's own statistics as witness.
+/// Compares with nbdkit's statistics.
 #[test]
 fn nbdkit_counts_as_many_flushes_as_were_asked_for() {
     require!(program "qemu-storage-daemon", "nbdkit");
@@ -225,7 +225,7 @@ fn nbdkit_counts_as_many_flushes_as_were_asked_for() {
     lab.assert_nothing_left();
 }
 
-/// `flush: 614 ops, 0.000180 s, ...`.
+/// Parses a line such as `flush: 614 ops, 0.000180 s, ...`.
 fn of_statistics(path: &Path) -> u64 {
     let written = fs::read_to_string(path).expect("written");
     let line = written.lines().find_map(|line| line.trim().strip_prefix("flush: ")).expect(&written);

@@ -1,4 +1,4 @@
-//! Formats of other tools: what reads theirs reads ours.
+//! Tests that programs that read other tools' formats read iotax's exports.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

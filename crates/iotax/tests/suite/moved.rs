@@ -1,4 +1,4 @@
-//! A directory that is renamed or unmounted while a run has files in it: they are still removed, or reported.
+//! Tests of a directory that is renamed or unmounted while a run has files in it: they are still removed, or reported.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn plan_of(file: &Path) -> String {
     )
 }
 
-/// Starts a run with a new file in a directory of the lab, and waits until it is measured.
+/// Starts a run with a new file in a directory of the lab, and waits for its first measurement.
 fn start(lab: &Lab, directory: &Path) -> Child {
     let plan = lab.plan(&plan_of(&directory.join("new")));
     start_until(lab.iotax().arg("run").arg(plan).arg("--yes"), "cell 1/")

@@ -1,4 +1,5 @@
-//! Other users of a machine that an agent was on: what they put there is never executed, and nothing that they can see helps them.
+//! Tests against other users of a remote machine: files that they plant are never executed, and command lines reveal nothing useful to
+//! them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,10 +15,10 @@ use crate::lab::text;
 use crate::ssh::{await_end, start_plan};
 use crate::sshd::Sshd;
 
-/// Places that all users share, seen by the other side alone.
+/// Directories shared by all users, visible only on the remote side.
 const SHARED: &str = "mount -t tmpfs -o mode=1777 none /var/tmp && mount -t tmpfs -o mode=1777 none /dev/shm && chmod 1777 LAB/tmp";
 
-/// The agent's tag and the path of its place, as they are on record.
+/// Returns the agent's tag and the path of its directory, from the undo log.
 fn on_record(sshd: &Sshd) -> (String, PathBuf) {
     let undo = sshd.lab.path("home/.local/state/iotax/undo");
     let mut files = fs::read_dir(undo).expect("there").flatten().map(|entry| entry.path());
@@ -34,7 +35,7 @@ fn on_record(sshd: &Sshd) -> (String, PathBuf) {
     agents.next_back().expect("an agent")
 }
 
-/// Kills a run on both sides; returns its agent's tag and directory.
+/// Kills a run on both sides. Returns its agent's tag and directory.
 fn abandon(sshd: &Sshd) -> (String, PathBuf) {
     let mut child = start_plan(sshd);
     // Stopped first, so that it does not see them end and undo its work.
@@ -47,7 +48,7 @@ fn abandon(sshd: &Sshd) -> (String, PathBuf) {
     on_record(sshd)
 }
 
-/// A directory as an agent's, of nobody's, whose program leaves a mark when it is executed.
+/// Creates a directory like an agent's, owned by nobody, with a program that leaves a file when executed.
 fn plant(sshd: &Sshd, directory: &Path) {
     let (directory, mark) = (directory.display(), executed(sshd));
     sshd.sh(&format!(
@@ -78,7 +79,7 @@ fn a_program_that_somebody_else_planted_is_not_executed() {
     }
 }
 
-/// A run of which only this side was killed: the other one has removed all by itself.
+/// Kills a run on this side only; the remote agent then removes its files itself.
 fn end_alone(sshd: &Sshd) -> (String, PathBuf) {
     let mut child = start_plan(sshd);
     child.kill().expect("killed");
@@ -162,7 +163,7 @@ fn neither_tag_nor_place_stand_in_a_command_line() {
     assert_eq!(telling, Vec::<&String>::new());
 }
 
-/// The command lines of all processes while a test runs.
+/// Collects the command lines of all processes during a test.
 struct CommandLines {
     stop: Arc<AtomicBool>,
     watching: thread::JoinHandle<BTreeSet<String>>,

@@ -1,4 +1,4 @@
-//! `iotax net serve` and `iotax net run` beside iperf3: either end can be its, and what a server writes can be read as its.
+//! Tests of `iotax net serve` and `iotax net run` with iperf3 at either end, and of JSON in iperf3's format.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -14,7 +14,7 @@ use crate::lab::{Lab, text};
 
 const LOOPBACK: &str = "127.0.0.1";
 
-/// Arguments for both tools, and true where the client sends and where it receives.
+/// Arguments for both tools, and whether the client sends and receives.
 const TESTS: [(&[&str], bool, bool); 9] = [
     (&["-t", "1"], true, false),
     (&["-t", "1", "-R"], false, true),
@@ -27,7 +27,7 @@ const TESTS: [(&[&str], bool, bool); 9] = [
     (&["-n", "100M"], true, false),
 ];
 
-/// A server that goes when the test does.
+/// A server process; killed on drop.
 struct Server {
     child: Child,
     port: String,
@@ -63,13 +63,13 @@ impl Server {
     }
 }
 
-/// A port that nobody listens on.
+/// Returns an unused port.
 fn free_port() -> String {
     let free = TcpListener::bind((LOOPBACK, 0)).expect("a port");
     free.local_addr().expect("bound").port().to_string()
 }
 
-/// Runs a client until its server listens.
+/// Runs a client repeatedly until its server listens.
 fn until_it_listens(mut client: impl FnMut() -> Command) -> Value {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
@@ -102,7 +102,7 @@ fn ours(lab: &Lab, port: &str, arguments: &[&str]) -> Value {
     })
 }
 
-/// The only cell of a run.
+/// Returns the only cell of a run.
 fn cell(document: &Value) -> &Value {
     let cells = document["cells"].as_array().unwrap_or_else(|| panic!("{document:#}"));
     assert_eq!(cells.len(), 1, "{document:#}");
@@ -218,7 +218,7 @@ fn a_plan_has_a_server_as_a_target() {
     assert!(!document.to_string().contains("open sesame"), "the token is nowhere");
 }
 
-/// The kinds of all values, by their paths; of arrays the first element's.
+/// Returns the type of each value by path; for arrays, that of the first element.
 fn shape(value: &Value, path: &str, found: &mut Vec<String>) {
     let kind = match value {
         Value::Object(map) => {
@@ -237,7 +237,7 @@ fn shape(value: &Value, path: &str, found: &mut Vec<String>) {
     found.push(format!("{path}: {kind}"));
 }
 
-/// The document of a server after its only test.
+/// Returns the JSON document of a server after its only test.
 fn served(mut command: Command, port: &str, arguments: &[&str]) -> Value {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
     iperf3(port, arguments);

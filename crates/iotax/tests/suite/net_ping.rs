@@ -1,4 +1,4 @@
-//! Round trips from the command line: the host's own kernel, and a server of ours.
+//! Tests of round trips from the command line: the host's kernel (ICMP), and an iotax server.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::lab::{Lab, text};
 
-/// `iotax net serve` on a free port of the loopback, until it is dropped.
+/// `iotax net serve` on a free port of the loopback; killed on drop.
 struct Server {
     child: Child,
     port: String,

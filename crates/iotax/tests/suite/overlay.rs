@@ -1,4 +1,4 @@
-//! Files in an overlay and in memory, as containers have them.
+//! Tests of files on overlayfs and tmpfs, as in containers.
 
 use iotax_testkit::skip;
 

@@ -1,4 +1,4 @@
-//! Plans: what they say before anything is done, and the worked ones carried out in a short form.
+//! Tests of plans: the announcement before a run, and the example plans, run in a short form.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn stdout(output: &Output) -> String {
     text(&output.stdout)
 }
 
-/// The schema's objections to a plan, as editors show them.
+/// Returns the schema's errors for a plan, as editors show them.
 fn schema_errors(lab: &Lab, toml: &str) -> Vec<String> {
     let schema = lab.json(&["plan", "schema"]);
     let validator = jsonschema::validator_for(&schema).expect("the schema is one");
@@ -38,7 +38,7 @@ fn schema_errors(lab: &Lab, toml: &str) -> Vec<String> {
     validator.iter_errors(&plan).map(|error| format!("{}: {error}", error.instance_path())).collect()
 }
 
-/// Windows that are twice as long fit half as often; a number of rounds takes the place of the time.
+/// Tests that windows twice as long fit half as often, and that a number of rounds replaces the time.
 #[test]
 fn the_rounds_of_a_plan_with_a_time_follow_from_what_the_command_line_says() {
     let lab = Lab::new();
@@ -230,7 +230,7 @@ fn a_ladder_is_printed_as_the_plan_that_it_is() {
     }
 }
 
-/// A printed ladder, run as a plan, is the ladder: the same cells in the same order.
+/// Tests that a printed ladder, run as a plan, has the same cells in the same order.
 #[test]
 fn a_printed_ladder_is_carried_out_as_the_ladder_is() {
     let lab = Lab::new();
@@ -256,11 +256,11 @@ fn a_printed_ladder_is_carried_out_as_the_ladder_is() {
     assert_eq!(run["workloads"], ladder["workloads"]);
 }
 
-/// The targets of a worked plan with guests or clusters that are built where tests are to be quick: its baseline, its first and its last.
-/// `guest::axes` boots every kind of guest, and `rbd` makes every kind of cluster.
+/// Returns the targets of an example plan that quick tests build: of guests and clusters only the baseline, the first and the last.
+/// `guest::axes` boots every kind of guest, and `rbd` every kind of cluster.
 const FEW: usize = 3;
 
-/// Carries out a worked plan in its short form, in the lab's directory.
+/// Runs a short form of an example plan in the lab's directory.
 fn carried_out(name: &str) {
     carried_out_with(name, &[], |text| text);
 }

@@ -1,4 +1,4 @@
-//! Targets in containers of a real Podman.
+//! Tests of targets in containers of a real Podman.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,9 +12,9 @@ use serde_json::Value;
 use crate::lab::{Lab, assert_valid, spawn_until, text};
 use crate::ssh::await_end;
 
-/// The programs that it needs.
+/// Programs that Podman needs.
 const PROGRAMS: &[&str] = &["podman", "crun", "busybox", "unshare", "mount", "tar", "sh"];
-/// The programs of a container that the agent needs.
+/// Programs that the agent needs in a container.
 const TOOLS: &[&str] = &[
     "sh",
     "cat",
@@ -44,13 +44,13 @@ const TOOLS: &[&str] = &[
 ];
 const SHORT: &[&str] = &["--runtime", "300ms", "--ramp-time", "0s", "--size", "8m"];
 
-/// A Podman whose images, containers and state are the lab's. Containers end when it is dropped.
+/// A Podman with images, containers and state in the lab. Containers are stopped on drop.
 struct Podman {
     lab: Lab,
 }
 
 impl Podman {
-    /// `None` after saying why, if this machine has none.
+    /// Returns `None` and prints the reason if this machine has no Podman.
     fn new() -> Option<Self> {
         require!(programs PROGRAMS);
         // Without root containers need more of a machine than is asked for here.
@@ -80,7 +80,7 @@ impl Podman {
         Some(podman)
     }
 
-    /// Makes an image with these programs.
+    /// Builds an image with these programs.
     fn import(&self, name: &str, tools: &[&str]) {
         let root = self.lab.path(name);
         for dir in ["bin", "data", "root", "tmp"] {
@@ -104,7 +104,7 @@ impl Podman {
         text(&output.stdout)
     }
 
-    /// Starts a container that does nothing.
+    /// Starts an idle container.
     fn start(&self, name: &str, image: &str, more: &[&str]) {
         let run = ["run", "-d", "--name", name];
         self.podman(&[&run, more, &[image, "/bin/busybox", "sleep", "100000"]].concat());
@@ -121,7 +121,7 @@ impl Podman {
         self.iotax().args(arguments).output().expect("iotax starts")
     }
 
-    /// The files of the container that may be an agent's.
+    /// Returns the files in the container that an agent may have created.
     fn found(&self, name: &str) -> String {
         self.podman(&["exec", name, "find", "/data", "/tmp", "/dev/shm", "/root", "-mindepth", "1"])
     }
@@ -131,7 +131,7 @@ impl Podman {
         assert_eq!(self.found(name), "", "left in the container");
     }
 
-    /// Starts a plan with a target in the container, and waits until that is measured.
+    /// Starts a plan with a target in the container, and waits for its first measurement.
     fn start_plan(&self) -> Child {
         let plan = self.lab.plan(
             "repeat = 2\nseed = 3\n[[target]]\nname = 'there'\npath = 'podman://web/data/there'\n[[workload]]\n\
@@ -144,7 +144,7 @@ impl Podman {
         child
     }
 
-    /// Kills a run here and all that it started in the container.
+    /// Kills a run and its processes in the container.
     fn kill_both(&self, mut child: Child) {
         // The runner must not see its agent end.
         kill_process(Pid::from_child(&child), Signal::STOP).expect("stopped");

@@ -1,4 +1,4 @@
-//! Images of a Ceph cluster over raw files.
+//! Tests of images of a Ceph cluster on raw files.
 
 use std::fs;
 
@@ -22,13 +22,13 @@ pub(crate) fn possible() -> bool {
 const DIRECTORIES: [&str; 4] =
     ["/run/ceph", "/var/log/ceph", "/var/lib/ceph/mon", "/var/lib/ceph/crash/posted"];
 
-/// The files there.
+/// Returns the files in these directories.
 fn kept() -> Vec<String> {
     let entries = DIRECTORIES.iter().filter_map(|directory| fs::read_dir(directory).ok()).flatten();
     entries.filter_map(|entry| Some(entry.ok()?.path().display().to_string())).collect()
 }
 
-/// Command lines of daemons and tools of clusters with a target of this name, which no other test has.
+/// Returns the command lines of daemons and tools of clusters for a target of this name, which only this test uses.
 fn programs(target: &str) -> Vec<String> {
     processes("ceph").into_iter().filter(|line| line.contains(&format!("-{target}-rbd "))).collect()
 }
@@ -42,7 +42,7 @@ fn assert_nothing_left(lab: &Lab, target: &str) {
     assert!(!left.iter().any(|name| name.to_string_lossy().ends_with(&own)), "namespaces left: {left:?}");
 }
 
-/// The measurements of a target.
+/// Returns the measurements of a target.
 fn of<'a>(json: &'a Value, target: &str) -> Vec<&'a Value> {
     let all = json["measurements"].as_array().expect("measurements");
     all.iter().filter(|measurement| measurement["target"] == target).collect()
@@ -88,7 +88,7 @@ fn what_is_written_to_a_ceph_image_is_kept_and_nothing_is_left() {
     assert_eq!(kept(), before);
 }
 
-/// The kinds of warnings about a target.
+/// Returns the kinds of warnings about a target.
 fn warnings(json: &Value, target: &str) -> Vec<String> {
     let all = json["warnings"].as_array().into_iter().flatten();
     all.filter(|warning| warning["target"] == target).map(|warning| warning["kind"].to_string()).collect()

@@ -1,4 +1,4 @@
-//! Traces from the command line: recorded, shown, written in other formats, replayed.
+//! Tests of traces from the command line: recording, display, export, replay.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::lab::{Lab, assert_valid, start_until, text};
 
 const BLOCK: u64 = 4096;
 
-/// An iolog of 200 I/Os in a second, three of four of them reads.
+/// An iolog of 200 I/Os in one second, 75% of them reads.
 fn iolog(path: &Path) {
     let line = |n: u64| {
         let kind = if n % 4 == 3 { "write" } else { "read" };
@@ -222,7 +222,7 @@ fn what_cannot_be_replayed_is_refused_in_words() {
     assert!(!lab.path("o").exists());
 }
 
-/// The lab's directory can be recorded.
+/// Returns whether the lab's directory can be recorded.
 fn can_record(lab: &Lab) -> bool {
     let tried = lab.run(&["record", "work", "-o", "tried.parquet", "--time", "100ms"]);
     tried.status.success() || {
@@ -273,10 +273,10 @@ fn a_recording_holds_what_a_known_load_did_to_the_disk() {
     lab.assert_nothing_left();
 }
 
-/// Number of reads past the page cache of the load that is to be recorded.
+/// Number of direct reads in the load to record.
 const OWN: u64 = 100;
 
-/// Reads `OWN` blocks of a new file directly, in this thread: the process of one that has ended is not known any more.
+/// Reads `OWN` blocks of a new file directly, in this thread: the process of an ended thread is unknown.
 fn read_directly(path: &Path) {
     const LENGTH: usize = 4096;
     let size = 1 << 20;
@@ -292,7 +292,7 @@ fn read_directly(path: &Path) {
     }
 }
 
-/// A cgroup of the test's own; removed when dropped.
+/// A cgroup; removed on drop.
 struct OwnCgroup(PathBuf);
 
 impl Drop for OwnCgroup {

@@ -1,4 +1,4 @@
-//! Files that results go to: only what iotax wrote in that very format is replaced, and never by halves.
+//! Tests of result files: only files that iotax wrote in the same format are replaced, and always atomically.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::lab::{Lab, text};
 
 const HTML_MARK: &str = "<meta name=\"generator\" content=\"iotax\">";
 
-/// A lab whose store has one run, which nothing had to be measured for.
+/// A lab with a store of one synthetic run.
 fn with_a_run() -> Lab {
     let lab = Lab::new();
     let log = "1073741824 bytes (1.1 GB, 1.0 GiB) copied, 2.5 s, 429 MB/s\n";
@@ -23,7 +23,7 @@ fn with_a_run() -> Lab {
     lab
 }
 
-/// Every file at the top of the lab but the store, by its name.
+/// Returns every file at the top of the lab except the store, by name.
 fn files(lab: &Lab) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(lab.path("")).expect("a directory").map(|entry| entry.expect("an entry"));
     let files = entries.filter(|entry| entry.path().is_file());
@@ -100,7 +100,7 @@ fn a_format_replaces_its_own_files_and_no_other_formats() {
     refused(&lab, &normal, "fio-normal has no place for a mark");
 }
 
-/// In a directory like /tmp somebody else puts a link where root is known to write.
+/// Tests a directory like /tmp in which another user plants a link at a path where root writes.
 #[test]
 fn no_output_follows_a_link_of_somebody_else() {
     require!(root);
@@ -156,7 +156,7 @@ fn csv_files_are_known_by_their_whole_first_line() {
     assert!(!lab.path("sheets/cells.csv").exists(), "all or none");
 }
 
-/// Runs it with files that cannot grow beyond 256 KiB, which a report in HTML does; `before` is for the shell.
+/// Runs iotax with a file size limit of 256 KiB, less than an HTML report; `before` is a shell command.
 fn cut_short(lab: &Lab, before: &str, arguments: &str) -> Output {
     let iotax = lab.iotax();
     let mut shell = Command::new("sh");
@@ -237,7 +237,7 @@ fn two_results_do_not_go_to_one_file() {
     refused(&lab, &bench, "--db and --json");
 }
 
-/// Runs a command line of iotax as a shell does.
+/// Runs a command line of iotax in a shell.
 fn in_shell(lab: &Lab, line: &str) -> Output {
     let iotax = lab.iotax();
     let mut shell = Command::new("bash");

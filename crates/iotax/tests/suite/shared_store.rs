@@ -1,4 +1,4 @@
-//! A store that a team shares, from the command line: made, measured into, noted, copied.
+//! Tests of a shared store from the command line: creation, runs, notes, copies.
 
 use iotax_testkit::postgres::{PROGRAM, PostgresServer};
 use iotax_testkit::require;

@@ -1,5 +1,5 @@
-//! Faults at lines of the undo log, for every kind of target that a host without device-mapper builds: then
-//! `iotax clean`, and nothing is left and nothing of the user's is touched.
+//! Tests of faults at lines of the undo log, for every kind of target that works without device-mapper: after `iotax clean` nothing is
+//! left, and the user's files are unchanged.
 
 use iotax_testkit::{require, thorough};
 use std::fs;
@@ -11,7 +11,7 @@ use crate::lab::{Lab, text};
 
 const SIGKILL: i32 = 9;
 
-/// A lab with a directory that holds a file of the user's, a device of the user's, and one that may be overwritten.
+/// A lab with a directory with a file of the user, a device of the user, and a device that may be overwritten.
 struct LoggedRun {
     lab: Lab,
     mine: Disk,
@@ -22,7 +22,7 @@ struct LoggedRun {
 const NOTE: &str = "the user's";
 
 impl LoggedRun {
-    /// With a plan of one target, in which DEVICE and DIR stand for what it may use.
+    /// Creates a lab with a plan of one target; DEVICE and DIR stand for the device and directory to use.
     fn new(target: &str, device_bytes: u64) -> Option<Self> {
         require!(program "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "losetup", "wipefs");
         let (mine, device) = (Disk::new(16 << 20)?, Disk::new(device_bytes)?);
@@ -40,7 +40,7 @@ impl LoggedRun {
         Some(Self { lab, mine, before, device })
     }
 
-    /// The plan, with a fault at a line of the undo log.
+    /// Runs the plan with a fault at a line of the undo log.
     fn run(&self, fault: &str) -> Output {
         let mut command = self.lab.iotax();
         command.args(["run", "plan.toml", "--yes"]).env("IOTAX_FAULT", fault);
@@ -67,7 +67,7 @@ impl LoggedRun {
         assert_eq!(self.device.signatures(), "", "{after}");
     }
 
-    /// Kills the run at lines of its undo log, and asserts that it survives a fault beyond the last one.
+    /// Kills the run at lines of its undo log. Asserts that a fault beyond the last line has no effect.
     fn kill_at_lines(&self, kind: &str, lines: u32) {
         for line in sample(lines) {
             let fault = format!("{kind}@{line}");
@@ -82,7 +82,7 @@ impl LoggedRun {
         self.assert_nothing_left(&beyond);
     }
 
-    /// Makes the disk full at lines of the undo log: the run undoes its work without `iotax clean`.
+    /// Simulates a full disk at lines of the undo log: the run undoes its steps without `iotax clean`.
     fn fail_at_lines(&self, lines: u32) {
         let mut spared = 0;
         for line in sample(lines) {
@@ -107,13 +107,12 @@ impl LoggedRun {
     }
 }
 
-/// All lines of an undo log, or where tests are to be quick every fourth: that each of them can be the last is shown in milliseconds by
-/// tests of the undo log itself.
+/// Returns all lines of an undo log, or every fourth in quick tests; unit tests of the undo log cover each line.
 fn sample(lines: u32) -> impl Iterator<Item = u32> {
     (1..=lines).rev().step_by(if thorough() { 1 } else { 4 })
 }
 
-/// All faults on one kind of target; half of the undo log's `lines` record steps, half their undoing.
+/// Tests all faults on one kind of target; half of the undo log's `lines` record steps, half their undoing.
 fn all_faults(target: &str, lines: u32) {
     let Some(logged) = LoggedRun::new(target, 64 << 20) else { return };
     logged.kill_at_lines("kill", lines);

@@ -1,4 +1,4 @@
-//! The price of an event: faults of known length on this host, and in a guest with device mapper.
+//! Tests of the cost of events: faults of known length on this host, and in a guest with device mapper.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -158,7 +158,7 @@ fn an_event_that_did_not_happen_lets_nothing_pass() {
     lab.assert_nothing_left();
 }
 
-/// A stored plan may be somebody else's: its commands run only if they were shown or are wanted.
+/// Tests that commands of a stored plan, which may come from another user, run only after they were shown or with an option.
 #[test]
 fn commands_out_of_the_store_do_not_run_unseen() {
     let lab = Lab::new();
@@ -244,7 +244,7 @@ fn a_command_that_outlives_a_killed_run_is_ended_by_clean() {
     lab.assert_nothing_left();
 }
 
-/// A pair of interfaces of this host, both up.
+/// A veth pair on this host, both ends up.
 struct Pair {
     name: String,
 }
@@ -448,7 +448,8 @@ mod guests {
         assert_eq!(lying["requirements"][0]["verdict"], "failed", "{lying}");
     }
 
-    /// Operations of QEMU on a guest's disk, with the same load without them; how long QEMU stopped the guest is known from both clocks.
+    /// Tests QEMU's operations on a guest's disk against the same load without them. The difference of both clocks shows for how long QEMU
+    /// stopped the guest.
     #[test]
     fn operations_on_a_guests_disk_have_a_price_and_leave_nothing() {
         require!(guests);

@@ -1,4 +1,4 @@
-//! Several targets and a network in one window of `iotax watch`.
+//! Tests of several targets and a network in one window of `iotax watch`.
 
 use std::path::Path;
 
@@ -45,13 +45,13 @@ impl Drop for FarHost {
     }
 }
 
-/// The lines about a target.
+/// Returns the lines about a target.
 fn of<'a>(json: &'a Value, target: &str) -> &'a Value {
     let all = json["watch"].as_array().expect("a watch");
     all.iter().find(|one| one["target"] == target).unwrap_or_else(|| panic!("{target}: {json}"))
 }
 
-/// The milliseconds since 1970 at which the window of a target began.
+/// Returns the start of a target's window in milliseconds since 1970.
 fn began(json: &Value, target: &str) -> u64 {
     number(&of(json, target)["started_at_ms"])
 }

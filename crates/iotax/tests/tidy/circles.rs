@@ -1,7 +1,6 @@
-//! Modules import one way: no two neighbours of a directory need one another, over however many others.
+//! Checks that modules import one way: no cycle of imports among the modules of a directory.
 //!
-//! A directory's modules are compared with all that is within them. What a directory's own file (`mod.rs`, `lib.rs`) names of its
-//! modules, and they of it, is no circle.
+//! A module includes all modules below it. Imports between a directory's own file (`mod.rs`, `lib.rs`) and its modules do not count.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,10 +9,10 @@ use super::Source;
 /// A module by its path within its crate: `["target", "lvm"]`.
 type Module = Vec<String>;
 
-/// Neighbours, and which of them names which.
+/// The modules of a directory, with the modules that each names.
 type Neighbours<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-/// The circles among the modules of every crate, each named once.
+/// Finds the cycles among the modules of every crate, each reported once.
 pub(super) fn circles(sources: &[Source]) -> Vec<String> {
     let mut crates: BTreeMap<&str, BTreeMap<Module, &Source>> = BTreeMap::new();
     for source in sources {
@@ -53,7 +52,7 @@ fn circles_of(name: &str, modules: &BTreeMap<Module, &Source>) -> Vec<String> {
     circles.collect()
 }
 
-/// The modules that the words of one name, outside of its tests.
+/// Returns the modules named by a module's code, without its tests.
 fn named<'a>(words: &[String], module: &Module, all: &BTreeSet<&'a [String]>) -> BTreeSet<&'a [String]> {
     let mut found = BTreeSet::new();
     let mut rest = words;
@@ -82,7 +81,7 @@ fn starts(words: &[String], with: &[&str]) -> bool {
     words.len() >= with.len() && words.iter().zip(with).all(|(word, with)| word == with)
 }
 
-/// The words behind the item that begins here.
+/// Returns the words after the item that begins here.
 fn behind_item(words: &[String]) -> &[String] {
     let mut depth = 0_u32;
     for (index, word) in words.iter().enumerate() {
@@ -98,7 +97,7 @@ fn behind_item(words: &[String]) -> &[String] {
     &[]
 }
 
-/// Follows a path from `base`, into each branch of its braces, down to the last module on it. Returns the words behind it.
+/// Follows a path from `base`, including all branches in braces, down to its last module. Returns the words after it.
 fn paths<'w, 'a>(
     first: &str,
     mut words: &'w [String],
@@ -141,7 +140,7 @@ fn paths<'w, 'a>(
     words
 }
 
-/// The words behind the rest of a path that leads to no further module.
+/// Skips the rest of a path that names no further module. Returns the words after it.
 fn behind_path(mut words: &[String]) -> &[String] {
     while starts(words, &[":", ":"]) {
         let mut depth = 0_u32;
@@ -154,7 +153,7 @@ fn behind_path(mut words: &[String]) -> &[String] {
     words
 }
 
-/// A shortest circle through each module that is on one, each once: `a -> b -> a`.
+/// Returns a shortest cycle through each module on a cycle, each once: `a -> b -> a`.
 fn shortest_circles(neighbours: &Neighbours<'_>) -> Vec<String> {
     let mut known = BTreeSet::new();
     let mut circles = Vec::new();

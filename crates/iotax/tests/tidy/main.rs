@@ -1,7 +1,7 @@
-//! The rules of the house that neither Cargo nor clippy keeps.
+//! Checks rules of this repository that neither Cargo nor clippy enforces.
 //!
-//! Each rule is a function from what it looks at to the sentences that say what is wrong, and is shown below to be able
-//! to fail. `the_house_is_tidy` applies them all to the files that git knows or would add.
+//! Each rule is a function that returns the violations as sentences, with a test below that it can fail. `the_house_is_tidy` applies them
+//! to all files that are tracked by git or would be added.
 
 mod circles;
 mod links;
@@ -15,12 +15,12 @@ use std::process::Command;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use walls::{CRATES, ROOMS, WALLS};
 
-/// The crates that may contain `unsafe`: those that make load.
+/// The crates that may contain `unsafe`: those that generate load.
 const UNSAFE_CRATES: [&str; 3] = ["crates/load/", "crates/engine/", "crates/netperf/"];
 
 const MAX_LINES: usize = 600;
 
-/// In bytes: what a clone should not have to carry.
+/// Maximum size of a file in bytes.
 const MAX_SIZE: u64 = 3 << 19;
 
 /// Files that may be larger than [`MAX_SIZE`], with the reason.
@@ -35,8 +35,7 @@ const PRIVATE_HOSTS: [&str; 4] = [".internal", ".corp", ".lan", ".intranet"];
 /// The source of every dependency.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// A file of Rust: its path from the top of the repository, its text, and its tokens as words. Comments and the insides of
-/// strings are in the text and not in the words.
+/// A Rust file: path from the top of the repository, text, and tokens as words. Comments and string contents are not among the words.
 struct Source {
     path: String,
     text: String,
@@ -55,7 +54,7 @@ impl Source {
         self.words.windows(sequence.len()).any(|window| window == sequence)
     }
 
-    /// The names that directly follow `name::`, singly or in braces; an empty name where `name` is used as a whole.
+    /// Returns the names that directly follow `name::`, singly or in braces, and an empty name where `name` is used on its own.
     fn beneath(&self, name: &str) -> BTreeSet<&str> {
         let mut found = BTreeSet::new();
         for (index, _) in self.words.iter().enumerate().filter(|(_, word)| *word == name) {
@@ -96,7 +95,7 @@ fn add_words(tokens: TokenStream, words: &mut Vec<String>) {
     }
 }
 
-/// The first word of each item in a list whose opening brace has been passed.
+/// Returns the first word of each item in a list, starting after the opening brace.
 fn firsts(words: &[String]) -> Vec<&str> {
     let (mut depth, mut at_start, mut found) = (1, true, Vec::new());
     for word in words {
@@ -117,7 +116,7 @@ fn firsts(words: &[String]) -> Vec<&str> {
     found
 }
 
-/// Imports between crates run one way: no Cargo.toml names a crate of the house beyond its wall.
+/// Checks that each Cargo.toml depends only on the workspace crates allowed for it.
 fn crate_walls(path: &str, manifest: &str) -> Vec<String> {
     let manifest: toml::Table = manifest.parse().unwrap_or_else(|error| panic!("{path}: {error}"));
     let name = manifest.get("package").and_then(|package| package.get("name")?.as_str());
@@ -134,7 +133,7 @@ fn crate_walls(path: &str, manifest: &str) -> Vec<String> {
         .collect()
 }
 
-/// The keys of every table of dependencies, those for tests, build scripts and single platforms included.
+/// Collects the keys of all dependency tables, including those for tests, build scripts and platforms.
 fn dependencies(table: &toml::Table, found: &mut BTreeSet<String>) {
     for (key, value) in table {
         let Some(value) = value.as_table() else { continue };
@@ -146,7 +145,7 @@ fn dependencies(table: &toml::Table, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Rooms of the binary name only what they may of the other crates.
+/// Checks that the modules of the binary use only the crates allowed for them.
 fn room_walls(source: &Source) -> Vec<String> {
     let module = source.path.strip_prefix("crates/iotax/src/").unwrap_or_default();
     let Some((room, allowed)) = ROOMS.iter().find(|(room, _)| module.starts_with(room)) else {
@@ -165,7 +164,7 @@ fn room_walls(source: &Source) -> Vec<String> {
         .collect()
 }
 
-/// The command line knows the house; the house does not know the command line.
+/// Checks that only `main` imports `cli`.
 fn nobody_imports_cli(source: &Source) -> Vec<String> {
     let module = source.path.strip_prefix("crates/iotax/src/");
     if module.is_none_or(|module| module == "main.rs" || module.starts_with("cli")) {
@@ -175,7 +174,7 @@ fn nobody_imports_cli(source: &Source) -> Vec<String> {
     if named { vec![format!("{}: only main may import cli", source.path)] } else { Vec::new() }
 }
 
-/// A file has one purpose, which fits in [`MAX_LINES`].
+/// Checks that files have fewer than [`MAX_LINES`] lines.
 fn file_length(source: &Source) -> Vec<String> {
     let lines = source.text.lines().count();
     if lines < MAX_LINES {
@@ -210,7 +209,7 @@ fn opens_with_a_clause(source: &Source) -> Vec<String> {
         .collect()
 }
 
-/// A lint is silenced where it is expected, with a reason.
+/// Checks that lints are silenced by `expect` with a reason, not by `allow`.
 fn no_allow(source: &Source) -> Vec<String> {
     if !source.has(&["[", "allow", "("]) {
         return Vec::new();
@@ -237,7 +236,7 @@ fn printed_in_one_file(source: &Source) -> Vec<String> {
     found.map(|sequence| format!("{path}: {} belongs to {SAY} alone", sequence.concat())).collect()
 }
 
-/// Open tasks belong in issues, not in comments.
+/// Finds open tasks in comments, which belong in issues.
 fn nothing_left_to_do(path: &str, text: &str) -> Vec<String> {
     // In two parts, so that this file does not find itself.
     let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
@@ -247,7 +246,7 @@ fn nothing_left_to_do(path: &str, text: &str) -> Vec<String> {
     left.map(|(index, line)| format!("{path}:{}: {}", index + 1, line.trim())).collect()
 }
 
-/// Every file of Rust is a root that Cargo knows or is reached from one by `mod`.
+/// Checks that each Rust file is a root known to Cargo or reachable from one by `mod`.
 fn no_dead_files(sources: &[Source]) -> Vec<String> {
     let by_path: BTreeMap<&str, &Source> =
         sources.iter().map(|source| (source.path.as_str(), source)).collect();
@@ -269,13 +268,13 @@ fn no_dead_files(sources: &[Source]) -> Vec<String> {
     dead.map(|path| format!("{path}: no mod leads here")).collect()
 }
 
-/// The names in `mod name;`.
+/// Returns the names in `mod name;`.
 fn modules(words: &[String]) -> impl Iterator<Item = &str> {
     words.windows(3).filter(|three| three[0] == "mod" && three[2] == ";").map(|three| three[1].as_str())
 }
 
-/// True if Cargo compiles this file as a root: `crates/NAME/` and then `src/lib.rs`, `tests/any.rs`, `tests/any/main.rs` ...,
-/// or a target for fuzzing.
+/// Returns whether Cargo compiles this file as a root: `crates/NAME/` and then `src/lib.rs`, `tests/any.rs`, `tests/any/main.rs` ..., or a
+/// target for fuzzing.
 fn is_root(path: &str) -> bool {
     // Named one by one in fuzz/Cargo.toml; what they share is a crate.
     // A test copies what is in examples.
@@ -292,13 +291,13 @@ fn is_root(path: &str) -> bool {
     }
 }
 
-/// The directory of the modules that a file declares.
+/// Returns the directory of the modules that a file declares.
 fn directory_of_modules(path: &str) -> &str {
     let (directory, file) = path.rsplit_once('/').unwrap_or(("", path));
     if file == "mod.rs" || is_root(path) { directory } else { path.strip_suffix(".rs").unwrap_or(path) }
 }
 
-/// A clone stays small.
+/// Checks the size of files, to keep clones small.
 fn file_size(path: &str, bytes: u64) -> Vec<String> {
     if bytes <= MAX_SIZE || LARGE.iter().any(|(large, _)| *large == path) {
         return Vec::new();
@@ -320,7 +319,7 @@ fn no_private_paths(path: &str, text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Every dependency comes from the public registry.
+/// Checks that every dependency comes from the public registry.
 fn public_registry(lock: &str) -> Vec<String> {
     let sources = lock.lines().filter_map(|line| line.strip_prefix("source = "));
     sources
@@ -329,7 +328,8 @@ fn public_registry(lock: &str) -> Vec<String> {
         .collect()
 }
 
-/// The top of the repository and the paths from there of all files that git knows or would add; absent outside a clone.
+/// Returns the top of the repository, and the relative paths of all files that are tracked by git or would be added; `None` outside a
+/// clone.
 fn files() -> Option<(PathBuf, Vec<String>)> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let listed = Command::new("git")
@@ -343,7 +343,7 @@ fn files() -> Option<(PathBuf, Vec<String>)> {
     Some((top, paths))
 }
 
-/// True if the file has one of these extensions.
+/// Returns whether the file has one of these extensions.
 fn is_kind(path: &str, extensions: &[&str]) -> bool {
     Path::new(path)
         .extension()
@@ -351,7 +351,7 @@ fn is_kind(path: &str, extensions: &[&str]) -> bool {
         .is_some_and(|e| extensions.contains(&e))
 }
 
-/// The rules for a file of text by its place.
+/// Applies the rules for text files.
 fn text_rules(path: &str, text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if path == "Cargo.lock" {

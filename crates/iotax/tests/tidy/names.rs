@@ -1,10 +1,10 @@
-//! A type that leaves its module in every direction has a name of its own: a reader who searches for it finds one.
+//! Names: each public type has a unique one, and none is a word that says nothing.
 
 use std::collections::BTreeMap;
 
 use crate::Source;
 
-/// The public types that another file has under the same name.
+/// Finds public types of the same name in several files.
 pub(crate) fn shared_names(sources: &[Source]) -> Vec<String> {
     let mut declared: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for source in sources.iter().filter(|source| source.path.contains("/src/")) {
@@ -16,7 +16,7 @@ pub(crate) fn shared_names(sources: &[Source]) -> Vec<String> {
     shared.map(|(name, paths)| format!("{}: a public type of one name: {name}", paths.join(", "))).collect()
 }
 
-/// The names behind `pub struct` and its like outside of all braces, and those that `words!` declares.
+/// Returns the names after `pub struct`, `pub enum` and so on at the top level, and those declared by `words!`.
 fn public_types(words: &[String]) -> Vec<&str> {
     let (mut depth, mut found, mut of_words) = (0_usize, Vec::new(), false);
     for (index, word) in words.iter().enumerate() {

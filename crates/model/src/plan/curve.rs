@@ -157,7 +157,7 @@ impl Plan {
     }
 
     /// Adds an open-loop copy of each workload for each rate, and sets the number of rounds that fits the time limit, if there is one.
-    /// `seen` has an entry per workload: the capacity and latencies of each measured target, by name. A plan of another design stays as it
+    /// `results` has an entry per workload: the capacity and latencies of each measured target, by name. A plan of another design stays as it
     /// is.
     ///
     /// # Errors

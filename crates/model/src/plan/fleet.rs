@@ -29,7 +29,7 @@ pub enum FleetRates {
 }
 
 impl Plan {
-    /// Divides the rates of all workloads among `members` machines, and keeps the share of the machine with index `place`, from 0. All shares add up
+    /// Divides the rates of all workloads among `members` machines, and keeps the share of the machine with index `index`, from 0. All shares add up
     /// to the plan's rates.
     ///
     /// # Errors

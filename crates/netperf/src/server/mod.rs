@@ -248,7 +248,7 @@ impl Acceptor {
         self.server.report_repeats(Instant::now(), true);
     }
 
-    /// Waits up to [`LOOK`] until a connection or data arrives.
+    /// Waits up to [`POLL`] until a connection or data arrives.
     fn wait(&self) {
         let timeout = Timespec::try_from(POLL).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 50_000_000 });
         let sockets = self.pending.iter().map(|connection| PollFd::new(&connection.socket, PollFlags::IN));

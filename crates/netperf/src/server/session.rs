@@ -156,7 +156,7 @@ impl ServerSession {
         let mut mark = Mark::now();
         let mut moved = (started, 0);
         loop {
-            // The wait ends with the warm-up, not up to [`LOOK`] later.
+            // The wait ends with the warm-up, not up to [`POLL`] later.
             let left = Duration::from_nanos(warm.saturating_sub(clock::now()));
             let state = self.control.poll(if omitted { POLL.min(left) } else { POLL })?;
             let now = clock::now();

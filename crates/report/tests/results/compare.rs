@@ -1,4 +1,4 @@
-//! Two runs whose difference is known, held against one another.
+//! Tests of comparing two runs with a known difference.
 
 use iotax_analysis::Metric;
 use iotax_analysis::compare::{
@@ -20,7 +20,7 @@ use iotax_testkit::runs::{HOST, Truth, ladder, run};
 
 pub(crate) const WORKLOADS: [&str; 2] = ["randread-4k-qd1", "seqwrite-1m"];
 
-/// A later run of the same plan, in which everything takes so many times as long.
+/// A later run of the same plan in which everything is slower by a factor.
 pub(crate) fn later(slowdown: f64, noise: f64, rounds: u32) -> Run {
     let host = Truth { slowdown, noise, ..HOST };
     let mut later =
@@ -315,7 +315,7 @@ fn a_gate_names_what_one_side_lacks() {
     assert!(result.missing[0].contains("vm-raw") && result.missing[0].contains("not measured"));
 }
 
-/// A percentile is known in the fast rounds alone where the slow ones have too few I/Os for it.
+/// Tests percentiles that are known only in fast rounds, because slow ones have too few I/Os.
 #[test]
 fn a_percentile_of_the_fast_rounds_alone_is_not_compared() {
     let mut b = later(1.0, 0.004, 5);
@@ -339,7 +339,7 @@ fn a_percentile_of_the_fast_rounds_alone_is_not_compared() {
     assert_eq!(reasons.len(), 2);
 }
 
-/// A against A under noise of 5%: whatever trips a gate at 0% is false.
+/// Tests A against A with 5% noise: any failed gate at 0% is a false alarm.
 #[test]
 fn a_gate_trips_without_cause_no_more_often_than_stated() {
     let mut trips = 0;

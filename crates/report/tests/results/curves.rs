@@ -1,4 +1,4 @@
-//! Latency against load: the figures of one page are of one definition.
+//! Tests of latency against load: all figures of a page use the same definition.
 
 use iotax_analysis::curve::curves;
 use iotax_analysis::judge;
@@ -36,7 +36,7 @@ fn closed_loop() -> Workload {
     keys.complete(&WorkloadKeys::default())
 }
 
-/// Six rounds: the closed loop does 62.5k, five rates all but what their last round leaves undone.
+/// Six rounds: the closed loop reaches 62.5k IOPS, and five rates are kept except for I/Os left undone in the last round.
 fn run(last_round_of_54_9k: u64) -> Run {
     let closed = closed_loop();
     let rates = [5_000, 20_000, 40_000, 54_900, 72_000];

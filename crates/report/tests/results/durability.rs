@@ -1,4 +1,4 @@
-//! Durable writes: a synthetic run whose flushes are known, in every form.
+//! Tests of durable writes in every output, with a synthetic run of known flushes.
 
 use iotax_analysis::judge;
 use iotax_model::record::{BlockTally, DiskFlushes, Tally};

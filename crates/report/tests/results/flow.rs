@@ -7,7 +7,7 @@ use iotax_report::{document, json, terminal};
 use iotax_testkit::runs::observed::both_ladders;
 use iotax_testkit::runs::{HOST, Truth, run};
 
-/// A host whose device merges writes, and a guest before whose reads a cache stands.
+/// A host with a device that merges writes, and a guest with reads served by a cache.
 fn merged_and_cached() -> Run {
     let truths = [("host-file", HOST), ("vm-raw", Truth { slowdown: 0.3, noise: 0.004, cpu_ns: 9_800.0 })];
     let mut run = run(&truths, &["randread-4k-qd1", "seqwrite-1m"], 3, false);

@@ -1,4 +1,4 @@
-//! The HTML report: whole, self-contained, and safe whatever the names are.
+//! Tests that the HTML report is complete, self-contained, and safe with any names.
 
 use iotax_analysis::judge;
 use iotax_model::Plan;
@@ -8,7 +8,7 @@ use iotax_report::{html, plan_toml};
 use iotax_testkit::runs::observed::{both_ladders, crowd};
 use iotax_testkit::runs::{bench, ladder, large};
 
-/// The page without its programs: they are the same in every report.
+/// Returns the page without its scripts, which are the same in every report.
 fn page(run: &Run) -> String {
     let whole = html::render(run, &judge(run));
     let (page, programs) = whole.split_once("<script>").expect("programs");
@@ -16,7 +16,7 @@ fn page(run: &Run) -> String {
     format!("{page}</html>")
 }
 
-/// The figures of a page: place, message, specification.
+/// Returns the charts of a page: id, message, specification.
 fn figures(page: &str) -> Vec<(String, String, serde_json::Value)> {
     let between = |text: &str, from: &str, to: &str| {
         let rest = text.split_once(from).unwrap_or_else(|| panic!("{from}")).1;

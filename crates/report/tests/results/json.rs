@@ -1,4 +1,4 @@
-//! The document holds to its schema.
+//! Tests that the JSON document conforms to its schema.
 
 use iotax_analysis::judge;
 use iotax_model::Run;
@@ -34,7 +34,7 @@ fn has_null(value: &Value) -> bool {
     }
 }
 
-/// Everything that may be missing is.
+/// Tests a document in which all optional parts are missing.
 fn bare() -> Run {
     let mut run =
         run(&[("a", iotax_testkit::runs::HOST), ("b", iotax_testkit::runs::HOST)], &["seqread-1m"], 1, false);
@@ -224,7 +224,7 @@ fn what_moved_over_time_is_told() {
     assert!(checked(&bench())["measurements"][0].get("series").is_none(), "six intervals are too few");
 }
 
-/// Its place among the targets of both ladders.
+/// Its index among the targets of both ladders.
 const VM_RAW: usize = 6;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Runs that add rounds until all is decided, judged from their records.
+//! Tests of runs that add rounds until everything is decided, judged from their records.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use iotax_testkit::runs::{HOST, Truth, run};
 const QD1: &str = "randread-4k-qd1";
 const SEQ: &str = "seqread-1m";
 
-/// A machine's measurements: all rounds of a plan that adds them, from which `carried_out` takes what it needs.
+/// A run with all possible rounds of a plan, from which `carried_out` takes measurements.
 fn source(slowdown: f64, noise: f64, max_rounds: u32) -> Run {
     let guest = Truth { slowdown, noise, ..HOST };
     let other = Truth { slowdown: 3.0, ..HOST };
@@ -40,7 +40,7 @@ fn is(m: &Measurement, source: &Run, cell: Cell, round: u32) -> bool {
         && m.workload == source.plan.workloads[cell.workload].name
 }
 
-/// Carries a run out as far as so many looks, as the conductor does; `fails` are not measured.
+/// Runs a plan up to the given number of looks, as the runner does; measurements for which `fails` returns true are missing.
 fn carried_out(source: &Run, looks: usize, fails: &dyn Fn(Cell, u32) -> bool) -> Run {
     let mut done = Run { measurements: vec![], state: RunState::Running, ..source.clone() };
     let mut state = SequentialState::new(&done).expect("it adds rounds");
@@ -168,7 +168,7 @@ fn later_rounds_change_nothing_of_what_a_look_decided() {
     assert!(before.is_some_and(|last| last.comparisons.iter().any(|c| c.decided_at.is_some())));
 }
 
-/// The value of a figure as a table shows it: `10.9k`, `2166`.
+/// Parses a figure as shown in a table: `10.9k`, `2166`.
 fn shown(text: &str) -> f64 {
     let thousands = text.strip_suffix('k');
     thousands.unwrap_or(text).parse::<f64>().expect("a figure") * if thousands.is_some() { 1e3 } else { 1.0 }

@@ -1,4 +1,4 @@
-//! The crate from outside: synthetic runs in, answers out.
+//! Tests of the crate's public interface: synthetic runs in, answers out.
 
 mod answer;
 mod browser;

@@ -1,4 +1,4 @@
-//! The mean of a cell is the same in all that shows one.
+//! Tests that all outputs show the same mean of a cell.
 
 use iotax_analysis::compare::{Account, Track, compare, history};
 use iotax_analysis::trend::RunFigures;
@@ -15,7 +15,7 @@ const WORK: &str = "randread-4k-qd1";
 const TARGETS: [&str; 3] = ["host-file", "vm-raw", "vm-qcow2"];
 const TWICE: Truth = Truth { slowdown: 2.0, ..HOST };
 
-/// A run of six rounds, of which the last three take twice as long for all targets.
+/// A run of six rounds; in the last three, all targets are slower by a factor of two.
 fn half_slow() -> Run {
     let mut run = run(&TARGETS.map(|name| (name, HOST)), &[WORK], 6, false);
     let slow = self::run(&TARGETS.map(|name| (name, TWICE)), &[WORK], 6, false);

@@ -1,4 +1,4 @@
-//! Network paths are compared by their traffic, and each network check fires in its own case only.
+//! Tests that network paths are compared by their traffic, and that each network check fires only in its own case.
 
 use iotax_analysis::Metric;
 use iotax_analysis::compare::{Account, Question, Side, Which, compare, history};
@@ -30,7 +30,7 @@ pub(crate) fn two(workload: iotax_model::Workload) -> Run {
     run(&[VETH, VIRTIO], &[workload], 3)
 }
 
-/// The only finding in a run of which one measurement is not as it should be.
+/// Returns the only finding in a run with one faulty measurement.
 pub(crate) fn only(run: &Run, kind: WarningKind) -> Warning {
     let mut all = found(run);
     assert_eq!(all.iter().map(|warning| warning.kind).collect::<Vec<_>>(), [kind], "{all:?}");

@@ -1,4 +1,4 @@
-//! Changes over a run and within a measurement, and outliers.
+//! Tests of changes over a run and within a measurement, and of outliers.
 
 use iotax_analysis::judge;
 use iotax_model::Run;
@@ -7,7 +7,7 @@ use iotax_report::{document, terminal};
 
 use iotax_testkit::runs::{HOST, Truth, measurement, run};
 
-/// Three targets with some noise, each round's figures slowed by what `slower` gives for it.
+/// Three targets with some noise; `slower` returns the slowdown of each round.
 fn slowed(rounds: u32, slower: impl Fn(u32, &str) -> f64) -> Run {
     let truths = [("host-file", 1.0), ("vm-raw", 1.4), ("vm-qcow2", 1.5)];
     let truths = truths.map(|(name, slowdown)| (name, Truth { slowdown, noise: 0.005, cpu_ns: 4_100.0 }));
@@ -77,7 +77,7 @@ fn a_quiet_run_says_nothing_of_it() {
     assert_eq!(judge(&slowed(1, |_, _| 1.0)).effects, []);
 }
 
-/// A target that is missing in some rounds moves nothing.
+/// Tests that missing rounds of a target do not appear as a change.
 #[test]
 fn missing_measurements_do_not_bend_rounds() {
     let mut run = slowed(6, |round, _| if round == 4 { 1.2 } else { 1.0 });
@@ -135,7 +135,7 @@ fn one_measurement_that_sticks_out_is_flagged_and_kept() {
     );
 }
 
-/// `intervals` of a quarter of a second, of which the first have another rate.
+/// A measurement with `intervals` intervals of 250 ms; the first ones have a different rate.
 fn starting(ratio_percent: u64, first: usize, intervals: usize) -> Run {
     let mut run = run(&[("disk.img", HOST)], &["randread-4k-qd32"], 1, false);
     let m = &mut run.measurements[0];

@@ -1,4 +1,4 @@
-//! The price of an event on one target against that on another, of runs whose truth is known.
+//! Tests of comparing the cost of an event on two targets, on synthetic runs.
 
 use iotax_analysis::judge;
 use iotax_analysis::stats::verdict::Verdict;
@@ -13,10 +13,10 @@ use crate::json::checked;
 use iotax_testkit::runs::{HOST, Truth, measurement, run, whole};
 
 const MS: u64 = 1_000_000;
-/// Differences of operations by round; they sum to nothing.
+/// Differences of operations by round, with a sum of zero.
 const STRAYS: [f64; 5] = [0.01, -0.02, 0.0, 0.02, -0.01];
 
-/// A commit at 2 s that takes `ms`, in which the load is slower by a factor; with the same load without it.
+/// A commit at 2 s that takes `ms` and slows the load by a factor, and the same load without it.
 fn watched(truths: &[(&str, f64, f64)], rounds: u32) -> Run {
     let targets: Vec<(&str, Truth)> = truths.iter().map(|(name, ..)| (*name, HOST)).collect();
     let mut run = run(&targets, &["randread-4k-qd1"], rounds, false);

@@ -1,4 +1,4 @@
-//! The statements about a run are true.
+//! Tests that the statements about a run are true.
 
 use iotax_analysis::Metric;
 use iotax_analysis::stats::verdict::Verdict;

@@ -1,4 +1,4 @@
-//! The API: the documents of the commands, and a description that holds.
+//! Tests of the API: it returns the commands' documents, and its description is correct.
 
 use iotax_analysis::compare::{Account, Question, Side, Which, compare, history};
 use iotax_analysis::{Metric, judge};

@@ -1,4 +1,4 @@
-//! Fleets in the site and in the API.
+//! Tests of fleets on the site and in the API.
 
 use iotax_analysis::fleet::fleet;
 use iotax_model::record::{FleetMember, FleetMode};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::server::{HOSTILE, Server, put_member};
 use iotax_testkit::runs::{HOST, Truth, run};
 
-/// Puts six members into a store, of which the last has a hostile name and a slow disk. Their runs.
+/// Stores the runs of six members; the last has a hostile name and a slow disk. Returns the runs.
 pub(crate) fn put(store: &mut Store, id: &str) -> Vec<i64> {
     let names = ["db1", "db2", "db3", "db4", "db5", HOSTILE];
     let member = |(number, name): (u32, &str)| {

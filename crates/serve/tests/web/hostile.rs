@@ -1,4 +1,4 @@
-//! Requests that mean no good.
+//! Tests of malicious requests.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -7,7 +7,7 @@ use iotax_testkit::thorough;
 
 use crate::server::{HOSTILE, Server};
 
-/// Numbers that follow from one another, the same in each test run.
+/// Pseudo-random numbers, the same in each test run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -124,10 +124,10 @@ const HEADERS: [&str; 16] = [
     "Origin: null\r\n",
 ];
 
-/// The number of requests on their way at the same time: the server waits 10 s for a body that does not come.
+/// Number of concurrent requests: the server waits 10 s for a missing body.
 const AT_ONCE: usize = 32;
 
-/// A request put together at random.
+/// Builds a random request.
 fn request(numbers: &mut Numbers) -> Vec<u8> {
     let (method, base_path, tail) = (numbers.of(&METHODS), numbers.of(&PATHS), numbers.of(&TAILS));
     let (query, headers) = (numbers.of(&QUERIES), numbers.of(&HEADERS));
@@ -161,7 +161,7 @@ fn request(numbers: &mut Numbers) -> Vec<u8> {
     request
 }
 
-/// Sends a request and looks at what comes back. Returns whether it was answered.
+/// Sends a request and checks the response. Returns whether there was one.
 fn is_answered(server: &Server, round: usize, request: &[u8]) -> bool {
     let answer = server.raw(request);
     let sent = String::from_utf8_lossy(&request[..request.len().min(300)]).into_owned();

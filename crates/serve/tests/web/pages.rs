@@ -1,4 +1,4 @@
-//! Every page, its links, and how it stands below a reverse proxy's path.
+//! Tests of every page and its links, also behind a reverse proxy with a path prefix.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use iotax_store::NewRun;
 use crate::fleets;
 use crate::server::{HOSTILE, Server, hidden, ladder};
 
-/// The links of a page that lead to this server.
+/// Returns the links of a page that lead to this server.
 fn links(body: &str) -> BTreeSet<String> {
     let found = ["href=\"", "src=\"", "action=\""].into_iter().flat_map(|mark| body.split(mark).skip(1));
     let found = found.filter_map(|rest| rest.split_once('"')).map(|(link, _)| link.replace("&amp;", "&"));
@@ -18,7 +18,7 @@ fn links(body: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Follows every link from the first page on, up to some pages of each kind.
+/// Follows all links from the first page, up to a few pages of each kind.
 fn walk(server: &Server) -> BTreeSet<String> {
     let (mut seen, mut open) = (BTreeSet::new(), vec![format!("{}/", server.base)]);
     while let Some(link) = open.pop() {

@@ -1,4 +1,4 @@
-//! Who may look, who may change, and what a page may do.
+//! Tests of access for reading and for changes, and of the content security policy.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -243,7 +243,7 @@ fn a_body_has_an_end_in_length_and_time() {
     assert!(long.status == 413 && long.body.contains("up to 256 KiB"), "{} {}", long.status, long.body);
 }
 
-/// The server of `iotax top --prometheus` has the same guard.
+/// Tests that the server of `iotax top --prometheus` applies the same access checks.
 #[test]
 fn metrics_alone_are_guarded_too() {
     let metrics = iotax_serve::LastMetrics::serve(([127, 0, 0, 1], 0).into()).expect("listens");
@@ -296,7 +296,7 @@ mod tls {
     use crate::server::Server;
     use iotax_serve::{ServeError, Tls};
 
-    /// Makes an authority, and certificates of the server, of a client, and of somebody else's client.
+    /// Creates a CA, and certificates of the server, a client, and a client of another CA.
     fn make(dir: &Path) {
         let authority = |name: &str| {
             let mut params = CertificateParams::new(vec![]).expect("parameters");
@@ -315,7 +315,7 @@ mod tls {
         }
     }
 
-    /// Asks over TLS; the answer is empty where the server ends the connection.
+    /// Sends a request over TLS. Returns an empty answer if the server closes the connection.
     fn ask(address: SocketAddr, dir: &Path, client: Option<&str>) -> String {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(dir.join("ca.pem")).expect("PEM")).expect("an authority");

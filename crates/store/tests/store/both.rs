@@ -1,4 +1,4 @@
-//! The store keeps what it was given, and nothing else: the same in a file and in a database.
+//! Tests that runs are stored and loaded unchanged, in a file and in a database.
 
 use crate::test_store::{TestStore, both};
 use iotax_analysis::trend::RunFigures;

@@ -1,4 +1,4 @@
-//! Runs between stores.
+//! Tests of copying runs between stores.
 
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
@@ -13,7 +13,7 @@ use crate::both::{fill, rich};
 use crate::test_store::TestStore;
 use iotax_testkit::runs;
 
-/// From a file to a database and back to another file, and nothing is different.
+/// Tests a copy from a file to a database and back to another file: nothing changes.
 #[test]
 fn a_run_comes_back_from_a_server_bit_for_bit() {
     require!(file iotax_testkit::postgres::PROGRAM);

@@ -1,4 +1,4 @@
-//! A store of which bits have changed, and one that only can be read.
+//! Tests of a store with flipped bits, and of a read-only one.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::both::fill;
 use iotax_testkit::runs::{HOST, Truth, bench, run};
 use iotax_testkit::thorough;
 
-/// A store of three runs, and what is in it.
+/// A store of three runs, and its content.
 fn three(path: &Path) -> Vec<Run> {
     let mut store = Store::open(path).expect("new");
     let slow = Truth { slowdown: 1.3, ..HOST };
@@ -27,7 +27,7 @@ fn three(path: &Path) -> Vec<Run> {
     runs.into_iter().map(|run| Run { id: fill(&mut store, &run), ..run }).collect()
 }
 
-/// The runs that are refused; each of the others is unchanged, and each refusal says what to do.
+/// Returns the rejected runs. Asserts that the others are unchanged, and that each error names the next step.
 fn refusals(path: &Path, runs: &[Run], bit: usize) -> BTreeSet<Option<i64>> {
     let mut refused = BTreeSet::new();
     let mut note = |run: Option<i64>, error: &StoreError| {
@@ -81,7 +81,8 @@ fn refusals(path: &Path, runs: &[Run], bit: usize) -> BTreeSet<Option<i64>> {
     refused
 }
 
-/// Random bits of the whole file, every bit of its header, and one of each byte with which a page begins: every so many of these.
+/// Returns the bits to flip: random bits of the whole file, every bit of its header, and one bit per byte of the beginning of each page;
+/// every n-th of these.
 fn bits(length: usize, every: usize) -> Vec<usize> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(13);
     let anywhere = (0..600).map(|_| random.random_range(0..length * 8)).collect::<Vec<_>>();

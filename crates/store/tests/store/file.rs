@@ -1,4 +1,4 @@
-//! States of a store that is a file: foreign, unreachable, left behind by a killed process.
+//! Tests of a store in a file: foreign files, missing permissions, leftovers of a killed process.
 
 use std::io::{BufRead, BufReader};
 use std::os::linux::net::SocketAddrExt as _;
@@ -113,7 +113,7 @@ fn what_was_stored_survives_sigkill() {
     assert!(run.measurements.iter().all(|m| m.samples.len() == m.host_samples.len() && m.host.is_some()));
 }
 
-/// The name by which any user could once hold a run.
+/// The name of a socket with which any user could formerly block a run.
 fn abstract_name(store: &Path, run: i64) -> SocketAddr {
     let file = std::fs::metadata(store).expect("there");
     let name = format!("iotax-run-{}-{}-{run}", file.dev(), file.ino());
@@ -196,7 +196,7 @@ fn two_network_namespaces_do_not_work_on_one_run() {
     assert!(elsewhere.status.success(), "{}", String::from_utf8_lossy(&elsewhere.stdout));
 }
 
-/// The state that another user is expected to see.
+/// The state of the run that another user must see.
 const EXPECTED: &str = "IOTAX_TEST_EXPECTED_STATE";
 
 #[test]

@@ -1,4 +1,4 @@
-//! Nothing that others plant in a store or next to it is obeyed.
+//! Tests that triggers, views and files planted by other users in or next to a store have no effect.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
@@ -25,7 +25,7 @@ fn beside(store: &Path, end: &str) -> PathBuf {
     PathBuf::from(format!("{}{end}", store.display()))
 }
 
-/// A journal of a store that has nothing to take back and, if it has one, names a super-journal.
+/// Builds a journal that rolls nothing back and may name a super-journal.
 fn journal(store: &Path, names: Option<&Path>) -> Vec<u8> {
     let pages = u32::try_from(fs::metadata(store).expect("there").len() / 4096).expect("small");
     let magic = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
@@ -46,7 +46,7 @@ fn journal(store: &Path, names: Option<&Path>) -> Vec<u8> {
     bytes
 }
 
-/// Reads and writes are refused with these words.
+/// Asserts that reads and writes fail with these words.
 fn refused(path: &Path, words: &str) {
     let read = Store::open_to_read(path).and_then(|store| store.load(1)).expect_err("read").to_string();
     let write = Store::open(path).expect_err("written").to_string();

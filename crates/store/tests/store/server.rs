@@ -1,4 +1,4 @@
-//! States of a store in PostgreSQL: without rights, without a server, behind TLS.
+//! Tests of a store in PostgreSQL: missing privileges, no server, TLS.
 
 use std::thread;
 use std::time::Duration;
@@ -54,7 +54,7 @@ fn a_reader_reads_and_a_writer_writes() {
     }
 }
 
-/// Carries out SQL as a role; what the server says to it.
+/// Executes SQL as a role. Returns the server's answer.
 fn as_role(url: &str, sql: &str) -> String {
     let done = std::process::Command::new("/usr/lib/postgresql/15/bin/psql")
         .args([url, "-X", "-A", "-t", "-c", "SET search_path = iotax", "-c", sql])
@@ -63,7 +63,7 @@ fn as_role(url: &str, sql: &str) -> String {
     String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned()
 }
 
-/// Two writers and a reader of one store, and a run of the first one.
+/// A store with two writers and a reader, and a run of the first writer.
 struct Team {
     server: PostgresServer,
     name: String,
@@ -328,7 +328,7 @@ fn a_schema_of_somebody_else_is_left_untouched() {
     assert_eq!(server.sql(name, "SELECT count(*) FROM pg_tables WHERE schemaname = 'iotax'"), "1");
 }
 
-/// The server crashes under a run, and comes back: the run goes on, still claimed, and nothing that was stored is gone.
+/// Tests a crash and restart of the server during a run: the run continues with its claim, and all stored data is kept.
 #[test]
 fn a_run_outlasts_a_crash_of_the_server() {
     require!(file PROGRAM);
@@ -378,7 +378,7 @@ fn no_password_is_shown() {
     assert!(!bad.contains("secret") && bad.contains("verify-full"), "{bad}");
 }
 
-/// Passwords and TLS as a server for a team has them.
+/// Tests passwords and TLS, as on a server for a team.
 #[test]
 fn a_server_is_known_by_its_certificate() {
     require!(file PROGRAM);

@@ -1,4 +1,4 @@
-//! The SQL that docs/store.md shows, against what iotax itself computes.
+//! Tests that the SQL in docs/store.md gives the same results as iotax.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use iotax_testkit::runs;
 
 const DOCS: &str = include_str!("../../../../docs/store.md");
 
-/// The block of SQL with this comment.
+/// Returns the block of SQL with this comment.
 fn documented(comment: &str) -> String {
     let blocks = DOCS.split("```sql\n").skip(1).map(|rest| rest.split("```").next().expect("an end"));
     blocks.into_iter().find(|block| block.contains(comment)).expect("documented").to_owned()

@@ -1,4 +1,4 @@
-//! Where the same tests find a store: in a file, and in a database of a server of their own.
+//! Runs the same tests on both kinds of store: a file, and a database on a PostgreSQL server started for the test.
 
 use iotax_store::{Location, Store, StoreError};
 use iotax_testkit::postgres::PostgresServer;
@@ -18,7 +18,7 @@ impl TestStore {
         Self { _directory: Some(directory), server: None, location }
     }
 
-    /// The program must be required before.
+    /// Creates a database; the test must require PostgreSQL first.
     pub(crate) fn postgres() -> Self {
         let server = PostgresServer::start();
         let location = server.database().as_str().into();
@@ -33,7 +33,7 @@ impl TestStore {
         Store::open_to_read(&self.location)
     }
 
-    /// Carries out SQL past the store.
+    /// Executes SQL directly on the database.
     pub(crate) fn sql(&self, sql: &str) {
         if let Some(server) = &self.server {
             let url = self.location.to_string();
@@ -47,7 +47,7 @@ impl TestStore {
     }
 }
 
-/// A test of each function on each kind of store.
+/// Defines a test for each function on each kind of store.
 macro_rules! both {
     ($($test:ident),+ $(,)?) => {
         mod file {

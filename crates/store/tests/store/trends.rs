@@ -1,4 +1,4 @@
-//! Trends from figures that are stored apart, against those from whole runs.
+//! Tests that trends from separately stored figures equal those from complete runs.
 
 use iotax_analysis::Metric;
 use iotax_analysis::trend::{PastRun, RunFigures, TrendQuestion, Trends, trends};

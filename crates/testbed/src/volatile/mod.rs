@@ -3,7 +3,7 @@
 //! A separate process serves it ([`serve`]). The process that started it sends commands over a socket: `count` returns the flush counters,
 //! and `cut` discards a random selection of the unflushed writes and makes every later request fail with EIO. The serving process reports
 //! the mount with `mounted`. Unflushed writes (`pending`) go to disk when their file is flushed (`file`) or when they take too much memory;
-//! changes of names (`inodes`) and lengths take effect at once.
+//! changes of names (`inodes`) and lengths take effect immediately.
 
 mod file;
 mod filesystem;

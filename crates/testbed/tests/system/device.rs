@@ -1,4 +1,4 @@
-//! Devices that must not be written: loop devices on this machine, and recorded trees for what this kernel lacks.
+//! Tests of devices that must not be written: loop devices on this machine, and recorded trees for features that this kernel lacks.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};

@@ -1,4 +1,4 @@
-//! Real paths between network namespaces: packets pass, and nothing is left after a failure at any step.
+//! Tests of real paths between network namespaces: packets pass, and nothing is left after a failure at any step.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -32,7 +32,7 @@ fn build(spec: &NetworkSpec, tag: &str, undo_log: &mut UndoLog) -> BuiltNetwork 
     network::build(spec, path, tag, undo_log).expect("built")
 }
 
-/// The output of ip(8).
+/// Returns the output of ip(8).
 fn ip(arguments: &[&str]) -> String {
     let ip = Program { name: "ip", package: "iproute2" };
     String::from_utf8(ip.run(arguments).expect("it works")).expect("UTF-8")

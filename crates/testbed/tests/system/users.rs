@@ -1,4 +1,4 @@
-//! Users of a device that no name in /dev reveals.
+//! Tests of users of a device that hold it through nodes outside of /dev.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -91,8 +91,8 @@ impl Loop {
         self.free_after(|| {});
     }
 
-    /// The same of one that carried a filesystem. A copy of the mount in another test's namespace may write to it until that ends, so it is
-    /// wiped until it stays so: what wipefs(8) leaves of it is overwritten too.
+    /// Same for a device that had a filesystem. A copy of the mount in another test's namespace may still write to it, so it is wiped until
+    /// it stays blank, including data that wipefs(8) leaves.
     fn free_once_wiped(&self) {
         let wipe = ["--force".as_ref(), "--quiet".as_ref(), "--all".as_ref(), &*self.node];
         self.free_after(|| {
@@ -140,7 +140,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// A shell that runs a command, reports that, and waits until its stdin is closed.
+/// A shell that runs a command, reports its end, and waits until stdin is closed.
 struct Shell(Child);
 
 impl Shell {

@@ -1,4 +1,4 @@
-//! Readings of this machine under a load on a loop device.
+//! Tests of readings of this machine under a load on a loop device.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -21,7 +21,7 @@ const SIZE: u64 = 32 << 20;
 /// Large enough for an I/O to take much longer than the programs that watch it.
 const BLOCK: usize = 256 << 10;
 
-/// A loop device on a file, gone at the end.
+/// A loop device on a file; removed on drop.
 struct Loop {
     device: PathBuf,
     _file: tempfile::NamedTempFile,
@@ -53,7 +53,7 @@ impl Drop for Loop {
     }
 }
 
-/// Reads and writes blocks past the page cache until it is told to end.
+/// Reads and writes blocks with direct I/O until it is stopped.
 fn load(device: &Path, over: &AtomicBool) -> io::Result<u64> {
     let direct = i32::try_from(OFlags::DIRECT.bits()).expect("a flag");
     let file = OpenOptions::new().read(true).write(true).custom_flags(direct).open(device)?;
@@ -93,7 +93,7 @@ fn close(ours: f64, theirs: f64, tolerance: f64) -> bool {
     (ours - theirs).abs() <= tolerance * theirs.abs()
 }
 
-/// The load begins and ends within both windows, so that both have counted all of it and nothing else.
+/// Tests that both programs count the whole load, which begins and ends within both windows.
 #[test]
 fn iostat_counts_the_same() {
     const WINDOW: Duration = Duration::from_secs(3);
@@ -156,7 +156,7 @@ fn iostat_counts_the_same() {
     }
 }
 
-/// The mean of the kernel's histogram is that of diskstats: both begin at the same moment of each request.
+/// Tests that the mean of the kernel's histogram equals that of diskstats: both measure from the same start of each request.
 #[test]
 fn percentiles_are_of_the_requests_that_diskstats_counts() {
     require!(root);
@@ -197,7 +197,7 @@ fn percentiles_are_of_the_requests_that_diskstats_counts() {
     }
 }
 
-/// QEMU that emulates nothing but a disk: stopped before its first instruction, it counts no I/O.
+/// Tests QEMU with only a disk: stopped before its first instruction, it counts no I/O.
 #[test]
 fn a_guest_of_qemu_is_found_and_its_disk_is_counted() {
     require!(program "qemu-system-x86_64");

@@ -1,4 +1,4 @@
-//! Exact rates from recorded trees.
+//! Tests of exact rates from recorded trees.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn collector(root: &Path) -> Collector {
     Collector::new(&options, &Interrupt::default())
 }
 
-/// Half a second of the recorded host: what it did is in the second tree.
+/// Reads the recorded host twice, half a second apart; the second tree contains the activity.
 fn half_a_second() -> (MachineSnapshot, MachineSnapshot) {
     let root = tree::build(HOST);
     // The command line has zero bytes between its words.
@@ -241,7 +241,7 @@ fn every_output_has_every_figure_that_is_known() {
     }
 }
 
-/// Without the time of the reading.
+/// Removes the time of the reading.
 fn stable(text: &str) -> String {
     let (_, rest) = text.split_once('Z').expect("a time");
     format!("TIME{rest}")

@@ -1,4 +1,4 @@
-//! A run that ends badly: nothing is lost, nothing is left behind.
+//! Tests of killed runs: no result is lost, and nothing is left behind.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -23,12 +23,12 @@ fn signal(child: &Child, signal: rustix::process::Signal) {
     rustix::process::kill_process(pid, signal).expect("signal sent");
 }
 
-/// Cells measured so far, by the store.
+/// Returns the number of cells measured so far, from the store.
 fn measured(lab: &Lab) -> u64 {
     lab.json(&["list", "--json"])[0]["measured"].as_u64().expect("a count")
 }
 
-/// Asserts that the store is sound and the run can be brought to its end.
+/// Asserts that the store is intact and the run can be completed.
 fn resume(lab: &Lab, moment: &str) {
     let resume = lab.run(&["resume", "1", "--yes", "--json", "out.json"]);
     assert!(resume.status.success(), "{moment}: {}", text(&resume.stderr));
@@ -69,7 +69,7 @@ fn killed_at_any_moment_it_can_be_resumed() {
     }
 }
 
-/// Delays a program by a second if its arguments match a shell pattern. It makes the file `begun`, and then `over`.
+/// Delays a program by a second if its arguments match a shell pattern. Creates the file `begun` before and `over` after the delay.
 fn slow_down(lab: &Lab, program: &str, pattern: &str) -> Command {
     let real = Command::new("which").arg(program).output().expect("which starts").stdout;
     let dir = lab.path("").display().to_string();

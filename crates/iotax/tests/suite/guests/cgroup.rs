@@ -1,4 +1,4 @@
-//! Limits of cgroup v2 in a guest: the rate is the limit's, and neither group nor controller is left.
+//! Tests of cgroup v2 limits in a guest: the rate equals the limit, and neither group nor controller is left enabled.
 
 use iotax_model::units::Bytes;
 
@@ -23,7 +23,7 @@ name = "loop"
 stack = "/srv > raw file > loop direct_io=true > cgroup riops=500 wiops=500"
 "#;
 
-/// A guest in which time is exact, with cgroup v2 and the user's files in /srv.
+/// A guest with exact time, cgroup v2, and the user's files in /srv.
 fn boot() -> Option<LabGuest> {
     let mut lab = LabGuest::boot_with(&Extras {
         programs: &["mkfs.ext4", "mount", "umount", "losetup"],

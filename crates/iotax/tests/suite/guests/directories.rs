@@ -1,4 +1,4 @@
-//! Directories of the host in guests, by 9p and virtiofs.
+//! Tests of host directories in guests, shared by 9p and virtiofs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ nrfiles = 20
 direct = false
 "#;
 
-/// A plan of one target with a short reading.
+/// A plan of one target with a short read workload.
 fn one(lab: &Lab, target: &str) -> PathBuf {
     lab.plan(&format!(
         "repeat = 1\ndefaults = {{ size = '4m', runtime = '300ms', ramp_time = '0s' }}\nworkload = [{{ rw = 'randread' }}]\n\
@@ -60,7 +60,7 @@ fn one(lab: &Lab, target: &str) -> PathBuf {
 
 const BY_VIRTIOFS: &str = "virtiofs = { dir = 'WORK' }\nguest = {}";
 
-/// The binary under test, which finds virtiofsd in PATH.
+/// The tested binary, with virtiofsd in PATH.
 fn iotax(lab: &Lab) -> Command {
     let mut command = lab.iotax();
     command.env("PATH", format!("{VIRTIOFSD}:{}", std::env::var("PATH").expect("PATH")));

@@ -15,10 +15,10 @@ use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
 
 use crate::lab_guest::LabGuest;
 
-/// Every device holds this much.
+/// Size of every device, in bytes.
 const SIZE: Bytes = Bytes(64 << 20);
 const MS: f64 = 1e6;
-/// The share of its slots that an emulated program keeps busy.
+/// The share of its I/O slots that an emulated program keeps busy.
 const EMULATED: f64 = 0.9;
 const TOLERANCE: f64 = 0.03;
 /// The number of I/Os in a sample at depth 1.
@@ -45,7 +45,7 @@ const DRIVES: [Drive; 6] = [
     drive(IoEngine::IoUring, Rw::RandWrite, 8),
 ];
 
-/// The kernel's counts for a device since it was made: I/Os and their nanoseconds, reads and writes together.
+/// Returns the kernel's counts for a device: I/Os and their nanoseconds, reads and writes together.
 fn account(guest: &mut LabGuest, device: &str) -> (u64, f64) {
     let stat = guest.sh(&format!("cat /sys/block/{device}/stat"));
     let fields: Vec<u64> = stat.split_whitespace().map(|n| n.parse().expect("a number")).collect();
@@ -59,7 +59,7 @@ struct GroundTruth {
     min_ns: f64,
     median_ns: f64,
     kernel_mean_ns: f64,
-    /// For messages.
+    /// Description for messages.
     text: String,
 }
 
@@ -132,7 +132,7 @@ impl GroundTruth {
     }
 }
 
-/// A busy host only ever adds time, so one attempt of three must be calm.
+/// Retries: a busy host only adds time, so one of three attempts must pass.
 fn calm(mut attempt: impl FnMut() -> Result<(), String>) {
     let outcome = attempt().or_else(|_| attempt()).or_else(|_| attempt());
     assert_eq!(outcome, Ok(()));
@@ -143,12 +143,12 @@ fn near(value: f64, truth: f64, floor: f64) -> bool {
     (truth * (1.0 - TOLERANCE)..=truth * (1.0 + TOLERANCE) + floor).contains(&value)
 }
 
-/// The overhead of this machine.
+/// Timer and completion overhead of this machine.
 #[derive(Debug)]
 struct Floor {
-    /// From a timer's due time until the program sees it.
+    /// Nanoseconds from a timer's due time until the program sees it.
     late_ns: f64,
-    /// From when the kernel sees it to when the program does.
+    /// Nanoseconds from the kernel's completion until the program sees it.
     wake_ns: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Guests that do not come up: each is lost with its reason, and the run goes on without it.
+//! Tests of guests that do not boot: each target fails with its reason, and the run continues without it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ esac
 exec "$real" "$@"
 "#;
 
-/// A kernel of this machine's, what it is packed in intact, its middle zeros.
+/// A copy of this machine's kernel with an intact header and zeros in the middle.
 fn broken_kernel(lab: &Lab) -> Option<PathBuf> {
     let has_modules = |path: &PathBuf| {
         let release = path.file_name().and_then(|name| name.to_str()?.strip_prefix("vmlinuz-"));

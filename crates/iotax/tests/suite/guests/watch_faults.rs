@@ -1,4 +1,4 @@
-//! The costs of faults in a guest, held against its kernel's log, and windows in which nothing happens.
+//! Tests of the cost of faults in a guest, compared with its kernel log, and of windows without events.
 
 use serde_json::Value;
 
@@ -8,12 +8,12 @@ use crate::watch_lab::{
     timeout, watch,
 };
 
-/// A tmpfs, in statfs(2).
+/// Magic number of tmpfs in statfs(2).
 const TMPFS: u64 = 0x0102_1994;
 /// Interval at which the states of devices are polled, in ms.
 const POLL: u64 = 100;
 
-/// The time at which a source told of the only line with these words.
+/// Returns the time of a source's only line with these words.
 fn only(episode: &Value, source: &str, words: &str) -> u64 {
     let times = observed_at(episode, source, words);
     let [at] = times[..] else { panic!("{source}: {words}: {times:?}: {episode}") };
@@ -185,7 +185,7 @@ fn a_bond_whose_leg_goes_down_costs_what_its_miimon_and_tcp_take() {
 }
 
 mod alone {
-    //! Nothing happens here: a stall that another test makes would be a gap.
+    //! Runs alone: a stall caused by another test would count as a gap.
 
     use iotax_testkit::{require, skip, thorough};
 

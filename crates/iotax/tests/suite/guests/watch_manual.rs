@@ -1,9 +1,9 @@
-//! The acceptance test of docs/watch.md, as it stands there.
+//! Runs the acceptance test of docs/watch.md exactly as documented.
 
 use crate::lab_guest::Extras;
 use crate::watch_lab::boot;
 
-/// The command of the section on acceptance tests.
+/// Returns the command in the section on acceptance tests.
 fn command() -> String {
     let manual = include_str!("../../../../../docs/watch.md");
     let section = manual.split("\n## ").find(|section| section.starts_with("An acceptance test\n"));

@@ -84,7 +84,7 @@ impl Segments {
 }
 
 impl Segment {
-    /// Deserializes a layer's settings from the segment's keys and from `told`, the keys that the segment's words express.
+    /// Deserializes a layer's settings from the segment's keys and from `known`, the keys that the segment's words express.
     ///
     /// # Errors
     /// A key occurs in both, is not known, or has an invalid value.
@@ -179,7 +179,7 @@ pub(in crate::target) fn word(text: &str) -> String {
     }
 }
 
-/// Formats a layer's keys that differ from `defaults`, or all keys without them, as ` key=value ...`. Leaves out the keys in `told`, which
+/// Formats a layer's keys that differ from `defaults`, or all keys without them, as ` key=value ...`. Leaves out the keys in `known`, which
 /// the segment's words already contain.
 pub(super) fn keys<L: Serialize>(spec: &L, defaults: Option<&L>, known: &[&str]) -> String {
     let table = |spec| Table::try_from(spec).unwrap_or_default();

@@ -113,7 +113,7 @@ impl Volumes {
         self.sharing.location(spec)
     }
 
-    /// Builds the storage of a target at `place`. A device is checked again before it becomes a volume group.
+    /// Builds the storage of a target at `location`. A device is checked again before it becomes a volume group.
     pub fn build(
         &mut self,
         spec: &TargetSpec,
