@@ -21,7 +21,7 @@ static SERVERS: LazyLock<[Server; 2]> = LazyLock::new(|| {
 static HOSTILE: LazyLock<TcpListener> =
     LazyLock::new(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listening"));
 
-// The first byte says who is talked to, the rest is what is said.
+// The first byte selects the end to test, the rest is the data to send.
 fuzz_target!(|bytes: &[u8]| {
     let Some((whom, words)) = bytes.split_first() else { return };
     match whom % 8 {
@@ -52,7 +52,7 @@ fn to_client(words: &[u8]) {
         let (mut socket, _) = HOSTILE.accept().expect("accepted");
         let _ = socket.write_all(&words);
         let _ = socket.shutdown(Shutdown::Write);
-        // The streams, which nobody reads, are let go with the listener's queue.
+        // The unread streams are dropped with the listener's queue.
         until_closed(&socket);
     });
     let test = ClientTest {
@@ -80,7 +80,7 @@ fn until_closed(mut socket: &TcpStream) {
             Ok(0) => break,
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => break,
-            // The alarm by which libFuzzer looks for hangs.
+            // The alarm that libFuzzer uses to find hangs.
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => panic!("the other end holds on: {error}"),
         }

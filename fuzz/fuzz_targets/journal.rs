@@ -39,7 +39,7 @@ fn job(journal: &Path) -> Job {
     }
 }
 
-// The first byte says whether the rest is edits of a sound journal or a journal by itself.
+// The first byte selects whether the rest is edits of an intact journal or a journal itself.
 fuzz_target!(|bytes: &[u8]| {
     let Some((how, rest)) = bytes.split_first() else { return };
     let (dir, sound) = &*SOUND;

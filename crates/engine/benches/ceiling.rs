@@ -113,7 +113,7 @@ fn bare_uring(path: &Path, depth: u32) -> f64 {
                 .offset(random.below(BLOCKS) * u64::from(BLOCK))
                 .build()
                 .user_data(slot.into());
-            // SAFETY: the buffer is the slot's, and nobody looks at it before the completion.
+            // SAFETY: the buffer belongs to the slot, and nothing reads it before the completion.
             unsafe { queue.push(&entry) }.expect("there is a place for each slot");
             begun += 1;
         }

@@ -369,7 +369,7 @@ fn pgbench_runs_all_clients_and_its_server_is_gone_after() {
         else {
             panic!("PostgreSQL's reads and writes are its own: {:?}", outcome.tallies)
         };
-        // Three clients that never wait but for their transactions.
+        // Three clients that wait only for their transactions.
         let mean_ns = transactions.latency.mean().expect("some");
         let clients = transactions.ios as f64 * mean_ns / 1e9;
         assert!((2.0..3.3).contains(&clients), "{clients} clients at work: {transactions:?}");

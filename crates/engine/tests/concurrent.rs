@@ -52,7 +52,7 @@ fn run(workload: Workload) -> (Outcome, Vec<Sample>, tempfile::NamedTempFile) {
     })
     .expect("measured");
     assert_eq!(order, ["ready", "measuring", "over"]);
-    // They come as they are, and not when the last job has ended.
+    // Samples arrive during the run, not only after the last job has ended.
     if let (Some(first), Some(last), Some(end)) = (reported_at.first(), reported_at.last(), samples.last()) {
         let span = Duration::from_nanos(end.at_ns - samples[0].at_ns);
         assert!(*last - *first >= span / 2, "{:?} of {span:?}", *last - *first);

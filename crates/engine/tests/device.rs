@@ -148,7 +148,7 @@ fn a_trim_gives_the_space_back() {
         fill(&device.path, &area(Bytes(SIZE)), &Content::default(), 1, &mut |_| {}).expect("filled");
         device.backing.as_file().sync_all().expect("synced");
         assert!(held() >= SIZE, "{ioengine}");
-        // Long ones: each is a change of the filesystem beneath, and a pass over the device must be had in the time.
+        // Large I/Os: each changes the filesystem below, and a pass over the device must fit into the time.
         let bs = SIZE / 8;
         let mut job = job_of(ioengine, Rw::Trim, bs, ioengine != IoEngine::Mmap);
         job.workload.runtime = Nanos::from_secs(1);

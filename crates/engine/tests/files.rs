@@ -206,7 +206,7 @@ fn files_that_are_gone_are_errors_and_the_others_are_counted() {
 #[test]
 fn packing_takes_about_as_long_as_it_takes_tar() {
     iotax_testkit::require!(program "tar");
-    // In memory: what is compared is what the two spend on it.
+    // In memory, so that only the cost of the two programs is compared.
     let fixture = Fixture(tempfile::TempDir::new_in("/dev/shm").expect("directory"));
     let own = fixture.0.path().join("0");
     let mut tar = Vec::new();

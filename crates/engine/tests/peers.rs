@@ -47,7 +47,7 @@ fn bonnie_finds_what_our_bonnie_finds() {
     iotax_testkit::require!(program "bonnie++");
     let dir = here();
     let theirs = Command::new("bonnie++")
-        // Without bytes one by one, which take it long where others work beside it.
+        // Without single-byte tests, which take long on a busy machine.
         .args(["-q", "-f", "-n", "0", "-r", "64", "-s", "128:8k", "-u", "root", "-d"])
         .arg(dir.path())
         .stderr(Stdio::null())

@@ -196,7 +196,7 @@ fn reads_alone_find_what_was_damaged_before() {
         [
             (FaultKind::Corrupt, &[5 * block][..]),
             (FaultKind::Misdirected, &[7 * block]),
-            // Nothing in it tells what it was.
+            // Nothing in the block identifies its former content.
             (FaultKind::Foreign, &[6 * block]),
         ]
     );
@@ -395,7 +395,7 @@ fn a_journal_that_takes_no_more_ends_a_measurement_that_allows_no_errors() {
     assert_eq!((ended.stop, ended.errors.as_slice()), (Some(Stop::Errors), &[][..]));
     let journal = ended.verify.and_then(|findings| findings.journal).expect("incomplete");
     assert!(journal.error.contains("Broken pipe"), "{journal:?}");
-    // At most what was in flight has no record and no room in the queue.
+    // At most the I/Os in flight have neither a record nor room in the queue.
     assert!(journal.acknowledged < 100_000, "{journal:?}");
     let goes_on = run(None);
     assert!(goes_on.stop.is_none() && goes_on.duration_ns >= 900_000_000, "{:?}", goes_on.stop);

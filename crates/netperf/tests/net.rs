@@ -136,7 +136,7 @@ fn a_thousand_connections_neither_stop_it_nor_fill_its_memory() {
     let mut kept = Vec::new();
     for number in 0..1000 {
         let mut visitor = remote.connect();
-        // Some are silent, some say half of what they should, some announce more than there is, and some are something else.
+        // Some are silent, some send half a message, some announce more than they send, and some send other data.
         let words: &[u8] = match number % 4 {
             0 => b"",
             1 => b"half a coo",
@@ -342,7 +342,7 @@ fn what_comes_before_the_server_says_that_it_runs_is_not_lost() {
     let listener = TcpListener::bind((LOOPBACK, 0)).expect("bound");
     let port = listener.local_addr().expect("bound").port();
     let datagrams = UdpSocket::bind((LOOPBACK, port)).expect("bound");
-    // More than the kernel keeps for a socket that nobody reads.
+    // More than the kernel buffers for a socket without a reader.
     let count = 400_u64;
     let remote = std::thread::spawn(move || {
         let sender = datagrams.try_clone().expect("cloned");

@@ -309,7 +309,7 @@ fn what_is_near_a_case_and_is_none_draws_no_warning() {
 
 #[test]
 fn a_neighbours_bytes_are_not_counted_as_served() {
-    // The devices serve what so many such programs read.
+    // The devices serve the reads of that many such programs.
     let serving = |programs: u64| {
         let mut run = iotax_testkit::runs::observed::crowd();
         for m in run.measurements.iter_mut().filter(|m| m.target == "vm-noisy") {
@@ -586,7 +586,7 @@ fn an_area_that_is_known_lets_less_show_that_i_o_was_buffered() {
     let mut run = bench();
     run.plan.workloads[0].size = Some(Bytes(1 << 40));
     let moved = run.measurements[0].outcome.tallies.bytes();
-    // A thousandth of the area was looked at, and so a thousandth of what was moved is to be expected there.
+    // Only 0.1% of the area was sampled, so 0.1% of the data is expected there.
     let cache = PageCache { looked_at: GIB, before: 0, after: moved / 1024 };
     run.measurements[0].outcome.page_cache = Some(cache);
     assert_eq!(found(&run).len(), 1);

@@ -99,7 +99,7 @@ fn what_cannot_be_told_apart_is_one_stretch_and_says_so() {
             "host device saw 0.25 I/Os for each of the program's",
         ),
         (
-            // In one round alone nobody looked.
+            // One round has no data from the guest.
             |run| run.measurements[1].outcome.inside = None,
             &[
                 "host device",

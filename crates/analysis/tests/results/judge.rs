@@ -228,7 +228,7 @@ fn what_cannot_be_checked_draws_no_warning() {
         |r| r.measurements[0].host_cache = None,
         |r| r.measurements[0].host.as_mut().expect("observed").disks.clear(),
         |r| {
-            // Through the page cache a cache is what was asked for.
+            // Buffered I/O is expected to be cached.
             r.plan.workloads[0].direct = false;
             serve(r, 0.0);
         },

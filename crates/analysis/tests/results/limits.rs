@@ -162,7 +162,7 @@ fn a_load_whose_own_cpu_is_the_bound_finds_no_limit() {
 
 #[test]
 fn a_quiet_device_has_no_certain_limit() {
-    // Without any noise its bandwidth is nearly the same at both large sizes: a bound of each direction, whose it is not said.
+    // Without noise its bandwidth is nearly the same at both large sizes: a limit of each direction, of unknown source.
     let found = audit(|workload, _, _| device(workload));
     let found = only(&found);
     assert!(found.limits.iter().all(|limit| !limit.scope.is_certain()), "{found:?}");

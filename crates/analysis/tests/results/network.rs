@@ -266,7 +266,7 @@ fn guests_that_share_a_network_are_held_against_one_another_by_bytes() {
                 tallies: iotax_model::record::Tallies { write: Some(tally), ..Default::default() },
             }
         };
-        // As many packets, of which one's are thrice as long.
+        // The same number of packets, three times as long on one target.
         m.shares = vec![part("1", 3_000_000, 1000), part("2", 1_000_000, 1000)];
     }
     let judgement = judge(&run);
@@ -338,7 +338,7 @@ fn interfaces_of_one_name_are_told_apart_by_their_place() {
     let positions: Vec<_> = hops.iter().map(|hop| (hop.position.as_deref(), hop.name.as_str())).collect();
     assert_eq!(positions, [(Some("client"), "veth0"), (Some("server"), "veth0")]);
     assert!(hops[0].activity.tx_bytes > 0 && hops[0].activity.rx_bytes == 0, "{hops:?}");
-    // Under one name without a place nobody knows whose they are.
+    // Interfaces of the same name without a position are ambiguous.
     for m in run.measurements.iter_mut().filter(|m| m.target == "veth") {
         let nics = &mut m.host.as_mut().expect("observed").nics;
         let near = nics.remove("client/veth0").expect("watched");

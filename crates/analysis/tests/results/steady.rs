@@ -79,7 +79,7 @@ fn fresh_transition_and_steady_are_told_apart() {
         assert!((settled(&drive) + 4..=settled(&drive) + 5).contains(&end), "{end}, noise {noise}");
         let conditioned = slowdowns(4 * PAGES, ROUND);
         assert_eq!((settled(&conditioned), end_of(&run_of(&conditioned, noise))), (1, Some(5)));
-        // Rounds that use up only a part of the spare blocks are alike: the rule as it is written takes a new drive for a steady one.
+        // Rounds that use only part of the spare blocks are alike: the rule, taken literally, finds a new drive steady.
         let short = slowdowns(0, 160);
         assert!(short[..5].iter().all(|slowdown| *slowdown < 1.001), "{short:?}");
         assert_eq!(end_of(&run_of(&short, noise)), Some(5));

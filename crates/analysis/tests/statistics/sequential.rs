@@ -75,7 +75,7 @@ fn looking_after_every_round_keeps_the_level() {
             share(single),
             share(any_of_15)
         );
-        // It does spend what it has, and without it far more would be spent.
+        // The procedure uses its error budget; without it the error would be far larger.
         assert!(
             share(single) > 0.03 && share(naive) > 1.5 * ALPHA,
             "{name}: {} {}",

@@ -278,7 +278,7 @@ fn a_disk_behind_a_protocol_has_no_aio() {
         let survey = inspect(&format!("-drive {drive}"));
         assert_eq!(of(&survey), (None, Some(protocol.to_owned())), "{drive}");
         assert_eq!(ids(&survey), [""; 0], "{drive}");
-        // Nor does a setting matter that QEMU does not look at.
+        // Settings that QEMU ignores do not matter either.
         assert_eq!(ids(&inspect(&format!("-drive {drive},aio=io_uring"))), [""; 0], "{drive}");
     }
     let nodes = r#"-blockdev {"driver":"rbd","pool":"vms","image":"disk1","node-name":"s","cache":{"direct":true}} -blockdev {"driver":"raw","file":"s","node-name":"d","cache":{"direct":true}}"#;

@@ -8,7 +8,7 @@ use crate::found;
 
 #[test]
 fn this_machine_has_neither_fault_nor_cost() {
-    // What other tests and other users of this machine cause.
+    // Findings caused by other tests and users of this machine.
     const OTHERS: [&str; 4] = ["memory-stalls", "cpu-stolen", "filesystem-nearly-full", "cgroup-limit"];
     let found = found(Path::new(env!("CARGO_TARGET_TMPDIR")));
     let texts: Vec<String> = found

@@ -19,7 +19,7 @@ fn a_server_that_is_killed_in_the_middle_loses_nothing() {
     begin(&mut hub);
     let mut all = receive(&mut hub, |all| parts(all) >= 100);
     server.kill();
-    // Some of what was on its way is still in this process.
+    // Some messages in flight are still in this process.
     for _ in 0..3 {
         all.extend(hub.receive(Duration::from_millis(100)).unwrap());
     }
@@ -42,7 +42,7 @@ fn a_coordinator_that_dies_is_followed_by_another_and_refused_if_it_comes_back()
     let mut first = hub(&url, "f1");
     begin(&mut first);
     receive(&mut first, |all| parts(all) == 5);
-    // It says nothing any more, as one that was killed or stopped.
+    // It is silent, like a killed or stopped one.
     let mut second = hub(&url, "f1");
     assert!(second.epoch() > first.epoch());
     begin(&mut second);

@@ -95,7 +95,7 @@ fn keys_are_those_that_the_text_tells() {
     let xml = only(&data("diskspd-2.2.xml"));
     assert_eq!((xml.entries[0].keys.rw, xml.entries[0].keys.direct), (Some(Rw::RandRead), Some(true)));
     let old = only(&data("crystaldiskmark-3-6.txt"));
-    // Nothing says what 6.0's sequential rows move at once, and a KB of 3.0 is 1024 bytes where its IOPS tell.
+    // The block size of 6.0's sequential rows is unknown; a KB of 3.0 is 1024 bytes, according to its IOPS.
     assert_eq!(entry(&old, "seqread-q32-t1").keys.bs, None);
     assert_eq!(entry(&old, "randread-4k-q1").keys.bs, Some(Bytes(4096)));
     assert_eq!(entry(&old, "randread-512k").keys.bs, None);

@@ -129,7 +129,7 @@ fn figures(all: &[Found]) -> HashSet<String> {
 /// Returns the figures that may be found: those of the whole text, and those of a single direction or clone.
 fn allowed(text: &str) -> HashSet<String> {
     let mut all = figures(&recognise(text));
-    // Clones under names of their own are not added up.
+    // Clones with different names are not added up.
     let mut number = 0;
     let apart = |line: &str| {
         number += 1;
@@ -138,7 +138,7 @@ fn allowed(text: &str) -> HashSet<String> {
     };
     let apart: String = text.lines().map(apart).collect::<Vec<_>>().join("\n");
     all.extend(figures(&recognise(&apart)));
-    // Without a unit iozone's figures are what they are, and with one that was broken.
+    // Without a unit, or with a broken one, iozone's figures have the default unit.
     all.extend(figures(&recognise(&text.replace("Output is in", ""))));
     all.extend(figures(&recognise(&text.replace("Output is in", "Output is in x"))));
     // fio's latency from submission where that from issue is not there.

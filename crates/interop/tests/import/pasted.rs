@@ -145,7 +145,7 @@ fn all_directions_of_fio_in_one_are_read() {
     near(metric(test, "iops"), 100.0);
     near(metric(test, "latency_mean"), 121_000.0);
     assert!(found.not_understood.is_empty() && test.notes[0].contains("unified_rw_reporting"), "{found:?}");
-    // The sum beside its parts.
+    // The sum next to its parts.
     let half = "  read: IOPS=50, BW=201KiB/s (206kB/s)(1024KiB/5101msec)\n";
     let both = MIXED.replace("   mixed", &format!("{half}{}   mixed", half.replace("read", "write")));
     let found = only(&both);

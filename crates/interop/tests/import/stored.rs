@@ -170,7 +170,7 @@ fn workloads_meet_by_what_is_known_of_both() {
     };
     assert_eq!(meet(&json, &own("4k")).expect("they meet"), [("randread".to_owned(), "mine".to_owned())]);
     assert!(matches!(meet(&json, &own("8k")), Err(CompareError::NoWorkload { .. })));
-    // Work that no key tells meets only its own name.
+    // Work without known keys is matched only by name.
     let vdbench = |name: &str| imported(&[(name, data("vdbench-5.02.txt").replace("run1", name))]);
     let (one, other) = (kept(&mut store, &vdbench("x")[0]), kept(&mut store, &vdbench("y")[0]));
     assert!(matches!(meet(&one, &other), Err(CompareError::NoWorkload { .. })));
@@ -191,7 +191,7 @@ fn a_figure_over_rounds_is_what_its_label_says() {
     let (page, _) = shown(&mut store, &[("h", data("hyperfine-1.15.json"))]);
     let row = page.lines().find(|line| line.contains("sleep 0.01") && line.contains(" ms")).expect("a row");
     assert!(row.contains("11.4 ms") && page.contains("Over 3 rounds: means of means"), "{page}");
-    // Two blocks of ping: the farthest of both, and the sum of what was sent.
+    // Two blocks of ping: the extremes of both, and the sum of packets.
     let (page, _) = shown(&mut store, &[("p", data("ping-iputils-D.txt"))]);
     let figure = |name: &str| {
         let row = page

@@ -133,7 +133,7 @@ fn the_same_rate_later_is_a_repetition_and_at_once_another_form() {
     let later = once.replace("10:11:", "10:12:");
     assert_eq!(only(&format!("{once}{later}")).entries.len(), 2);
     assert_eq!(only(&format!("{once}{once}")).entries.len(), 1);
-    // A tool that begins anew begins another result.
+    // A repeated header starts a new result.
     assert_eq!(only(&format!("{0}{0}", data("atop-P-DSK.txt"))).entries.len(), 2);
     assert_eq!(only(&format!("{0}\n{0}", data("iozone-3.506.txt"))).entries.len(), 16);
 }

@@ -158,7 +158,7 @@ fn promtool_accepts_the_prometheus_text() {
     let output = child.wait_with_output().expect("promtool ends");
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
-    // It names what it finds on stderr and may still end with 0.
+    // It prints errors to stderr and may still exit with 0.
     assert!(output.status.success() && said.is_empty(), "{said}");
 }
 

@@ -59,7 +59,7 @@ fn a_new_figure_is_one_definition_and_in_every_output() {
     let without = read(&run, judge(&run));
     let names = [MEAN_LENGTH.id, MEAN_LENGTH.name.io, "iotax_mean_length_per_second"];
     let has_it = |text: &str| names.iter().any(|name| text.contains(name));
-    // The tables of what is sampled over time, of curves and of answers have no figures of a whole measurement.
+    // The tables of samples, curves and answers have no figures of whole measurements.
     let tables = ["samples.csv", "disks.csv", "nics.csv", "streams.csv", "curves.csv", "answers.csv"];
     for ((table_name, with), (_, without)) in with.iter().zip(&without) {
         assert_eq!(has_it(with), !tables.contains(&table_name.as_str()), "{table_name}: {with}");

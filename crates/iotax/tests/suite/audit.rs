@@ -43,7 +43,7 @@ fn a_limit_on_ios_is_found_with_its_rate() {
         .filter_map(|demand| Some((demand["keep"].as_str()?, demand["kept"].as_str()?)))
         .collect();
     let both = |keep, kept| [(keep, kept); 2];
-    // What lies within the measured spread of the limit may be undecided, and is not broken.
+    // A rate within the measured spread of the limit may be undecided, but not violated.
     let (near, kept): (Vec<_>, Vec<_>) =
         kept.into_iter().partition(|(keep, _)| *keep == "sustained iops >= 495");
     assert!(near.len() == 2 && near.iter().all(|(_, kept)| *kept != "no"), "{said}");

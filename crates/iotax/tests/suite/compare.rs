@@ -70,7 +70,7 @@ fn runs_are_compared_gated_and_told_again() {
     measured(&lab, "one.json");
     measured(&lab, "two.json");
 
-    // The store and the documents say the same; only what they are called differs.
+    // Store and documents give the same result; only the names differ.
     let schema = include_str!("../../../report/schema/iotax-compare-1.schema.json");
     let store = lab.json(&["compare", "1", "2", "--json"]);
     let files = lab.json(&["compare", "one.json", "two.json", "--json"]);
@@ -92,7 +92,7 @@ fn runs_are_compared_gated_and_told_again() {
     let unknown = lab.run(&["compare", "1:x", "2"]);
     assert!(text(&unknown.stderr).contains("no target \"x\"; accepted: a, b"), "{}", text(&unknown.stderr));
 
-    // Twice the latency trips what it should, and nothing else.
+    // Twice the latency trips exactly the expected gates.
     invented(&lab, "fast.json", 1, 1e5);
     invented(&lab, "slow.json", 2, 2e5);
     let gated = |gate: &str| lab.run(&["compare", "fast.json", "slow.json", "--fail-if", gate]);

@@ -143,7 +143,7 @@ fn tears_are_found_where_writes_are_torn_and_flushes_are_counted() {
     let mut torn = 0;
     for (stack, cut) in cuts(&document) {
         let found = |fault: &str| number(cut, &format!("/acknowledged/{fault}"));
-        // As many at most as the disk lost and tore: of a write in flight nobody knows.
+        // At most the number that the disk lost or tore, because the fate of a write in flight is unknown.
         assert!(found("torn") <= number(cut, "/volatile/torn"), "{stack}: {cut:#}");
         assert!(found("stale") <= number(cut, "/volatile/lost"), "{stack}: {cut:#}");
         assert_eq!(found("damaged"), 0, "{stack}: {cut:#}");

@@ -93,7 +93,7 @@ fn a_grid_finds_the_rates_of_reads_and_writes_of_equal_latency() {
         let points = points.as_array().expect("points");
         points.iter().map(|point| point["rwmixread"].as_u64().expect("a share")).collect()
     };
-    // A stall can cost a share the windows that tell its capacity; what is known is told in order.
+    // After a stall the capacity of a share may be unknown; the known ones are listed in order.
     let known = shares(&grid_of["capacity"]);
     assert!(known.len() >= 3 && known.is_sorted_by(|a, b| a > b), "{grid_of}");
     for line in grid_of["lines"].as_array().expect("lines") {

@@ -20,7 +20,7 @@ fn a_domain_is_judged_by_its_file() {
     let file = file.to_str().expect("UTF-8");
 
     let output = lab.run(&["doctor", file]);
-    // Lines break where the width says.
+    // Lines wrap at the terminal's width.
     let said = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(

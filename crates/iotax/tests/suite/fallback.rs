@@ -97,7 +97,7 @@ fn a_sandbox_that_forbids_pauses_and_files_in_memory_ends_nothing() {
     let watch = ["watch", work.to_str().expect("utf-8"), "--event", event, "--json", "-"];
     let output = without(&calls, libc::EPERM, &lab, &[&watch[..], &keys].concat());
     let said = text(&output.stderr);
-    // The event failed, as it does elsewhere; only what it said is not known.
+    // The event failed as elsewhere; only its message is unknown.
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(!said.contains("panicked"), "{said}");
     let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");

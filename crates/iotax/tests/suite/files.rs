@@ -98,7 +98,7 @@ mod alone {
         let Some(spans) = spans.into_iter().collect::<Option<Vec<_>>>() else {
             skip!("a filesystem that tells where files lie");
         };
-        // One after the other, none of them would overlap. Blocks that the filesystem has not got back yet can set one apart.
+        // If created one after the other, none would overlap. Blocks not yet freed by the filesystem may separate one.
         let overlap = |(one, other): &(usize, usize)| {
             spans[*one].0 < spans[*other].1 && spans[*other].0 < spans[*one].1
         };

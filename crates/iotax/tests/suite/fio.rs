@@ -259,7 +259,7 @@ mod alone {
         let (direct, cached): (Vec<_>, Vec<_>) =
             shapes.iter().enumerate().partition(|(_, shape)| shape.direct);
         let mut disagreements = Vec::new();
-        // Each has a limit of its own, and waits for that: the disk and the CPUs have enough for some at the same time.
+        // Each waits for its own limit, so the disk and the CPUs can serve several at the same time.
         for some in direct.chunks(AT_ONCE) {
             thread::scope(|scope| {
                 let all: Vec<_> = some.iter().map(|one| scope.spawn(|| compare(*one))).collect();

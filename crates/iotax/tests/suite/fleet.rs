@@ -227,7 +227,7 @@ fn a_fleet_whose_machine_crashed_is_resumed_and_leaves_nothing() {
     let said = text(&second.stderr);
     assert_eq!(second.status.code(), Some(4), "{said}");
     assert!(said.contains(&format!("another coordinator leads fleet {id}")), "{said}");
-    // Nobody is left who could undo what the members did: only their undo logs know of it.
+    // Only the members' undo logs are left to undo their changes.
     let groups = member_groups(&lab);
     assert_eq!(groups.len(), 2);
     fleet.kill().expect("killed");
@@ -255,7 +255,7 @@ fn a_member_that_hangs_is_given_up_and_the_rest_goes_on() {
     let log = fs::read_to_string(lab.path("log")).expect("there");
     assert_eq!(status.code(), Some(3), "{log}");
     assert!(log.contains("local-3 is lost: it gave no sign of life"), "{log}");
-    // Killed with what it started, and undone by the coordinator.
+    // Killed with its child processes, and undone by the coordinator.
     lab.assert_nothing_left();
     assert_eq!(measurements(&lab, 1).len(), 6);
 }
@@ -322,8 +322,8 @@ fn a_coordinator_that_hangs_is_ended_by_a_second_interrupt() {
     assert_eq!(fleet.wait().expect("it ends").code(), Some(130));
     let log = fs::read_to_string(lab.path("log")).expect("there");
     assert!(log.contains("Stopping all members") && !log.contains("is lost"), "{log}");
-    // The kernel has a stopped process group go on whose parent has ended. The member undoes by itself, and clean removes what was the
-    // coordinator's.
+    // The kernel continues a stopped process group whose parent has ended. The member undoes its changes, and `clean` those of the
+    // coordinator.
     let end = Instant::now() + Duration::from_mins(1);
     while text(&lab.run(&["clean"]).stdout) != "nothing was left behind\n" {
         assert!(Instant::now() < end, "something is left");

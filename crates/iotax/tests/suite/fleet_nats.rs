@@ -255,7 +255,7 @@ fn a_coordinator_on_another_machine_takes_over_through_postgresql() {
     let (plan, hosts) = (plan(&lab, 6), format!("{}?expect=2&wait=2m", server.url()));
     let mut first = lead(&lab, &run_into(&db, &plan, &hosts, "each"), "Fleet ");
     await_outcomes(&lab, &db, 2);
-    // The machine that leads is gone; another one has nothing of it but the store.
+    // The coordinator's machine is lost; another one has only a copy of the store.
     first.kill().expect("it runs");
     first.wait().expect("it ended");
     let before = [1, 2].map(|run| outcomes(&lab, &db, run));

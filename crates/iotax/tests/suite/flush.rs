@@ -129,7 +129,7 @@ fn a_volatile_directory_that_drops_flushes_is_named_with_its_counts() {
     let [third, all] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((third["component"].as_str(), all["component"].as_str()), (Some("third"), Some("all")));
     assert_eq!(all["observed"], "1,024 asked, 0 passed on by volatile (drop_flush=1)");
-    // A later run elsewhere says nothing of this directory, one in it takes their place.
+    // A later run elsewhere does not affect this directory's finding; one in this directory replaces it.
     let other = lab.path("other");
     std::fs::create_dir(&other).expect("made");
     for (dir, left) in [(other.display().to_string(), 2), (work.clone(), 0)] {
@@ -148,7 +148,7 @@ fn a_commit_lasts_as_long_as_its_flush_and_each_flush_arrives() {
     require!(program "qemu-storage-daemon");
     let lab = Lab::new();
     let flushed = |writes: u64, cache: &str| -> (u64, Value) {
-        // A new one each time: what is written to is refused later.
+        // A new file each time, because a changed one is rejected later.
         let socket = lab.path(&format!("{cache}-{writes}.sock"));
         let disk = FlushCounter::serve(&socket, 16 << 20, DELAY);
         let uri = format!("nbd+unix:///?socket={}", socket.display());
@@ -164,9 +164,9 @@ fn a_commit_lasts_as_long_as_its_flush_and_each_flush_arrives() {
     let found = method(&json, "disk", "fdatasync");
     let p50 = found["p50_ns"].as_f64().expect("known") / DELAY.as_nanos() as f64;
     assert!((1.0..1.03).contains(&p50), "{p50}: {found}");
-    // Nothing that counts is below QEMU here, and that is said.
+    // Nothing below QEMU counts flushes here, and the report says so.
     assert_eq!(found["flushes"]["fate"], "not_countable", "{found}");
-    // QEMU's NBD client sends them whatever its cache mode is, which is so not called a swallower.
+    // QEMU's NBD client sends flushes in every cache mode, so the mode is not reported as swallowing them.
     let ((few, _), (many, json)) = (flushed(20, "unsafe"), flushed(120, "unsafe"));
     assert_eq!(many - few, 100);
     assert_eq!(method(&json, "disk", "fdatasync")["flushes"]["fate"], "not_countable");

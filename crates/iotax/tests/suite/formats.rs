@@ -39,7 +39,7 @@ fn data(path: &Path) {
 
 fn fio(file: &Path, format: &str) -> String {
     let output = Command::new("fio")
-        // Before a job's name options are global, as ours are.
+        // Options before a job's name are global, as in iotax's files.
         .args(["--time_based", "--name=job", &format!("--output-format={format}")])
         .arg(format!("--filename={}", file.display()))
         .args(JOB)

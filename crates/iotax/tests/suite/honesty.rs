@@ -197,7 +197,7 @@ mod guests {
         fn a_guest_whose_host_caches_is_caught_and_one_without_a_cache_is_not() {
             require!(guests);
             let lab = Lab::alone();
-            // Warm: what the fill wrote is still cached where there is a cache. Small: what was dropped is soon there again.
+            // Warm: data written by the fill is still cached if there is a cache. Small: dropped data is soon cached again.
             let plan = lab.plan(
                 r#"
             repeat = 1

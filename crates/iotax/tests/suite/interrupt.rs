@@ -65,7 +65,7 @@ fn interrupt(lab: &Lab, after: Duration, signal: Signal) {
         panic!("{signal:?} after {after:?}: it still runs {SOON:?} later: {said}");
     };
     println!("{signal:?} after {after:?}: {status} in {:?}", began.elapsed());
-    // Before it listens to signals it has done nothing, and the shell says 130 or the like by itself.
+    // Before it handles signals it has changed nothing, and the shell reports 130 or similar.
     let at_once = after < Duration::from_millis(500) && status.signal() == Some(signal.as_raw());
     assert!(status.code() == Some(130) || at_once, "{signal:?} after {after:?}: {status}: {said}");
     lab.assert_nothing_left();

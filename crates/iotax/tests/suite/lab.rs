@@ -54,7 +54,7 @@ impl Lab {
     }
 
     pub(crate) fn new() -> Self {
-        // Not /tmp, which may be a tmpfs: what is measured here should be a disk.
+        // Not /tmp, which may be a tmpfs: tests should measure a disk.
         Self::at(Path::new(env!("CARGO_TARGET_TMPDIR")))
     }
 

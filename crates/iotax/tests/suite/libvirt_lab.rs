@@ -126,7 +126,7 @@ impl LibvirtLab {
         assert!(made.expect("qemu-img starts").success());
         std::os::unix::fs::chown(&disk, Some(USER), Some(USER)).expect("root may");
         let bus = if name.starts_with('s') { "scsi" } else { "virtio" };
-        // A device that is attached to q35 needs a port of its own.
+        // A device attached to q35 needs a separate port.
         let ports = match *machine {
             "q35" => {
                 let ports = "<controller type='pci' model='pcie-root-port'/>".repeat(8);

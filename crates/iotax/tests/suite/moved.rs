@@ -91,7 +91,7 @@ impl Removal for Unmounted {
 
 impl Drop for Unmounted {
     fn drop(&mut self) {
-        // A process that looks at a new file may have it open for a moment.
+        // A process that inspects a new file may have it open for a moment.
         let _ = Command::new("umount").arg("-l").arg(&self.point).status();
     }
 }
@@ -236,7 +236,7 @@ fn a_directory_with_a_mount_of_iotaxs_own_that_is_renamed() {
     ));
     let mut command = lab.iotax();
     command.args(["run", "plan.toml", "--yes", "--overwrite", disk.name()]).env("TMPDIR", &scratch);
-    // All that it makes stands.
+    // Everything it creates exists.
     let killed = command.env("IOTAX_FAULT", "kill-after@7").output().expect("iotax starts");
     assert_eq!(killed.status.code(), None, "{}", text(&killed.stderr));
     assert_eq!(uses_of(&scratch).len(), 1);

@@ -41,7 +41,7 @@ impl FlushCounter {
             let disk = Arc::new(Mutex::new(vec![0; size]));
             for client in listener.incoming().map_while(Result::ok) {
                 let (disk, counted) = (Arc::clone(&disk), Arc::clone(&counted));
-                // A client that goes away without a word is as good as one that says so.
+                // A client that closes the connection is treated like one that disconnects.
                 thread::spawn(move || answer(client, &disk, delay, &counted));
             }
         });

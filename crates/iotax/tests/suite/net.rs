@@ -75,7 +75,7 @@ fn until_it_listens(mut client: impl FnMut() -> Command) -> Value {
     loop {
         let output = client().output().expect("started");
         let (out, err) = (text(&output.stdout), text(&output.stderr));
-        // iperf3 ends well and says in the document that it failed.
+        // iperf3 exits with 0 and reports the failure in its JSON.
         let document = serde_json::from_str(&out).unwrap_or(Value::Null);
         if output.status.success() && document.is_object() && document["error"].is_null() {
             return document;
@@ -141,7 +141,7 @@ fn assert_measured(document: &Value, arguments: &[&str], sends: bool, receives: 
 fn assert_carried(document: &Value, arguments: &[&str], per_direction: [bool; 2]) {
     assert!(document["error"].is_null(), "{arguments:?}: {document:#}");
     let end = &document["end"];
-    // A way alone has the plain names, whichever it is.
+    // A single direction has the plain names.
     let names: &[&str] = if per_direction == [true, true] { &["", "_bidir_reverse"] } else { &[""] };
     for name in names {
         let [sent, received] = ["sent", "received"].map(|word| &end[format!("sum_{word}{name}")]);

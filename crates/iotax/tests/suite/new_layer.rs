@@ -70,7 +70,7 @@ fn build() -> PathBuf {
     let other = source.replace(&version(env!("CARGO_PKG_VERSION")), &version("0.0.1"));
     assert_ne!(source, other);
     fs::write(manifest, other).expect("written");
-    // With the program alone some of what it depends on would be built with other features.
+    // Building only the program would build some dependencies with other features.
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--workspace", "--offline", "--bin", "iotax", "--test", "tidy"]);
     for slow in ["analysis", "engine", "interop", "netperf"] {
@@ -139,7 +139,7 @@ fn a_layer_of_an_example_is_wherever_layers_are() {
     let schema = new.said(&["plan", "schema"]);
     assert!(schema.contains("\"A bottle.\"") && schema.contains("\"Volume in litres.\""), "{schema}");
 
-    // Help, and what is refused before anything is done.
+    // Help, and errors before anything is changed.
     new.refused(&["bench", "/srv > barrel", "--yes"], "accepted: bottle, ");
     for (volume, words) in
         [("0", "volume = 0: a bottle holds at least 1"), ("3 colour=1", "accepted: dir, volume")]
@@ -191,7 +191,7 @@ fn a_layer_of_an_example_is_wherever_layers_are() {
     }
     assert!(kills > 4, "{kills}");
 
-    // Where it stays, doctor sees its filesystem and the one beneath, until it is undone.
+    // While it exists, doctor sees its filesystem and the one below.
     let mut killed = start_until(new.iotax().args(["run", &path, "--yes"]), "cell 2/");
     killed.kill().expect("killed");
     killed.wait().expect("it ended");

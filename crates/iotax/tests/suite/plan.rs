@@ -398,7 +398,7 @@ mod guests {
             "{}",
             text(&guests.stderr)
         );
-        // Where guests do not run natively the disks are measured without: the bus is none of theirs.
+        // Without native guests the disks are measured without one, and have no bus.
         let without = lab.run(&ladder);
         if text(&without.stderr).contains("Its disk without a guest: ") {
             let rungs = ["aio-io_uring", "cache-none", "cache-none-aio-native", "format-raw", "host-file"];

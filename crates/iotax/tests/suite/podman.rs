@@ -53,7 +53,7 @@ impl Podman {
     /// Returns `None` and prints the reason if this machine has no Podman.
     fn new() -> Option<Self> {
         require!(programs PROGRAMS);
-        // Without root containers need more of a machine than is asked for here.
+        // Rootless containers need features that this test does not require.
         require!(root);
         let lab = Lab::new();
         for dir in ["bin", "run", "var"] {
@@ -64,7 +64,7 @@ impl Podman {
                       default_ulimits = [\"nofile=1024:1024\", \"nproc=1000:1000\"]\n\
                       [engine]\nruntime = \"crun\"\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"none\"\nlock_type = \"file\"\n";
         fs::write(lab.path("containers.conf"), config).expect("written");
-        // crun refuses cgroups of version 2 beside those of version 1.
+        // crun does not support cgroup v1 and v2 at the same time.
         let script = format!(
             "#!/bin/sh\nexport CONTAINERS_CONF=LAB/containers.conf\nexec unshare --mount sh -c '\n\
              umount /sys/fs/cgroup/unified 2>/dev/null\nmount --bind LAB/run /run && mount --bind LAB/var /var/lib && \
@@ -194,7 +194,7 @@ fn a_file_in_a_container_is_measured_and_nothing_is_left() {
 fn killed_on_one_side_or_both_it_can_be_cleaned() {
     let Some(podman) = Podman::new() else { return };
     podman.start("web", "tools", &[]);
-    // The agent sees its stream end, and removes what it made.
+    // The agent notices the end of its stream and removes its files.
     let mut child = podman.start_plan();
     child.kill().expect("killed");
     child.wait().expect("ended");

@@ -115,7 +115,7 @@ fn a_disk_that_keeps_what_it_flushed_is_told_from_one_that_does_not() {
         let (code, cut) = checked(lab.iotax(), &target, utf8(&journal));
         assert_eq!((code, lost_flushed(&cut) > 0), (Some(loses.into()), loses), "{cut:#}");
         assert!(number(&cut, "/flushed/checked") > 0 && cut["seconds"].as_f64() > Some(0.0), "{cut:#}");
-        // As many at most as the disk lost and tore: of a write in flight nobody knows.
+        // At most the number that the disk lost or tore, because the fate of a write in flight is unknown.
         for fault in ["torn", "lost"] {
             let found = number(&cut, &format!("/acknowledged/{}", fault.replace("lost", "stale")));
             assert!(found <= account[fault].as_u64().expect("a count"), "{fault}: {account} {cut:#}");

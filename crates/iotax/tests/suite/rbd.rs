@@ -75,7 +75,7 @@ fn what_is_written_to_a_ceph_image_is_kept_and_nothing_is_left() {
             let verify = &measurement["verify"];
             assert!(verify["checked"].as_u64() > Some(0) && verify["unfinished"] != true, "{measurement}");
             assert_eq!(verify["faults"].as_array().map_or(0, Vec::len), 0, "{measurement}");
-            // What the cluster takes of the CPUs is told apart from what QEMU takes.
+            // The CPU time of the cluster is separate from that of QEMU.
             let threads = &measurement["guest_threads"];
             assert!(threads["ceph-osd"]["user_ns"].as_u64() > Some(0), "{threads}");
             assert!(threads.get("ceph-mon").is_some() && threads.get("main").is_some(), "{threads}");

@@ -266,7 +266,7 @@ fn a_recording_holds_what_a_known_load_did_to_the_disk() {
     assert!(profile["reads"].as_u64() >= Some(500), "{document}");
     assert_eq!(document["lost"].as_u64(), Some(0));
     assert!(profile["mean_latency_s"].as_f64() > Some(0.0), "{profile}");
-    // What the load made, and what was asked for.
+    // Only the I/O of the load, as requested.
     for file in [&lab.work().join("load.0.0"), &output] {
         std::fs::remove_file(file).expect("it is there");
     }

@@ -94,7 +94,7 @@ fn a_format_replaces_its_own_files_and_no_other_formats() {
             refused(&lab, &[arguments, &[other]].concat(), "did not write it");
         }
     }
-    // There is no place in it where a mark could stand.
+    // The format has no room for a mark.
     let normal = ["export", "2", "--format", "fio-normal", "--output", "normal"];
     written(&lab, &normal);
     refused(&lab, &normal, "fio-normal has no place for a mark");
@@ -340,7 +340,7 @@ fn what_is_no_file_is_written_straight() {
     written(&lab, &["report", "1", "--json", "fifo"]);
     let read = reader.wait_with_output().expect("read").stdout;
     assert!(serde_json::from_slice::<Value>(&read).is_ok(), "{}", text(&read));
-    // The shell opened a log to add to: nothing of it is written over.
+    // The shell opened a log for appending: nothing is overwritten.
     fs::write(lab.path("log"), "mine\n").expect("written");
     let mut shell = Command::new("sh");
     shell.args(["-c", "\"$0\" report 1 --db \"$1\" --json /dev/fd/3 3>> log"]).current_dir(lab.path(""));

@@ -46,7 +46,7 @@ impl ServedDisk {
         let served = lab.path(name);
         std::fs::create_dir(&served).expect("made");
         let disk = File::from(memfd_create(name, MemfdFlags::CLOEXEC).expect("a file"));
-        // Longer than what is served: files of one length may be the same, and this one is open for writing.
+        // Longer than the served file: files of the same length may be taken for the same one, and this one is open for writing.
         disk.set_len(size + 1).expect("set");
         let session = fuser::spawn_mount(ServedFile { disk, size, timing }, &served, &Config::default());
         let session = session.expect("mounted");
@@ -121,7 +121,7 @@ impl<T: DiskTiming> Filesystem for ServedFile<T> {
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        // What the loop device writes comes as it is, and at once.
+        // Writes of the loop device arrive unchanged and immediately.
         reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
     }
 

@@ -96,7 +96,8 @@ impl Sshd {
 
     /// Kills its sessions and their processes.
     pub(crate) fn kill_sessions(&self) {
-        // The children of what has ended are nobody's: those that are to be killed are found first. None is to see another end.
+        // Children of an ended process are reparented, so all processes are collected before any is killed. All are stopped first, so that
+        // none notices the end of another.
         let found = descendants(self.child.id());
         for signal in [Signal::STOP, Signal::KILL] {
             for pid in &found {
@@ -155,7 +156,7 @@ pub(crate) fn make_client(lab: &Lab, port: u16) {
     );
     let host_key = fs::read_to_string(lab.path("ssh/host.pub")).expect("made");
     write("known", &format!("[127.0.0.1]:{port} {host_key}"));
-    // ssh finds its configuration by the user's entry in passwd, whatever HOME is.
+    // ssh finds its configuration by the user's entry in passwd and ignores HOME.
     write(
         "ssh",
         &format!("#!/bin/sh\nexec {} -F LAB/ssh/config $SSH_OPTIONS \"$@\"\n", program("ssh").display()),

@@ -169,7 +169,7 @@ mod alone {
             let second = |name: &str| number(&read["response_ns"][name]) / 1e9;
             eprintln!("{read}, {pacing}");
             let (backlog, expected) = (number(&pacing["backlog"]), 5.0 * (ASKED - RATE));
-            // The kernel lets I/O through in slices of a tenth of a second and may be part of one ahead or behind: the backlog tells how much.
+            // The kernel passes I/O in slices of 100 ms and may be part of a slice ahead or behind; the backlog shows by how much.
             let ahead_s = (expected - backlog) / RATE;
             // An I/O that begins t seconds after the start was due at t x 500 / 800; the window is from 1 to 5.
             let wait = |at: f64| at * (1.0 - RATE / ASKED) - ahead_s;

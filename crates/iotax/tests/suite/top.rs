@@ -26,7 +26,7 @@ fn record(lab: &Lab, name: &str, readings: usize) {
         .spawn()
         .expect("it starts");
     let end = Instant::now() + Duration::from_mins(1);
-    // Each reading has a mark of its own.
+    // Each reading has its own mark.
     let is_enough = || {
         let bytes = std::fs::read(&file).unwrap_or_default();
         bytes.windows(4).filter(|word| *word == [0x50, 0x2a, 0x4d, 0x18]).count() > readings

@@ -172,7 +172,7 @@ mod guests {
         for (name, paths) in maps {
             guest.map(name, &[format!("0 131072 multipath 1 queue_if_no_path 0 {paths}")]);
         }
-        // The kernel takes 1 for any other number of requests in a row on a path, and says so.
+        // The kernel replaces any other number of consecutive requests on a path by 1, and logs it.
         let table = guest.sh("dmsetup table rr-1000");
         assert!(!table.contains("1000"), "{table}");
 

@@ -90,7 +90,7 @@ impl LoggedRun {
             let output = self.run(&fault);
             let said = text(&output.stderr);
             match output.status.code() {
-                // A line that says that something is undone can be done without.
+                // A line about an undone step is not essential.
                 Some(0) => spared += 1,
                 code => {
                     assert_eq!(code, Some(4), "{fault}: {said}");
@@ -172,7 +172,7 @@ fn cleaning_up_can_be_killed_too() {
         return;
     };
     for line in 1..=7 {
-        // All that is made stands, and the first of it is about to be said undone.
+        // Everything has been created, and the first undone step is about to be recorded.
         assert_eq!(logged.run("kill-after@8").status.signal(), Some(SIGKILL));
         let fault = format!("kill@{line}");
         let clean =

@@ -84,7 +84,7 @@ fn a_run_that_adds_rounds_is_killed_and_goes_on_as_it_was_planned() {
 #[test]
 fn time_ends_a_run_at_a_look() {
     let lab = Lab::new();
-    // Six seconds would be enough for all rounds but for what lies between the measurements; a margin that nothing meets.
+    // Six seconds would suffice for all rounds without the time between measurements; the margin is never met.
     let plan =
         same(2, "repeat = 3\nmargin = \"0.01%\"\n[until_decided]\nmax_rounds = 1000\nmax_time = \"5s\"");
     let plan = lab.plan(&plan).display().to_string();
@@ -237,7 +237,7 @@ mod alone {
                 iops(m)
             );
         }
-        // Settled: from here on the drive's own amplification stays within 15% of what it is in the end.
+        // Settled: from here on, the drive's amplification stays within 15% of its final value.
         let last: f64 = truth[truth.len() - 5..].iter().sum::<f64>() / 5.0;
         let unsettled = truth.iter().rposition(|one| (one / last - 1.0).abs() > 0.15);
         let first = json["steady_state"]["last_round"].as_u64().expect("a round") - 4;

@@ -97,7 +97,7 @@ fn a_frozen_filesystem_is_a_gap_of_writes_as_long_as_it_was_frozen() {
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("guests' defaults not reached: Linux 30s, Windows 1m"), "{said}");
 
-    // Without an event nothing is told.
+    // Without an event nothing is reported.
     let blackout = format!("{STALL}ms");
     let quiet =
         ["watch", &at, "--runtime", "3", "--blackout", &blackout, "--require", "gap < 400ms", "--json", "-"];
@@ -125,7 +125,7 @@ fn an_event_that_did_not_happen_lets_nothing_pass() {
     assert_eq!(failed.status.code(), Some(3), "{said}");
     assert!(said.contains("event pull failed: exit status: 3: no such path"), "{said}");
     assert!(said.contains("errors = 0: undecided (pull failed)"), "{said}");
-    // What it does after the load nobody saw.
+    // Its effect after the load was not observed.
     let long = ["watch", dir, "--event", "long@500ms = sleep 2", "--require", "errors = 0"];
     let too_short = lab.run(&[&long[..], &keys].concat());
     let said = format!("{}{}", text(&too_short.stdout), text(&too_short.stderr));
@@ -192,7 +192,7 @@ fn a_command_that_goes_on_is_left_running_by_ctrl_c_and_the_rest_is_kept() {
     let said: Vec<String> = lines.collect();
     let status = watch.wait().expect("it ends");
     assert_eq!(status.code(), Some(130), "{said:?}");
-    // It is there still, in a session of its own.
+    // It still runs, in a separate session.
     let command = Pid::from_raw(pid).expect("a process");
     kill_process_group(command, Signal::TERM).expect("it was left running");
     let printed = text(&lab.run(&["report", "1"]).stdout);
@@ -206,7 +206,7 @@ fn a_command_that_outlives_a_killed_run_is_ended_by_clean() {
     let lab = Lab::new();
     let work = lab.work();
     let pids = lab.work().join("pids");
-    // The second process has the environment of nobody, as under sudo(8).
+    // The second process has another user's environment, as under sudo(8).
     let event = format!(
         "forever@100ms = (env -i sleep 600 & echo $!; echo $$) > {0}.new; mv {0}.new {0}; sleep 600",
         pids.display()
@@ -362,7 +362,7 @@ fn what_was_seen_until_ctrl_c_is_kept() {
     let json = lab.json(&["report", "1", "--json", "-"]);
     assert_valid(&json);
     let episode = &json["watch"][0];
-    // Known to the end that it had, of which the second event did not live to be.
+    // Known up to its end; the second event did not happen.
     assert_eq!((&episode["whole"], &episode["lost"]), (&true.into(), &0.into()), "{episode}");
     assert!(number(&episode["late"]) < 100, "{episode}");
     let events = episode["events"].as_array().expect("events");
@@ -429,7 +429,7 @@ mod guests {
             assert_eq!(timeout(&suspended, "sda", "SCSI command timeout"), (Some(seconds), verdict));
         }
 
-        // Errors for a second: what failed is counted, and what was acknowledged is there.
+        // Errors for a second: failed I/Os are counted, and acknowledged data is kept.
         let failing = format!(
             "broken@2s = echo 0 131072 error | dmsetup load lun; dmsetup resume lun; sleep 1; {linear}; dmsetup resume lun"
         );
@@ -482,7 +482,7 @@ mod guests {
             let events = episode["events"].as_array().expect("events");
             let failed = events.iter().find(|event| event.get("failure").is_some());
             assert!(events.len() == 8 && failed.is_none(), "{episode}");
-            // The guest's clock says how long it stood still, to the millisecond; the monitor's answers are what QEMU took more.
+            // The guest's clock shows for how long it was stopped, to the millisecond; the rest is the time of QEMU's monitor.
             let gaps = episode["gaps"].as_array().expect("gaps");
             let stood: Vec<(u64, u64)> = gaps
                 .iter()
@@ -551,7 +551,7 @@ mod guests {
         assert!(at + 50 * MS >= begin && at + gap <= begin + took + 50 * MS, "{queued}");
         assert_eq!((number(&queued["failed"]), number(&queued["lost"])), (0, 0), "{queued}");
 
-        // Both, without: what is due meanwhile fails, and what was acknowledged is there.
+        // Both without multipath: I/Os due meanwhile fail, and acknowledged data is kept.
         guest.sh("dmsetup message lun 0 fail_if_no_path");
         let failing = watch(&mut guest, device, &format!("paths@2s = {both}"), "");
         let ((_, gap), _) = gap_and_event(&failing);

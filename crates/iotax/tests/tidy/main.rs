@@ -276,8 +276,7 @@ fn modules(words: &[String]) -> impl Iterator<Item = &str> {
 /// Returns whether Cargo compiles this file as a root: `crates/NAME/` and then `src/lib.rs`, `tests/any.rs`, `tests/any/main.rs` ..., or a
 /// target for fuzzing.
 fn is_root(path: &str) -> bool {
-    // Named one by one in fuzz/Cargo.toml; what they share is a crate.
-    // A test copies what is in examples.
+    // Listed in fuzz/Cargo.toml; their shared code is a crate. A test copies the files in examples.
     if ["fuzz/fuzz_targets/", "examples/"].iter().any(|dir| path.starts_with(dir))
         || path == "fuzz/src/lib.rs"
     {

@@ -164,7 +164,7 @@ fn every_figure_becomes_a_picture() {
         let figures = page.matches("<figure ").count();
         assert!(figures >= 4);
         assert_eq!(document.matches("class=\"plot js-plotly-plot\"").count(), figures);
-        // Its lines, its words and what is shown under the pointer.
+        // Its lines, its labels, and the hover text.
         assert_eq!(document.matches("<svg class=\"main-svg\"").count(), 3 * figures);
     }
 }

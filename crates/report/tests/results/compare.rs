@@ -271,7 +271,7 @@ fn an_unusable_measurement_withholds_its_verdict_and_leaves_the_family() {
     assert!(conclusions(&compared).iter().any(|s| s.starts_with("No verdict: ") && s.contains(&why)));
     let other = compared.cell(0, 0, Metric::LATENCY_MEAN).expect("compared");
     assert_eq!(other.ratio.verdict, Verdict::Slower);
-    // Three are left, of which the last decided is tested at the whole of alpha.
+    // Three are left; the last one decided is tested at the full alpha.
     let widest =
         compared.cells.iter().filter(|c| c.metric == Metric::LATENCY_MEAN).filter_map(|c| c.ratio.confidence);
     assert!((widest.fold(0.0, f64::max) - (1.0 - 0.05 / 3.0)).abs() < 1e-12);
@@ -506,7 +506,7 @@ fn three() -> Vec<Account> {
     third.id = 19;
     third.seed = 6;
     third.environment.qemu = Some("11.0.0".into());
-    // A name that the first two do not have, for what they have.
+    // A new name for targets that the first two runs also have.
     third.plan.targets[1].name = "guest".into();
     third.targets[1].name = "guest".into();
     third.measurements.iter_mut().filter(|m| m.target == "vm-raw").for_each(|m| m.target = "guest".into());

@@ -66,7 +66,7 @@ fn the_price_of_each_method_and_the_way_of_its_flushes_are_told() {
     for words in [
         "Durable writes of 4k",
         "| write (not durable) |",
-        // All but fsync end alike, and its own line says what its journal does.
+        // All sentences except that of fsync end alike; its own one describes the journal.
         "host-file: ",
         " asked by open_datasync, fdatasync, open_sync, rwf_dsync and msync, ",
         "(2.00 each). Kept; those beyond are a journal's own, other programs', or the kernel's behind a synchronous write",

@@ -122,7 +122,7 @@ fn a_lost_target_has_a_row_and_its_reason() {
     assert!(html::render(&run, &judgement).contains("did not come up: a reason"));
     let document = checked(&run);
     assert!(document["targets"][1]["lost"].as_str().is_some_and(|reason| reason.ends_with("a reason")));
-    // Nothing says what "could not be compared" beside that.
+    // No other sentence says "could not be compared".
     assert!(judgement.warnings.iter().all(|warning| warning.target.is_none()), "{:?}", judgement.warnings);
 }
 

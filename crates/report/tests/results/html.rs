@@ -160,7 +160,7 @@ fn every_figure_has_a_message_a_place_and_a_table() {
         assert!(count >= 4, "{count}");
         assert_eq!(page.matches("<summary>Figures</summary>").count(), count);
     }
-    // Nothing is compared, so no ladder is drawn; nobody saw threads, so nothing is told apart.
+    // Nothing is compared, so no ladder is drawn; without data on threads, there is no breakdown.
     let alone: Vec<String> = figures(&page(&bench())).into_iter().map(|(id, ..)| id).collect();
     assert_eq!(alone, ["w1-percentiles", "w1-distribution", "w1-heat", "w1-over-time"]);
 }
@@ -195,7 +195,7 @@ fn what_the_host_did_stands_beside_what_was_reached() {
         let time = iotax_model::record::CpuTime { user_ns: 100_000_000, system_ns: 400_000_000 };
         h.guest_threads.insert("iothread".into(), time);
     }
-    // An interval that nobody watched.
+    // An interval without monitoring data.
     run.measurements[0].host_samples.remove(5);
     let page = page(&run);
     let table = page.split("id=\"w1-over-time\"").nth(1).expect("the figure");

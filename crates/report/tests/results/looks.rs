@@ -176,7 +176,7 @@ fn shown(text: &str) -> f64 {
 
 #[test]
 fn a_change_is_that_of_the_figures_beside_it() {
-    // The machine slows down: a target that is left out after a few rounds has seen none of it.
+    // The machine slows down; a target left out after a few rounds is not affected.
     let mut source = source(1.021, 0.01, 20);
     for m in source.measurements.iter_mut().filter(|m| m.round > 4) {
         m.outcome.duration_ns *= 2;

@@ -125,7 +125,7 @@ fn one_measurement_that_sticks_out_is_flagged_and_kept() {
     let blamed: Vec<_> = outliers(&both).into_iter().map(|w| (w.target, w.evidence)).collect();
     assert_eq!(blamed.len(), 1, "{blamed:?}");
     assert!(blamed[0].1.contains("(+25%)") || blamed[0].1.contains("(+24%)"), "{blamed:?}");
-    // Three rounds are too few to say what is usual, and a tenth of what it takes is no outlier.
+    // Three rounds are too few for outliers, and a deviation of 10% is none.
     let mut few = run;
     few.measurements.retain(|m| m.round <= 3);
     assert_eq!(outliers(&few), []);

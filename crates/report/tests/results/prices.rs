@@ -79,7 +79,7 @@ fn an_operation_is_compared_by_what_it_takes_and_by_the_load_meanwhile() {
     let raw = of(&all, "vm-raw", EventFigure::Took);
     assert_eq!(raw.ratio.verdict, Verdict::Undecided, "{raw:?}");
     assert!(raw.ratio.needed_rounds > Some(5), "{raw:?}");
-    // Without a gap on either side both are below what is recorded.
+    // Without a gap on either side, both are below the recording threshold.
     assert_eq!(verdict("vm-qcow2", EventFigure::Gap), Verdict::Same);
 
     let document = checked(&run);

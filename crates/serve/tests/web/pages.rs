@@ -144,7 +144,7 @@ fn notes_are_kept_and_found() {
 #[test]
 fn of_two_who_change_the_same_notes_neither_loses_them() {
     let server = Server::start();
-    // Both look at the same page, and keep one after the other.
+    // Both load the same page, and save one after the other.
     let (one, other) = (server.notes_form(1), server.notes_form(1));
     assert_eq!(server.post("/runs/1/notes", "", &format!("{one}&tags=a&text=battery%20dead")).status, 303);
     let sent = format!("{other}&tags=b&text=new%20%3Cb%3Edisk");
@@ -156,14 +156,14 @@ fn of_two_who_change_the_same_notes_neither_loses_them() {
         refused.body
     );
     assert_eq!(server.store().notes(1).expect("read").text, "battery dead", "nothing was kept yet");
-    // The page's own form has seen what is there now.
+    // The form on the new page contains the current notes.
     let again =
         format!("form_token={}&seen={}", hidden(&refused.body, "form_token"), hidden(&refused.body, "seen"));
     let kept = server.post("/runs/1/notes", "", &format!("{again}&tags=a,b&text=both"));
     assert_eq!(kept.status, 303, "{}", kept.body);
     let notes = server.store().notes(1).expect("read");
     assert_eq!((notes.tags.join(","), notes.text), ("a,b".to_owned(), "both".to_owned()));
-    // Who keeps what is there already is told nothing of a conflict.
+    // Saving unchanged notes gives no conflict.
     assert_eq!(server.post("/runs/1/notes", "", &format!("{one}&tags=a,b&text=both")).status, 303);
 }
 

@@ -179,7 +179,7 @@ fn who_says_nothing_does_not_hold_up_others() {
     let start = Instant::now();
     assert_eq!(server.get("/runs").status, 200);
     assert!(start.elapsed() < Duration::from_secs(5));
-    // Those who never end their request are let go.
+    // Clients that never end their request are disconnected.
     let stream = &mut slow[0];
     stream.set_read_timeout(Some(Duration::from_mins(1))).expect("set");
     let mut rest = Vec::new();

@@ -141,7 +141,7 @@ fn a_run_is_running_as_long_as_a_process_has_it(at: &TestStore) {
     };
     assert_eq!(states(), [RunState::Interrupted; 2]);
     let claim = store.claim(other).expect("free");
-    // However often somebody asks.
+    // However often it is queried.
     for _ in 0..1000 {
         assert_eq!(store.load(other).expect("known").state, RunState::Running);
     }

@@ -57,7 +57,7 @@ fn refusals(path: &Path, runs: &[Run], bit: usize) -> BTreeSet<Option<i64>> {
                             (&run.plan.name, measured, run.started_at_ms, run.state),
                             "bit {bit}"
                         );
-                        // The list says what showing the run would.
+                        // The list shows the same error as loading the run.
                         let is_whole = store.load(id).is_ok() && store.notes(id).is_ok();
                         assert_eq!(summary.damage.is_none(), is_whole, "bit {bit}: run {id}");
                     }
@@ -98,7 +98,7 @@ fn a_flipped_bit_is_refused_or_makes_no_difference() {
     assert_eq!(refusals(&path, &runs, 0), BTreeSet::new());
     let whole = fs::read(&path).expect("read");
     let (mut harmless, mut one_run, mut several) = (0, 0, 0);
-    // No divisor of a byte's bits, nor of the bytes of a page that are looked at.
+    // Not a divisor of the bits of a byte or of the tested bytes of a page.
     let every = if thorough() { 1 } else { 5 };
     for bit in bits(whole.len(), every) {
         let mut bytes = whole.clone();
@@ -180,7 +180,7 @@ fn a_run_with_a_damaged_measurement_is_listed_and_the_others_are_unharmed() {
     let read = |run| Store::open_to_read(&path).and_then(|store| store.load_figures(run));
     let lost = read(2).expect_err("a measurement is gone").to_string();
     assert!(lost.contains("run 2 cannot be shown") && lost.contains("11 of 12"), "{lost}");
-    // Figures that were stored apart follow from the measurements, and are taken anew.
+    // Separately stored figures are recomputed from the measurements.
     change("UPDATE run_figures SET content = x'00' WHERE run = 1");
     assert!(read(1).expect("by its measurements").1 == RunFigures::all(&runs[0]));
     change("DELETE FROM run_figures WHERE run = 3");

@@ -150,7 +150,7 @@ fn a_claim_is_a_file_of_its_own_that_nobody_else_can_hold_and_no_kill_leaves_in_
     drop((claim, other));
     std::fs::remove_file(&link).expect("made");
     assert_eq!(names(), ["iotax.db"]);
-    // What a killed process leaves, and what somebody put there.
+    // Leftovers of a killed process, and files planted by others.
     for run in [1, 7] {
         std::fs::write(dir.path().join(format!("iotax.db-claim-{run}")), "").expect("left");
     }

@@ -108,7 +108,7 @@ fn what_another_user_left_beside_a_store_is_not_obeyed() {
     refused(&path, "belongs to another user (uid 12345)");
     assert!(beside(&path, "-journal").exists());
     fs::remove_file(beside(&path, "-journal")).expect("removed");
-    // Of a store in somebody else's directory nothing is written, and all can be read.
+    // A store in another user's directory can be read and is never written.
     let directory = path.parent().expect("has one");
     chown(directory, Some(12345), None).expect("given away");
     Store::open_to_read(&path).and_then(|store| store.load(1)).expect("read");

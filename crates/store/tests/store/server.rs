@@ -125,7 +125,7 @@ fn a_writer_changes_nothing_of_another_ones_run() {
         let answer = as_role(&mallory, sql);
         assert!(answer.contains(said), "{sql}: {answer}");
     }
-    // Nor by way of iotax, which says whose it is.
+    // Nor through iotax, which names the owner.
     let mut store = team.store("mallory");
     let measurement = runs::bench().measurements.remove(0);
     let of_another = |done: Result<(), StoreError>| {
@@ -139,7 +139,7 @@ fn a_writer_changes_nothing_of_another_ones_run() {
     let hers = fill(&mut store, &runs::bench());
     store.change_notes(team.id, |notes| notes.tags.push("seen".into())).expect("may note");
     let _claim = store.claim(hers).expect("may claim");
-    // A copy of what is there already is known again, whoever stored it, and one that grew is refused.
+    // A copy of a stored run is recognised, whoever stored it; a longer one is rejected.
     let dir = tempfile::TempDir::new().expect("directory");
     let mut local = Store::open(&dir.path().join("local.db")).expect("new");
     store.copy_run(team.id, &mut local).expect("pulled");
@@ -430,7 +430,7 @@ fn a_store_in_a_place_that_others_use_too() {
     server.sql(name, "CREATE TABLE run (a int); INSERT INTO run VALUES (1)");
     fill(&mut at.open(), &runs::bench());
     assert_eq!(server.sql(name, "SELECT count(*) FROM run"), "1");
-    // By the socket of this machine, as a local administrator comes.
+    // Over the local socket, as an administrator connects.
     let socket = format!(
         "postgres://iotax@/{name}?host={}&port={}",
         server.socket_directory().display(),

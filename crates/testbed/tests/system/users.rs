@@ -463,7 +463,7 @@ impl Drop for Overlay {
 fn the_file_beneath_a_device_is_found_under_the_name_that_an_overlay_gives_it() {
     iotax_testkit::require!(root);
     let length = (16 << 20) + 4096 * NUMBER.fetch_add(1, Ordering::Relaxed);
-    // Made in the overlay, and copied up from the layer beneath, which keeps that one's inode number.
+    // Created in the overlay, and copied up from the lower layer, which keeps its inode number.
     for lower in [None, Some(("g", length))] {
         let Some(overlay) = Overlay::new(lower) else { return };
         let merged = File::options().write(true).create(true).truncate(false).open(overlay.path("merged/g"));

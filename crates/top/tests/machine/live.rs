@@ -180,7 +180,7 @@ fn percentiles_are_of_the_requests_that_diskstats_counts() {
     ] {
         let new = b.latencies.iter().find(|latencies| latencies.direction == direction).expect("seen");
         let seen: u64 = new.buckets.iter().map(|(_, count)| count).sum();
-        // One that was begun before the programs were attached may be missing.
+        // A request started before the programs were attached may be missing.
         assert!(seen.abs_diff(ios) <= 2, "{direction:?}: {seen} seen, {ios} counted");
         let mean_ns = buckets::mean_ns(&new.buckets).expect("I/Os");
         let counted_ns = ms as f64 * 1e6 / ios as f64;

@@ -83,7 +83,7 @@ fn slow_down(lab: &Lab, program: &str, pattern: &str) -> Command {
 #[test]
 fn what_outlives_a_killed_run_has_ended_before_anything_is_undone() {
     require!(guests);
-    // A tool is waited for. A shell that is about to become a guest is ended, as a guest is; what it started meanwhile is waited for.
+    // The run waits for tools. It ends guests, and shells that are about to become one, and waits for their other child processes.
     for (program, pattern, is_waited_for) in
         [("qemu-img", "create*", true), ("qemu-system-x86_64", "*-kernel*", false)]
     {

@@ -10,7 +10,7 @@ const RATE: f64 = 500.0;
 const STATE: &str = "ls /sys/fs/cgroup; cat /sys/fs/cgroup/cgroup.subtree_control; cat /proc/mounts; ls -a /srv /tmp; \
                      ls /tmp/home/.local/state/iotax/undo";
 
-// The kernel lets I/Os pass in slices of 100 ms, of which one at the window's edge must not count for much.
+// The kernel passes I/Os in slices of 100 ms; a slice at the window's edge must not matter much.
 const PLAN: &str = r#"
 repeat = 1
 defaults = { size = "4m", runtime = "10s", ramp_time = "500ms", iodepth = 4 }

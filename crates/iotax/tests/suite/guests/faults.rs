@@ -174,7 +174,7 @@ fn is_seen_to_go(guest: &mut LabGuest, device: &str, keys: &WorkloadKeys) {
     let began = Instant::now();
     let outcome = measure(guest, device, 16, keys);
     assert!(outcome.tallies.ios() > 0, "nothing before it went");
-    // Once it is gone it has no bytes; what it meets on its way out depends on the driver.
+    // A removed device has size 0; the errors during the removal depend on the driver.
     assert!(outcome.errors.iter().any(|error| error.error == "empty read"), "{:?}", outcome.errors);
     assert!(outcome.errors.iter().all(|error| error.direction == "read"), "{:?}", outcome.errors);
     assert!(began.elapsed() < Duration::from_secs(8), "it hung: {:?}", began.elapsed());
@@ -208,7 +208,7 @@ fn a_stall_is_seen_as_long_as_it_is() {
     for ioengine in ENGINES {
         stall(&long(ioengine));
     }
-    // An open loop at depth 1: what was due in the stall has waited until its end, each less than the one before.
+    // An open loop at depth 1: I/Os due in the stall wait until its end, each shorter than the previous one.
     let (outcome, longest) = stall(&WorkloadKeys { rate_iops: Some(RATE), ..long(IoEngine::IoUring) });
     let waited = over_a_second(&outcome.tallies.response().expect("an open loop")) as f64;
     let truth = (longest - 1.0) * RATE as f64;

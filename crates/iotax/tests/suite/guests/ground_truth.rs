@@ -120,8 +120,8 @@ impl GroundTruth {
         if *mean_ns > self.kernel_mean_ns * (1.0 + TOLERANCE) + floor.wake_ns {
             return Err(format!("longer than by the kernel's account, with {floor:?}: {text}"));
         }
-        // Little's law. What is in flight when the window ends is not counted; an emulated CPU takes its time to begin the next
-        // I/O, which shows beside short delays.
+        // Little's law. I/Os in flight at the end of the window do not count, and an emulated CPU takes time to submit the next I/O, which
+        // matters for short delays.
         let in_flight = outcome.tallies.ios() as f64 / window_ns * mean_ns;
         let uncounted = depth * self.median_ns / window_ns;
         let (least, most) = (depth * EMULATED - uncounted, depth * (1.0 + TOLERANCE));
@@ -157,7 +157,7 @@ fn a_timer_in_a_device_is_seen_as_it_is() {
     let Some(mut guest) = LabGuest::boot_in_exact_time() else { return };
     guest.sh("insmod /lab/null_blk.ko nr_devices=0");
     for ms in [1, 5, 10, 20] {
-        // irqmode 2 completes each I/O by a high-resolution timer of its own.
+        // irqmode 2 completes each I/O by a separate high-resolution timer.
         guest.sh(&format!(
             "cd /sys/kernel/config/nullb && mkdir timer{ms} && cd timer{ms} && echo {} > size && echo 2 > irqmode && \
              echo {ms}000000 > completion_nsec && echo 1 > power",

@@ -66,7 +66,7 @@ fn a_running_guest_is_measured_on_a_disk_like_its_own() {
     let (exit, said) = ended(lab.iotax().arg("run").arg(&plan).arg("--yes"));
     assert_eq!(exit, Some(0), "{said}");
     lab.assert_nothing_left("two disks");
-    // The guest itself is looked at the same way.
+    // The guest itself is inspected in the same way.
     let (exit, said) = ended(lab.iotax().args(["doctor", "libvirt://web1"]));
     assert_eq!(exit, Some(0), "{said}");
     lab.assert_nothing_left("a look");

@@ -103,7 +103,7 @@ fn every_kind_of_volume_is_measured_and_gone_afterwards() {
     }
     assert_eq!(json["measurements"].as_array().map(Vec::len), Some(9 * 2 * rounds));
     assert_eq!(layers(&json, "host-device"), ["device vda"]);
-    // One volume for both plain targets of the device; the others have one of their own each.
+    // Both plain targets of the device share a volume; each of the others has a separate one.
     assert_eq!(layers(&json, "host-lvm"), ["device vda", "dm iotax-TAG/volume1"]);
     assert_eq!(layers(&json, "snapshot"), ["device vda", "dm iotax-TAG/volume2", "snapshot LVM snapshot"]);
     let pool = |number: u32| {
@@ -173,7 +173,7 @@ fn a_fault_at_any_line_of_the_undo_log_leaves_nothing() {
     let Some(mut lab) = boot() else { return };
     let before = before(&mut lab);
     put_plan(&mut lab, STACKS);
-    // A line that cannot be written fails what it announces; that something is undone need not be written down to be true.
+    // If a line cannot be written, the announced step fails; an undone step needs no line.
     let faults: [(&str, usize, &[usize]); 3] =
         [("kill-after", 20, &[3, 10, 17]), ("kill", 20, &[7, 14]), ("error", 10, &[5, 9])];
     assert_faults_leave_nothing(&mut lab, &before, "run /tmp/plan.toml --overwrite /dev/vda", faults);

@@ -94,7 +94,7 @@ fn a_killed_run_leaves_no_subsystem_and_no_connection() {
     kill_and_clean(&mut lab);
     before.assert_nothing_changed(&mut lab, "a kill");
 
-    // Of a run without a fault half of the lines record what is done, the others that it is undone.
+    // In a run without a fault, half of the lines record steps, half their undoing.
     let faults: [(&str, usize, &[usize]); 3] =
         [("kill-after", 20, &[3, 4, 5, 8, 12]), ("kill", 20, &[4, 14]), ("error", 12, &[4, 5])];
     assert_faults_leave_nothing(&mut lab, &before, RUN, faults);

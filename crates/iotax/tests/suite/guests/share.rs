@@ -147,7 +147,7 @@ fn killed(lab: &mut LabGuest, before: &Before, stack: &str) {
     kill_and_clean(lab);
     before.assert_nothing_changed(lab, "a kill");
 
-    // Of a run without a fault half of the lines record what is done, the others that it is undone.
+    // In a run without a fault, half of the lines record steps, half their undoing.
     let faults: [(&str, usize, &[usize]); 3] =
         [("kill-after", 14, &[11]), ("kill", 14, &[]), ("error", 7, &[11])];
     assert_faults_leave_nothing(lab, before, RUN, faults);

@@ -73,8 +73,8 @@ fn a_mirror_that_loses_a_leg_and_gets_it_back_costs_nothing() {
     assert_eq!(guest.sh(&format!("cat {md}/degraded")), "0");
     guest.sh("cmp /dev/ram0 /dev/ram1");
 
-    // Taken back as it is, a leg lacks what was written meanwhile: 200 blocks, of which some are written again. The kernel reads
-    // from a leg that it chooses, so the other one is made the last choice.
+    // Re-added without a resync, a leg lacks the blocks written meanwhile: 200, some of which are written again. The kernel chooses the leg
+    // to read from, so the other one is marked write-mostly.
     let stale = format!(
         "--event 'add@3s = echo writemostly > {md}/dev-ram0/state && echo re-add > {md}/dev-ram1/state'"
     );
@@ -95,7 +95,7 @@ fn a_command_that_is_not_answered_costs_the_scsi_timeout_and_its_abort() {
     // Few commands, and a line for each step of their recovery.
     guest.sh(&format!("echo {DEPTH} > /sys/block/sda/device/queue_depth"));
     guest.sh("echo 4 > /proc/sys/dev/scsi/logging_level");
-    // Every command is ignored until the queue is full of them; later ones, and what is tried again, are answered.
+    // Commands are ignored until the queue is full; later ones and retries are answered.
     let mute = "mute@1s = cd /sys/bus/pseudo/drivers/scsi_debug; echo 4 > opts; echo -1 > every_nth; sleep 2; echo 0 > every_nth; echo 0 > opts";
     let muted = watch(&mut guest, "/dev/sda", mute, "");
     let ((at, gap), (begin, _)) = gap_and_event(&muted);
@@ -104,7 +104,7 @@ fn a_command_that_is_not_answered_costs_the_scsi_timeout_and_its_abort() {
     assert_eq!((aborts.len(), retries.len()), (DEPTH, DEPTH), "{muted}");
     let (first_abort, last_retry) = (aborts[0], retries[DEPTH - 1]);
     assert!(at + 50 * MS >= begin && at <= begin + STALL * MS, "{muted}");
-    // The kernel looks at its timers once in 256 ticks of 4 ms at least.
+    // The kernel checks its timers at least once in 256 ticks of 4 ms.
     let abort_after = first_abort.saturating_sub(at);
     assert!(abort_after + 50 * MS >= LIMIT * MS && abort_after <= (LIMIT + 1024 + STALL) * MS, "{muted}");
     let end = at + gap;
@@ -209,7 +209,7 @@ mod alone {
         let common: Vec<&str> = LOAD.split_whitespace().collect();
         let quiet = lab.run(&[&load, &common[..], &requires, &["--json", "-"]].concat());
         let said = text(&quiet.stdout);
-        // The exit code tells that all of them hold in every window.
+        // The exit code shows that all of them hold in every window.
         assert_eq!(quiet.status.code(), Some(0), "{said} {}", text(&quiet.stderr));
         let json: Value = serde_json::from_str(&said).expect("JSON");
         assert_valid(&json);
