@@ -1,4 +1,4 @@
-//! A fictional layer, which a test adds to iotax: the part of it that touches no machine.
+//! A fictional layer that a test adds to iotax: its part in the model.
 
 use std::path::PathBuf;
 

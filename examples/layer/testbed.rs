@@ -1,4 +1,4 @@
-//! A fictional layer, which a test adds to iotax: an overlay with a counter.
+//! A fictional layer that a test adds to iotax: an overlay with a counter.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -53,7 +53,7 @@ impl Build for BottleSpec {
     }
 }
 
-/// Counts how often it was read.
+/// Counts the reads of its file.
 #[derive(Debug, Default)]
 struct Readings(AtomicU64);
 

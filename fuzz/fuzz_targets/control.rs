@@ -1,4 +1,4 @@
-//! Whatever a peer says on an iperf3 control connection, client and server answer it or give it up in time.
+//! Fuzzes an iperf3 control connection: client and server must answer any peer or give up in time.
 #![no_main]
 
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use iotax_model::units::Nanos;
 use iotax_netperf::{ClientTest, Server};
 use libfuzzer_sys::fuzz_target;
 
-/// Longest time for an end to hold on to a peer that has sent everything.
+/// Maximum time to keep the connection of a peer that has sent everything.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 static SERVERS: LazyLock<[Server; 2]> = LazyLock::new(|| {
@@ -21,7 +21,7 @@ static SERVERS: LazyLock<[Server; 2]> = LazyLock::new(|| {
 static HOSTILE: LazyLock<TcpListener> =
     LazyLock::new(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listening"));
 
-// The first byte says who is talked to, the rest is what is said.
+// The first byte selects the end to test, the rest is the data to send.
 fuzz_target!(|bytes: &[u8]| {
     let Some((whom, words)) = bytes.split_first() else { return };
     match whom % 8 {
@@ -52,7 +52,7 @@ fn to_client(words: &[u8]) {
         let (mut socket, _) = HOSTILE.accept().expect("accepted");
         let _ = socket.write_all(&words);
         let _ = socket.shutdown(Shutdown::Write);
-        // The streams, which nobody reads, are let go with the listener's queue.
+        // The unread streams are dropped with the listener's queue.
         until_closed(&socket);
     });
     let test = ClientTest {
@@ -71,7 +71,7 @@ fn to_client(words: &[u8]) {
     HOSTILE.set_nonblocking(false).expect("set");
 }
 
-/// Reads to the end, which must come in time.
+/// Reads to the end of the stream, which must come in time.
 fn until_closed(mut socket: &TcpStream) {
     socket.set_read_timeout(Some(PATIENCE)).expect("set");
     let mut part = [0; 4096];
@@ -80,7 +80,7 @@ fn until_closed(mut socket: &TcpStream) {
             Ok(0) => break,
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => break,
-            // The alarm by which libFuzzer looks for hangs.
+            // The alarm that libFuzzer uses to find hangs.
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => panic!("the other end holds on: {error}"),
         }

@@ -1,4 +1,4 @@
-//! Job files of any text are read or refused; what is refused is said with its reason, what is read can be carried out.
+//! Fuzzes job files: each is rejected with a reason, or parsed into valid workloads.
 #![no_main]
 
 use iotax_interop::jobs::{

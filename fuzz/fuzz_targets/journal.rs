@@ -1,5 +1,4 @@
-//! A verification journal of any bytes, or a sound one with wrong bits, is read or refused, and what it says of a target never
-//! breaks the audit.
+//! Fuzzes verification journals with any bytes or flipped bits: each is read or rejected, and the audit never panics.
 #![no_main]
 
 use std::path::{Path, PathBuf};
@@ -12,15 +11,15 @@ use libfuzzer_sys::fuzz_target;
 
 const SIZE: Bytes = Bytes(64 << 10);
 
-/// A directory in memory with a target, and the journal of what was written to it.
+/// A directory in memory with a target and the journal of its writes.
 static SOUND: LazyLock<(PathBuf, Vec<u8>)> = LazyLock::new(|| {
-    let place = iotax_fuzz::place();
-    let journal = place.join("sound");
-    std::fs::write(place.join("target"), vec![0; SIZE.0 as usize]).expect("written");
-    iotax_engine::measure(&job(&journal), &place.join("target"), &mut |_| {}).expect("measured");
+    let dir = iotax_fuzz::scratch_dir();
+    let journal = dir.join("sound");
+    std::fs::write(dir.join("target"), vec![0; SIZE.0 as usize]).expect("written");
+    iotax_engine::measure(&job(&journal), &dir.join("target"), &mut |_| {}).expect("measured");
     let bytes = std::fs::read(&journal).expect("there");
     // Enough for every kind of record, and quickly read.
-    (place, bytes[..bytes.len().min(4000)].to_vec())
+    (dir, bytes[..bytes.len().min(4000)].to_vec())
 });
 
 fn job(journal: &Path) -> Job {
@@ -40,14 +39,14 @@ fn job(journal: &Path) -> Job {
     }
 }
 
-// The first byte says whether the rest is edits of a sound journal or a journal by itself.
+// The first byte selects whether the rest is edits of an intact journal or a journal itself.
 fuzz_target!(|bytes: &[u8]| {
     let Some((how, rest)) = bytes.split_first() else { return };
-    let (place, sound) = &*SOUND;
+    let (dir, sound) = &*SOUND;
     let bytes = if how % 2 == 0 { iotax_fuzz::edited(sound, rest) } else { rest.to_vec() };
-    let journal = place.join("journal");
+    let journal = dir.join("journal");
     std::fs::write(&journal, bytes).expect("written");
-    if let Ok(recovery) = iotax_engine::audit(&place.join("target"), &journal) {
+    if let Ok(recovery) = iotax_engine::audit(&dir.join("target"), &journal) {
         assert!(recovery.findings.faulty() <= recovery.findings.checked);
     }
 });

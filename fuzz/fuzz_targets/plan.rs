@@ -1,4 +1,4 @@
-//! Plans of any text are read or refused; what is read is complete enough to be written and read again.
+//! Fuzzes plans: each is rejected, or can be written and read again.
 #![no_main]
 
 use iotax_model::Plan;

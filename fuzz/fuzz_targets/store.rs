@@ -1,4 +1,4 @@
-//! A store of which some bytes are wrong, or whose end is lost, is read or refused; what is read can be judged and shown.
+//! Fuzzes stores with changed bytes or a missing end: each run is rejected, or can be judged and shown.
 #![no_main]
 
 use std::path::PathBuf;
@@ -11,16 +11,16 @@ use iotax_report::{document, terminal};
 use iotax_store::{NewRun, Store};
 use libfuzzer_sys::fuzz_target;
 
-/// Runs whose figures, histograms and plans are in the store.
+/// The runs in the store, with figures, histograms and plans.
 const RUNS: [&str; 2] = [
     include_str!("../../crates/interop/tests/data/import/ping-iputils.txt"),
     include_str!("../../crates/interop/tests/data/import/fio-3.33-plus.json"),
 ];
 
-/// A place in memory, and the bytes of a sound store.
+/// A directory in memory, and the bytes of an intact store.
 static SOUND: LazyLock<(PathBuf, Vec<u8>)> = LazyLock::new(|| {
-    let place = iotax_fuzz::place();
-    let path = place.join("sound");
+    let dir = iotax_fuzz::scratch_dir();
+    let path = dir.join("sound");
     let mut store = Store::open(&path).expect("new");
     for run in RUNS.iter().flat_map(|text| runs(vec![("file".to_owned(), recognise(text))], None)) {
         let id = store
@@ -32,14 +32,14 @@ static SOUND: LazyLock<(PathBuf, Vec<u8>)> = LazyLock::new(|| {
     }
     drop(store);
     let bytes = std::fs::read(&path).expect("there");
-    (place, bytes)
+    (dir, bytes)
 });
 
 fuzz_target!(|edits: &[u8]| {
-    let (place, sound) = &*SOUND;
-    let path = place.join("store");
+    let (dir, sound) = &*SOUND;
+    let path = dir.join("store");
     for rest in ["store-journal", "store-wal", "store-shm"] {
-        let _ = std::fs::remove_file(place.join(rest));
+        let _ = std::fs::remove_file(dir.join(rest));
     }
     std::fs::write(&path, iotax_fuzz::edited(sound, edits)).expect("written");
     let Ok(store) = Store::open(&path) else { return };

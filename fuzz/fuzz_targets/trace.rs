@@ -1,4 +1,4 @@
-//! Any bytes are read as a trace as far as they are one: events in the order of their times, then at most one reason.
+//! Fuzzes trace readers with any bytes: they return events in order of time, followed by at most one error.
 #![no_main]
 
 use iotax_interop::trace::read;

@@ -1,4 +1,4 @@
-//! The number of a key and a text: the key reads or refuses it, and what was read is written and read back alike.
+//! Fuzzes key values: each text is rejected, or its value is the same after writing and reading.
 #![no_main]
 
 use iotax_model::workload::{KEYS, WorkloadKeys};

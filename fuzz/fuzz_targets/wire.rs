@@ -1,4 +1,4 @@
-//! Frames of any bytes, from an agent or from the conductor, are read or refused; what is read is written and read back alike.
+//! Fuzzes frames from agent or runner: each is rejected, or is the same after writing and reading.
 #![no_main]
 
 use std::fmt::Debug;

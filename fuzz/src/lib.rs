@@ -1,16 +1,16 @@
-//! Parts that several targets share.
+//! Helpers for several fuzz targets.
 
 use std::path::PathBuf;
 
-/// A new directory of this process; scripts/fuzz sets TMPDIR to a place in memory.
+/// Creates a directory for this process; scripts/fuzz sets TMPDIR to a directory in memory.
 #[must_use]
-pub fn place() -> PathBuf {
-    let place = std::env::temp_dir().join(format!("iotax-fuzz-{}", std::process::id()));
-    std::fs::create_dir_all(&place).expect("a directory");
-    place
+pub fn scratch_dir() -> PathBuf {
+    let scratch_dir = std::env::temp_dir().join(format!("iotax-fuzz-{}", std::process::id()));
+    std::fs::create_dir_all(&scratch_dir).expect("a directory");
+    scratch_dir
 }
 
-/// A sound file with edits, four bytes each: where, and the bits that flip there. 0 flips none and cuts the end off.
+/// Applies edits of four bytes each to an intact file: position and bits to flip; 0 truncates the file there.
 #[must_use]
 pub fn edited(sound: &[u8], edits: &[u8]) -> Vec<u8> {
     let mut bytes = sound.to_vec();

@@ -70,13 +70,14 @@ impl IoAmplification {
         if measurements.iter().any(|m| m.neighbour.is_some() || moves_nothing(m)) {
             return None;
         }
-        let each: Vec<Vec<Seen>> = measurements.iter().map(|m| levels(m, record)).collect();
+        let each: Vec<Vec<IoLevel>> = measurements.iter().map(|m| levels(m, record)).collect();
         let (first, others) = each.split_first()?;
         let mut found: Vec<Level> = Vec::new();
-        for seen in first {
-            let same = |levels: &Vec<Seen>| levels.iter().find(|other| other.name == seen.name).cloned();
-            let Some(rest) = others.iter().map(same).collect::<Option<Vec<Seen>>>() else { continue };
-            let all = rest.iter().fold(seen.clone(), Seen::and);
+        for at_level in first {
+            let same =
+                |levels: &Vec<IoLevel>| levels.iter().find(|other| other.name == at_level.name).cloned();
+            let Some(rest) = others.iter().map(same).collect::<Option<Vec<IoLevel>>>() else { continue };
+            let all = rest.iter().fold(at_level.clone(), IoLevel::and);
             let mut level = Level { name: all.name, read: all.read.passed(), write: all.write.passed() };
             if let Some(above) = found.last() {
                 level.read = level.read.against(above.read);
@@ -116,22 +117,22 @@ impl Sum {
 
 /// The I/O counted at one layer, in one measurement or summed over several.
 #[derive(Debug, Clone)]
-struct Seen {
+struct IoLevel {
     name: String,
     read: Sum,
     write: Sum,
 }
 
-impl Seen {
+impl IoLevel {
     fn and(self, other: &Self) -> Self {
         Self { name: self.name, read: self.read.and(other.read), write: self.write.and(other.write) }
     }
 }
 
 /// Lists the I/O counted at each layer in one measurement, from the program down to the devices.
-fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
+fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<IoLevel> {
     let tallies = &m.outcome.tallies;
-    let mut found = vec![Seen {
+    let mut found = vec![IoLevel {
         name: "program".into(),
         read: asked(tallies.read.as_ref()),
         write: asked(tallies.write.as_ref()),
@@ -140,7 +141,7 @@ fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
         found.extend(side_by_side(&inside.disks.iter().collect::<Vec<_>>(), " in the guest"));
     }
     if let Some(stats) = &m.qemu {
-        found.push(Seen {
+        found.push(IoLevel {
             name: "QEMU".into(),
             read: block_layer(&stats.read),
             write: block_layer(&stats.write),
@@ -152,7 +153,7 @@ fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
     found
 }
 
-fn machine_levels(machine: &HostActivity, record: Option<&TargetRecord>) -> Vec<Seen> {
+fn machine_levels(machine: &HostActivity, record: Option<&TargetRecord>) -> Vec<IoLevel> {
     levels_of_disks(machine, record).iter().filter_map(|disks| side_by_side(disks, "")).collect()
 }
 
@@ -188,7 +189,7 @@ pub(crate) fn names_of(disks: &[(&String, &DiskActivity)]) -> String {
     disks.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" + ")
 }
 
-fn side_by_side(disks: &[(&String, &DiskActivity)], place: &str) -> Option<Seen> {
+fn side_by_side(disks: &[(&String, &DiskActivity)], suffix: &str) -> Option<IoLevel> {
     let all = disks.iter().map(|(_, disk)| {
         // The kernel reports one mean wait for both directions, so it is used only where there is one direction.
         let waited = |ios: u64, others: u64| {
@@ -210,7 +211,7 @@ fn side_by_side(disks: &[(&String, &DiskActivity)], place: &str) -> Option<Seen>
             merges: Some(disk.write_merges),
             waited_ns: waited(disk.writes, disk.reads),
         };
-        Seen { name: format!("{}{place}", names_of(disks)), read, write }
+        IoLevel { name: format!("{}{suffix}", names_of(disks)), read, write }
     });
     all.reduce(|one, other| one.and(&other))
 }

@@ -194,9 +194,10 @@ fn ratios<'a>(run: &'a Run, judgement: &Judgement, reference: &str) -> HashMap<C
         }
     }
     let decisions = decide_family(family.clone(), run.plan.margin.share());
-    let told = of_cells.into_iter().zip(&family).zip(&decisions);
-    told.map(|(((cell, figures), (metric, sample)), decision)| {
-        (cell, Ratio::new(*metric, figures, sample, decision, None))
-    })
-    .collect()
+    let compared = of_cells.into_iter().zip(&family).zip(&decisions);
+    compared
+        .map(|(((cell, figures), (metric, sample)), decision)| {
+            (cell, Ratio::new(*metric, figures, sample, decision, None))
+        })
+        .collect()
 }

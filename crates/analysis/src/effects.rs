@@ -247,17 +247,18 @@ impl Effects {
 /// three rounds.
 fn drift(grid: &Grid<'_, &Measurement>, parts: &[f64]) -> Option<Drift> {
     let order = |cell: &Cell<&Measurement>| f64::from(cell.of.order);
-    let places: Vec<f64> = (0..parts.len())
+    let positions: Vec<f64> = (0..parts.len())
         .map(|round| mean(&grid.cells.iter().filter(|c| c.round == round).map(order).collect::<Vec<_>>()))
         .collect::<Option<_>>()?;
     let (first, last) =
         grid.cells.iter().map(order).fold((f64::MAX, f64::MIN), |(l, h), o| (l.min(o), h.max(o)));
     let free = parts.len().checked_sub(2).filter(|free| *free > 0)? as f64;
-    let (x, y) = (mean(&places)?, mean(parts)?);
-    let along: f64 = places.iter().map(|place| (place - x).powi(2)).sum();
-    let slope = places.iter().zip(parts).map(|(place, part)| (place - x) * (part - y)).sum::<f64>() / along;
+    let (x, y) = (mean(&positions)?, mean(parts)?);
+    let along: f64 = positions.iter().map(|position| (position - x).powi(2)).sum();
+    let slope =
+        positions.iter().zip(parts).map(|(position, part)| (position - x) * (part - y)).sum::<f64>() / along;
     let off: f64 =
-        places.iter().zip(parts).map(|(place, part)| (part - y - slope * (place - x)).powi(2)).sum();
+        positions.iter().zip(parts).map(|(position, part)| (part - y - slope * (position - x)).powi(2)).sum();
     let error = (off / free / along).sqrt() * (last - first);
     let student = StudentsT::new(0.0, 1.0, free).ok()?;
     let (change, half) = (slope * (last - first), student.inverse_cdf(1.0 - ALPHA / 2.0) * error);

@@ -400,7 +400,7 @@ impl StartSkew {
             })
             .collect();
         distances.sort_unstable();
-        let place = (distances.len() * 99).div_ceil(100).saturating_sub(1);
+        let index = (distances.len() * 99).div_ceil(100).saturating_sub(1);
         // A delay compares two members' clocks, so their error bounds add up.
         let uncertainty_ns = rounds
             .iter()
@@ -411,7 +411,7 @@ impl StartSkew {
             })
             .max();
         Self {
-            p99_ns: distances.get(place).copied().unwrap_or(0),
+            p99_ns: distances.get(index).copied().unwrap_or(0),
             longest_ns: distances.last().copied().unwrap_or(0),
             uncertainty_ns: uncertainty_ns.unwrap_or(0),
         }

@@ -134,7 +134,7 @@ impl FlushAccount {
         let levels = over_all(measurements.iter().map(|m| levels(m, record)));
         let mut levels: Vec<FlushLevel> = levels
             .into_iter()
-            .map(|seen| FlushLevel { flushes: counted(&seen, is_durable_write), name: seen.name })
+            .map(|flushed| FlushLevel { flushes: counted(&flushed, is_durable_write), name: flushed.name })
             .collect();
         // A guest sends no flushes to a disk without a volatile cache; QEMU then flushes after each write.
         if let [guest, qemu, ..] = levels.as_mut_slice()
@@ -252,20 +252,24 @@ impl FlushesPerTransaction {
         if !is_database || transactions == 0 || is_shared {
             return Vec::new();
         }
-        let mut seen = over_all(measurements.iter().map(|m| levels(m, record)));
-        seen.retain(|seen| seen.flushes.is_some_and(|flushes| flushes.done > 0));
-        let below = seen.iter().skip(1).map(Some).chain([None]);
-        seen.iter().zip(below).filter_map(|(seen, below)| Self::in_layer(seen, below, transactions)).collect()
+        let mut flushed = over_all(measurements.iter().map(|m| levels(m, record)));
+        flushed.retain(|flushed| flushed.flushes.is_some_and(|flushes| flushes.done > 0));
+        let below = flushed.iter().skip(1).map(Some).chain([None]);
+        flushed
+            .iter()
+            .zip(below)
+            .filter_map(|(flushed, below)| Self::in_layer(flushed, below, transactions))
+            .collect()
     }
 
-    fn in_layer(seen: &Seen, below: Option<&Seen>, transactions: u64) -> Option<Self> {
-        let done = seen.flushes?.done;
-        let below_ns = below.filter(|below| below.devices == 1).and_then(Seen::wait_ns);
-        let adds_ns = seen.wait_ns().zip(below_ns).and_then(|(own, below)| own.checked_sub(below));
+    fn in_layer(flushed: &FlushCounters, below: Option<&FlushCounters>, transactions: u64) -> Option<Self> {
+        let done = flushed.flushes?.done;
+        let below_ns = below.filter(|below| below.devices == 1).and_then(FlushCounters::wait_ns);
+        let adds_ns = flushed.wait_ns().zip(below_ns).and_then(|(own, below)| own.checked_sub(below));
         Some(Self {
-            layer: seen.name.clone(),
+            layer: flushed.name.clone(),
             flushes: done as f64 / transactions as f64,
-            wait_ns: seen.wait_ns().map(|ns| ns as f64 / done as f64),
+            wait_ns: flushed.wait_ns().map(|ns| ns as f64 / done as f64),
             adds_ns: adds_ns.map(|ns| ns as f64 / transactions as f64),
         })
     }
@@ -283,7 +287,7 @@ fn asked(workload: &Workload, m: &Measurement) -> u64 {
 
 /// Flush counters of one layer, in one measurement or summed over several.
 #[derive(Debug, Clone)]
-struct Seen {
+struct FlushCounters {
     name: String,
     /// Number of devices side by side in the layer.
     devices: usize,
@@ -293,7 +297,7 @@ struct Seen {
     dropped: u64,
 }
 
-impl Seen {
+impl FlushCounters {
     const fn new(name: String, flushes: Option<DiskFlushes>) -> Self {
         Self { name, devices: 1, flushes, dropped: 0 }
     }
@@ -304,37 +308,37 @@ impl Seen {
     }
 
     /// Creates the sum of disks side by side.
-    fn of_disks(disks: &[(&String, &DiskActivity)], place: &str) -> Self {
-        Self { devices: disks.len(), ..Self::new(names_of(disks) + place, together(disks)) }
+    fn of_disks(disks: &[(&String, &DiskActivity)], suffix: &str) -> Self {
+        Self { devices: disks.len(), ..Self::new(names_of(disks) + suffix, together(disks)) }
     }
 }
 
 /// Lists the flush counters of the layers in one measurement, from the guest's disks down to the machine's devices.
-fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
+fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<FlushCounters> {
     let mut found = Vec::new();
     if let (Some(inside), Some(_)) = (&m.outcome.inside, &m.qemu) {
         let disks: Vec<_> = inside.disks.iter().collect();
         if !disks.is_empty() {
-            found.push(Seen::of_disks(&disks, IN_GUEST));
+            found.push(FlushCounters::of_disks(&disks, IN_GUEST));
         }
     }
     if let Some(stats) = &m.qemu {
         let flushes =
             DiskFlushes { done: stats.flush.ios, wait_ns: stats.flush.total_ns, ..DiskFlushes::default() };
-        found.push(Seen::new(QEMU.into(), Some(flushes)));
+        found.push(FlushCounters::new(QEMU.into(), Some(flushes)));
     }
     let disks = m.machine().map(|machine| levels_of_disks(machine, record)).unwrap_or_default();
     let volatile = m.counters.iter().find(|counters| counters.layer == VolatileSpec::NAME);
     let above = disks.iter().take_while(|disks| volatile.is_some() && are_on_volatile(disks, record));
     let above = above.count();
-    let seen = |disks: &Vec<_>| Seen::of_disks(disks, "");
-    found.extend(disks[..above].iter().map(seen));
+    let flushed = |disks: &Vec<_>| FlushCounters::of_disks(disks, "");
+    found.extend(disks[..above].iter().map(flushed));
     found.extend(volatile.map(|counters| {
         let flushes = DiskFlushes { done: counters.of(LayerCounters::FLUSHES), ..DiskFlushes::default() };
         let dropped = counters.of(LayerCounters::DROPPED_FLUSHES);
-        Seen { dropped, ..Seen::new(VolatileSpec::NAME.into(), Some(flushes)) }
+        FlushCounters { dropped, ..FlushCounters::new(VolatileSpec::NAME.into(), Some(flushes)) }
     }));
-    found.extend(disks[above..].iter().map(seen));
+    found.extend(disks[above..].iter().map(flushed));
     found
 }
 
@@ -342,8 +346,8 @@ fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
 fn are_on_volatile(disks: &[(&String, &DiskActivity)], record: Option<&TargetRecord>) -> bool {
     let layers = record.map(|record| record.layers.as_slice()).unwrap_or_default();
     let is_volatile = |layer: &Layer| layer.kind == LayerKind::Filesystem && layer.name == VolatileSpec::NAME;
-    let Some(place) = layers.iter().position(is_volatile) else { return false };
-    layers[place..].iter().any(|layer| disks.iter().any(|(name, _)| **name == layer.name))
+    let Some(index) = layers.iter().position(is_volatile) else { return false };
+    layers[index..].iter().any(|layer| disks.iter().any(|(name, _)| **name == layer.name))
 }
 
 fn together(disks: &[(&String, &DiskActivity)]) -> Option<DiskFlushes> {
@@ -351,25 +355,25 @@ fn together(disks: &[(&String, &DiskActivity)]) -> Option<DiskFlushes> {
 }
 
 /// Sums each layer's flush counters over the measurements; leaves out layers that any measurement lacks.
-fn over_all(each: impl Iterator<Item = Vec<Seen>>) -> Vec<Seen> {
+fn over_all(each: impl Iterator<Item = Vec<FlushCounters>>) -> Vec<FlushCounters> {
     let plus = |one: Option<DiskFlushes>, other: Option<DiskFlushes>| Some(one?.plus(other?));
     each.reduce(|all, more| {
         all.into_iter()
             .filter_map(|sum| {
                 let one = more.iter().find(|other| other.name == sum.name)?;
                 let (flushes, dropped) = (plus(sum.flushes, one.flushes), sum.dropped + one.dropped);
-                Some(Seen { flushes, dropped, ..sum })
+                Some(FlushCounters { flushes, dropped, ..sum })
             })
             .collect()
     })
     .unwrap_or_default()
 }
 
-fn counted(seen: &Seen, is_durable_write: bool) -> FlushCount {
-    match seen.flushes {
+fn counted(flushed: &FlushCounters, is_durable_write: bool) -> FlushCount {
+    match flushed.flushes {
         None => FlushCount::NotCounted,
-        Some(DiskFlushes { done, .. }) if seen.dropped > 0 => {
-            FlushCount::Dropping { done, dropped: seen.dropped }
+        Some(DiskFlushes { done, .. }) if flushed.dropped > 0 => {
+            FlushCount::Dropping { done, dropped: flushed.dropped }
         }
         Some(DiskFlushes { fua: Some(true), fua_writes: Some(fua_writes @ 1..), done: flushes, .. })
             if is_durable_write =>

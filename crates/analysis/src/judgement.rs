@@ -26,7 +26,7 @@ use crate::metric::Metric;
 use crate::network::Network;
 use crate::sample::decide_family;
 use crate::samples::{MeasuredFigures, PendingComparison, families};
-use crate::standing::Standing;
+use crate::sequential_status::SequentialStatus;
 use crate::stats::verdict::Decision;
 use crate::summary::Summary;
 use crate::timing::Timing;
@@ -48,7 +48,7 @@ pub struct Judgement {
     /// For every edge, the target at its end compared with the target at its start, in the order of workloads, edges and metrics.
     pub steps: Vec<Comparison>,
     /// Progress of a run that adds rounds until its comparisons are decided; absent for other runs.
-    pub standing: Option<Standing>,
+    pub sequential: Option<SequentialStatus>,
     /// Results of each workload on each target that was measured, in the plan's order.
     pub cells: CellJudgements,
     /// Differences between rounds and drift, for each workload, over all targets; empty for an import.
@@ -136,11 +136,11 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
     let findings = checks::of_measurements(run);
     let means = CellMeans::of(run, figures, &findings);
     // An import's repetitions are numbered in the order of its files, so two targets have no round in common.
-    let (comparisons, steps, standing) = match run.source {
+    let (comparisons, steps, status) = match run.source {
         RunSource::Imported(_) => (vec![], vec![], None),
         RunSource::Measured => compare(run, figures, &means, &edges, &findings),
     };
-    let of_run = checks::of_run(run, &comparisons, &broken, standing.as_ref());
+    let of_run = checks::of_run(run, &comparisons, &broken, status.as_ref());
     let found: Vec<&Warning> = of_run.iter().chain(findings.iter().map(|finding| &finding.warning)).collect();
     let mut known: HashSet<&Warning> = run.warnings.iter().collect();
     let new = found.into_iter().filter(|warning| known.insert(*warning));
@@ -163,7 +163,7 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
         comparisons,
         edges,
         steps,
-        standing,
+        sequential: status,
         warnings,
     }
 }
@@ -210,7 +210,7 @@ fn compare(
     means: &CellMeans<'_>,
     edges: &[Edge],
     findings: &[Finding],
-) -> (Vec<Comparison>, Vec<Comparison>, Option<Standing>) {
+) -> (Vec<Comparison>, Vec<Comparison>, Option<SequentialStatus>) {
     let plan = &run.plan;
     let metrics: Vec<Metric> = figures.iter().copied().filter(|figure| figure.is_compared()).collect();
     let mut figures = MeasuredFigures::new(metrics.clone());
@@ -221,15 +221,15 @@ fn compare(
     let pairs = samples::pairs(plan, edges);
     let cases = figures.cases(plan, &pairs);
     let levels = plan.until_decided().and_then(|_| Levels::new(&plan.looks()));
-    let (decided, standing) = match levels {
+    let (decided, status) = match levels {
         None => (at_once(plan, means, &cases), None),
         Some(mut levels) => {
             let failed = looks::failed(run);
             let tried = |cell, round| figures.has(cell, round) || failed.contains(&(cell, round));
             let replay = Replay { plan, pairs: &pairs, cases: &cases, tried: &tried };
-            let (latest, standing) = replay.run(&mut levels);
+            let (latest, status) = replay.run(&mut levels);
             let decided = cases.iter().zip(latest).map(|(case, latest)| case.after(plan, means, latest));
-            (decided.collect(), Some(looks::stored_standing(run, standing)))
+            (decided.collect(), Some(looks::stored_status(run, status)))
         }
     };
     let (mut comparisons, mut steps) = (Vec::new(), Vec::new());
@@ -244,7 +244,7 @@ fn compare(
     let workload = |c: &Comparison| plan.workloads.iter().position(|w| w.name == c.workload);
     let edge = |c: &Comparison| edges.iter().position(|e| e.to == c.target && e.from == c.baseline);
     steps.sort_by_key(|c| (workload(c), edge(c)));
-    (comparisons, steps, standing)
+    (comparisons, steps, status)
 }
 
 /// Decides each family of comparisons once, with all rounds; for runs that do not add rounds.

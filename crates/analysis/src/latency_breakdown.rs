@@ -80,7 +80,7 @@ impl View {
 
     /// Returns the number of I/Os and their mean time in nanoseconds at this layer, for one measurement; `None` if the layer was not
     /// observed, or had no I/O.
-    fn seen(self, m: &Measurement, record: Option<&TargetRecord>) -> Option<(f64, f64)> {
+    fn counted(self, m: &Measurement, record: Option<&TargetRecord>) -> Option<(f64, f64)> {
         match self {
             Self::Program => {
                 let latency = m.outcome.tallies.latency();
@@ -164,9 +164,10 @@ impl LatencyBreakdown {
         let mut not_separable = Vec::new();
         let mut ends: Vec<(View, f64)> = Vec::new();
         for view in View::ALL.into_iter().rev() {
-            let Some(mean) = over_rounds(&|m| Some(view.seen(m, record)?.1)) else { continue };
+            let Some(mean) = over_rounds(&|m| Some(view.counted(m, record)?.1)) else { continue };
             views.push((view, mean));
-            let per_io = over_rounds(&|m| Some(view.seen(m, record)?.0 / View::Program.seen(m, record)?.0))?;
+            let per_io =
+                over_rounds(&|m| Some(view.counted(m, record)?.0 / View::Program.counted(m, record)?.0))?;
             let above = ends.last();
             if (per_io - 1.0).abs() > SAME_IOS {
                 let seen = format!("{} saw {per_io:.2} I/Os for each of the program's", view.name());
@@ -200,7 +201,7 @@ impl LatencyBreakdown {
 
     /// Returns the mean latency at a layer (a view) in nanoseconds; `None` if that layer was not observed.
     #[must_use]
-    pub fn seen_by(&self, view: View) -> Option<f64> {
+    pub fn latency_at(&self, view: View) -> Option<f64> {
         self.views.iter().find(|(known, _)| *known == view).map(|(_, ns)| *ns)
     }
 }

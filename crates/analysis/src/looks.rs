@@ -26,7 +26,7 @@ use crate::grade;
 use crate::metric::Metric;
 use crate::sample::{Sample, share_variances};
 use crate::samples::{LookDecision, MeasuredFigures, Pair, PendingComparison, families, pairs};
-use crate::standing::{Standing, Stopped};
+use crate::sequential_status::{SequentialStatus, Stopped};
 use crate::stats::ALPHA;
 use crate::stats::sequential::Looks;
 use crate::stats::verdict::{Decision, decide_by, needed_rounds};
@@ -70,7 +70,7 @@ pub(super) struct Replay<'a> {
 
 impl Replay<'_> {
     /// Returns the last decision on each comparison, `None` if it was never tested, and the run's progress.
-    pub(super) fn run(&self, levels: &mut Levels) -> (Vec<Option<LookDecision>>, Standing) {
+    pub(super) fn run(&self, levels: &mut Levels) -> (Vec<Option<LookDecision>>, SequentialStatus) {
         let looks = levels.looks.rounds().to_vec();
         let mut latest: Vec<Option<LookDecision>> = self.cases.iter().map(|_| None).collect();
         let mut cells: Vec<Cell> = (0..self.plan.targets.len())
@@ -82,7 +82,7 @@ impl Replay<'_> {
             if !cells.iter().all(|cell| (before + 1..=rounds).all(|round| (self.tried)(*cell, round))) {
                 break;
             }
-            self.look(look, rounds, &cells, levels, &mut latest);
+            self.decide_at(look, rounds, &cells, levels, &mut latest);
             taken = look + 1;
             let open: Vec<&PendingComparison> = self.open(&latest).collect();
             let since = before.min(rounds.saturating_sub(PATIENCE));
@@ -108,12 +108,12 @@ impl Replay<'_> {
         }
         let comparisons = self.plan.workloads.len() * self.pairs.len();
         let open = self.open_pairs(&latest);
-        let standing = Standing { looks, taken, comparisons, open, cells, planned, stopped };
-        (latest, standing)
+        let status = SequentialStatus { looks, taken, comparisons, open, cells, planned, stopped };
+        (latest, status)
     }
 
     /// Tests every undecided comparison whose two targets are still measured on its workload.
-    fn look(
+    fn decide_at(
         &self,
         look: usize,
         rounds: u32,
@@ -201,14 +201,14 @@ impl Replay<'_> {
 
 /// Collects the failed measurements, by workload and target and by round, from the run's own warnings.
 pub(super) fn failed(run: &Run) -> HashSet<(Cell, u32)> {
-    let place = |target: &str, workload: &str| {
+    let cell_of = |target: &str, workload: &str| {
         Some(Cell {
             target: run.plan.targets.iter().position(|known| known.name == target)?,
             workload: run.plan.workloads.iter().position(|known| known.name == workload)?,
         })
     };
     let incomplete = run.warnings.iter().filter(|warning| warning.kind == WarningKind::Incomplete);
-    incomplete.filter_map(|w| Some((place(w.target.as_ref()?, w.workload.as_ref()?)?, w.round?))).collect()
+    incomplete.filter_map(|w| Some((cell_of(w.target.as_ref()?, w.workload.as_ref()?)?, w.round?))).collect()
 }
 
 /// Splits the edges between a plan's targets: first those whose ends are not known to be on different devices, then the others. Leaves out
@@ -262,7 +262,7 @@ impl SequentialState {
     }
 
     /// Returns the run's progress. The time limit is not considered here; the runner applies it.
-    pub fn standing(&mut self) -> Standing {
+    pub fn status(&mut self) -> SequentialStatus {
         let plan = &self.run.plan;
         let cases = self.figures.cases(plan, &self.pairs);
         let tried = |cell, round| self.figures.has(cell, round) || self.failed.contains(&(cell, round));
@@ -272,17 +272,17 @@ impl SequentialState {
 }
 
 /// Returns the progress of a stored run: a complete run with interim tests left was stopped by its time limit.
-pub(super) fn stored_standing(run: &Run, standing: Standing) -> Standing {
-    if standing.stopped.is_some() || run.state != RunState::Complete {
-        return standing;
+pub(super) fn stored_status(run: &Run, status: SequentialStatus) -> SequentialStatus {
+    if status.stopped.is_some() || run.state != RunState::Complete {
+        return status;
     }
-    let cells = standing.cells.len();
-    let ahead = standing.next().map_or(0, |next| (next - standing.rounds()) as usize * cells);
-    Standing {
-        planned: standing.planned - ahead,
+    let cells = status.cells.len();
+    let ahead = status.next().map_or(0, |next| (next - status.rounds()) as usize * cells);
+    SequentialStatus {
+        planned: status.planned - ahead,
         cells: Vec::new(),
         stopped: Some(Stopped::MaxTime),
-        ..standing
+        ..status
     }
 }
 

@@ -15,7 +15,7 @@ pub const GAP_NS: u64 = 200_000_000;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {
     /// Totals of the streams by direction, upload first. For round trips under load: totals of the background load.
-    pub ways: Vec<StreamTotals>,
+    pub directions: Vec<StreamTotals>,
     /// Counts of round-trip messages over all rounds; absent if no round trips were measured.
     pub probes: Option<Probes>,
     /// Standard deviation of round trips in nanoseconds, which ping(8) calls mdev: median over the rounds; absent if unknown.
@@ -88,7 +88,7 @@ pub struct Hop {
     /// The interface's name on its machine.
     pub name: String,
     /// Position on the path: `client`, `host` or `server`; absent if unknown.
-    pub place: Option<String>,
+    pub position: Option<String>,
     /// The interface's driver, if known.
     pub driver: Option<String>,
     /// The interface's counts over all rounds.
@@ -137,7 +137,10 @@ impl Network {
         gaps.sort_by_key(|(_, gap)| std::cmp::Reverse(gap.duration_ns));
         let inside = |m: &Measurement| m.outcome.inside.as_ref()?.cpu.as_ref().map(HostCpu::busy_ns);
         Some(Self {
-            ways: [true, false].into_iter().filter_map(|upload| way(upload, measurements)).collect(),
+            directions: [true, false]
+                .into_iter()
+                .filter_map(|upload| direction_totals(upload, measurements))
+                .collect(),
             probes,
             mdev_ns: over_rounds(&|m| m.outcome.carried.as_ref()?.mdev_ns.map(|ns| ns as f64)),
             guest_cpu_per_gib: over_rounds(&|m| per_gib(m, inside(m)?)),
@@ -152,7 +155,7 @@ impl Network {
 }
 
 /// Computes the totals of one direction; `None` without streams in that direction.
-fn way(upload: bool, measurements: &[&Measurement]) -> Option<StreamTotals> {
+fn direction_totals(upload: bool, measurements: &[&Measurement]) -> Option<StreamTotals> {
     let all = || measurements.iter().flat_map(|m| flows(m, upload));
     let streams =
         measurements.iter().map(|m| flows(m, upload).count()).max().filter(|streams| *streams > 0)?;
@@ -205,31 +208,33 @@ pub fn evenness(m: &Measurement, upload: bool) -> Option<f64> {
 fn hops(record: Option<&TargetRecord>, measurements: &[&Measurement]) -> Vec<Hop> {
     let known = record.map(|record| record.interfaces.as_slice()).unwrap_or_default();
     let mut hops: Vec<Hop> = Vec::new();
-    for seen in measurements.iter().flat_map(|m| seen(m, known)) {
-        let same = |hop: &&mut Hop| hop.name == seen.name && hop.place.as_deref() == seen.place;
+    for nic in measurements.iter().flat_map(|m| path_nics(m, known)) {
+        let same = |hop: &&mut Hop| hop.name == nic.name && hop.position.as_deref() == nic.position;
         match hops.iter_mut().find(same) {
-            Some(hop) => hop.activity = hop.activity.plus(*seen.activity),
+            Some(hop) => hop.activity = hop.activity.plus(*nic.activity),
             None => hops.push(Hop {
-                name: seen.name.into(),
-                place: seen.place.map(str::to_owned),
-                driver: seen.driver.map(str::to_owned),
-                activity: *seen.activity,
+                name: nic.name.into(),
+                position: nic.position.map(str::to_owned),
+                driver: nic.driver.map(str::to_owned),
+                activity: *nic.activity,
             }),
         }
     }
-    let order = |hop: &Hop| PLACES.iter().position(|place| hop.place.as_deref() == Some(*place)).unwrap_or(1);
+    let order = |hop: &Hop| {
+        POSITIONS.iter().position(|position| hop.position.as_deref() == Some(*position)).unwrap_or(1)
+    };
     hops.sort_by_key(order);
     hops
 }
 
 /// Positions of interfaces on the path, from the client to the server.
-const PLACES: [&str; 3] = ["client", "host", "server"];
+const POSITIONS: [&str; 3] = ["client", "host", "server"];
 
 /// An interface observed in one measurement.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct PathNic<'a> {
     /// Position on the path: `client`, `host` or `server`; `None` if unknown.
-    pub(crate) place: Option<&'a str>,
+    pub(crate) position: Option<&'a str>,
     pub(crate) name: &'a str,
     pub(crate) driver: Option<&'a str>,
     pub(crate) activity: &'a NicActivity,
@@ -238,29 +243,29 @@ pub(crate) struct Seen<'a> {
 /// Returns the counts of each watched interface in one measurement. A guest's agent observes the client from inside; the host observes the
 /// other interfaces, named `PLACE/NAME`, or by the bare name if that is unambiguous. If the path's interfaces are known, others are left
 /// out.
-pub(crate) fn seen<'a>(m: &'a Measurement, known: &'a [Interface]) -> Vec<Seen<'a>> {
+pub(crate) fn path_nics<'a>(m: &'a Measurement, known: &'a [Interface]) -> Vec<PathNic<'a>> {
     let inside = m.outcome.inside.iter().flat_map(|inside| &inside.nics).map(|nic| (true, nic));
     let host = m.host.iter().flat_map(|host| &host.nics).map(|nic| (false, nic));
     let in_guest = inside.clone().next().is_some();
     let one = |(within, (key, activity)): (bool, (&'a String, &'a NicActivity))| {
         let (stated, name) = match key.split_once('/') {
-            Some((place, name)) if PLACES.contains(&place) => (Some(place), name),
+            Some((position, name)) if POSITIONS.contains(&position) => (Some(position), name),
             _ => (None, key.as_str()),
         };
         let fits = |interface: &&Interface| {
-            let place = interface.place.as_str();
-            let near = place == PLACES[0];
+            let position = interface.position.as_str();
+            let near = position == POSITIONS[0];
             let here =
-                stated.map_or(if within { near } else { !(near && in_guest) }, |stated| stated == place);
+                stated.map_or(if within { near } else { !(near && in_guest) }, |stated| stated == position);
             here && interface.name == name
         };
         let mut fitting = known.iter().filter(fits);
         // Two interfaces of one name cannot be distinguished.
         let found = fitting.next().filter(|_| fitting.next().is_none());
-        let place = stated.or(found.map(|found| found.place.as_str()));
-        Seen { place, name, driver: found.and_then(|found| found.driver.as_deref()), activity }
+        let position = stated.or(found.map(|found| found.position.as_str()));
+        PathNic { position, name, driver: found.and_then(|found| found.driver.as_deref()), activity }
     };
-    inside.chain(host).map(one).filter(|seen| known.is_empty() || seen.place.is_some()).collect()
+    inside.chain(host).map(one).filter(|nic| known.is_empty() || nic.position.is_some()).collect()
 }
 
 #[cfg(test)]
@@ -287,13 +292,13 @@ mod tests {
             ..Flow::default()
         };
         let both = measurement(vec![flow(Some(10)), flow(Some(0))]);
-        let found = way(true, &[&both]).expect("streams");
+        let found = direction_totals(true, &[&both]).expect("streams");
         assert_eq!((found.streams, found.lost, found.bytes_per_s), (2, Some(10), Some(1000.0)));
         assert!(found.loss().is_some_and(|loss| (loss - 10.0 / 190.0).abs() < 1e-12));
         assert_eq!((found.retransmits, found.retransmit_share()), (None, None), "not 0");
         let partly = measurement(vec![flow(Some(10)), flow(None)]);
-        assert_eq!(way(true, &[&partly]).and_then(|way| way.lost), None);
-        assert_eq!(way(false, &[&both]), None, "nothing came down");
+        assert_eq!(direction_totals(true, &[&partly]).and_then(|totals| totals.lost), None);
+        assert_eq!(direction_totals(false, &[&both]), None, "nothing came down");
     }
 
     #[test]

@@ -93,15 +93,15 @@ fn phase_cases<'a>(
     let both: Vec<_> = both.filter(|(ours, theirs)| ours.phase_ns == theirs.phase_ns).collect();
     let Some(length) = both.first().map(|(ours, _)| ours.phase_ns) else { return Vec::new() };
     let most = both.iter().map(|(ours, theirs)| ours.phases.len().max(theirs.phases.len())).max();
-    let mean = |phases: &[ReplayPhase], place: usize| Some(phases.get(place)?.response_mean_ns? as f64);
-    let case = |place: usize| {
+    let mean = |phases: &[ReplayPhase], index: usize| Some(phases.get(index)?.response_mean_ns? as f64);
+    let case = |index: usize| {
         let pairs: Vec<(f64, f64)> = both
             .iter()
-            .filter_map(|(ours, theirs)| Some((mean(&ours.phases, place)?, mean(&theirs.phases, place)?)))
+            .filter_map(|(ours, theirs)| Some((mean(&ours.phases, index)?, mean(&theirs.phases, index)?)))
             .collect();
         let sample = Sample::paired(&pairs, Metric::LATENCY_MEAN)?;
         let base_ns = (pairs.iter().map(|(_, base)| base.ln()).sum::<f64>() / pairs.len() as f64).exp();
-        let from_ns = length.saturating_mul(place as u64);
+        let from_ns = length.saturating_mul(index as u64);
         Some(PhaseCase { target, from_ns, to_ns: from_ns.saturating_add(length), base_ns, sample })
     };
     (0..most.unwrap_or(0)).filter_map(case).collect()

@@ -45,13 +45,13 @@ impl Pair {
 
 /// Pairs every target with the baseline, then adds the other steps. Returns no pairs if the plan loads all targets at the same time.
 pub(super) fn pairs(plan: &Plan, edges: &[Edge]) -> Vec<Pair> {
-    let place = |name: &str| plan.targets.iter().position(|target| target.name == name);
-    let Some(baseline) = place(&plan.baseline).filter(|_| !plan.is_together()) else { return Vec::new() };
+    let index = |name: &str| plan.targets.iter().position(|target| target.name == name);
+    let Some(baseline) = index(&plan.baseline).filter(|_| !plan.is_together()) else { return Vec::new() };
     let others = (0..plan.targets.len()).filter(|target| *target != baseline);
     let mut pairs: Vec<Pair> = others.map(|target| Pair { target, baseline, is_step: false }).collect();
     let steps = edges.iter().filter(|edge| edge.from != plan.baseline);
     pairs.extend(steps.filter_map(|edge| {
-        Some(Pair { target: place(&edge.to)?, baseline: place(&edge.from)?, is_step: true })
+        Some(Pair { target: index(&edge.to)?, baseline: index(&edge.from)?, is_step: true })
     }));
     pairs
 }
@@ -121,15 +121,15 @@ impl MeasuredFigures {
         let mut cases = Vec::new();
         for workload in 0..plan.workloads.len() {
             for pair in pairs {
-                let compared = |place: &usize| pair.compares(plan, workload, self.metrics[*place]);
-                for place in (0..self.metrics.len()).filter(compared) {
-                    let by_segment = self.metrics[place] == Metric::CPU_PER_IO
+                let compared = |index: &usize| pair.compares(plan, workload, self.metrics[*index]);
+                for index in (0..self.metrics.len()).filter(compared) {
+                    let by_segment = self.metrics[index] == Metric::CPU_PER_IO
                         && plan.workloads[workload]
                             .kind
                             .traffic()
                             .is_some_and(|net| net.test == NetTest::Tcp);
                     if !by_segment || self.segments_alike(workload, *pair) {
-                        cases.extend(self.case(workload, *pair, place));
+                        cases.extend(self.case(workload, *pair, index));
                     }
                 }
             }
@@ -152,10 +152,10 @@ impl MeasuredFigures {
     /// Builds the comparison over the rounds in which both figures are known; `None` if there are no such rounds. A percentile that is
     /// missing in any common round is not compared: the rounds with too few I/Os are the slow ones, and leaving them out would flatter a
     /// slow target.
-    fn case(&self, workload: usize, pair: Pair, place: usize) -> Option<PendingComparison> {
+    fn case(&self, workload: usize, pair: Pair, index: usize) -> Option<PendingComparison> {
         let of = |target| self.by_cell.get(&Cell { target, workload });
         let (ours, theirs) = (of(pair.target)?, of(pair.baseline)?);
-        let metric = self.metrics[place];
+        let metric = self.metrics[index];
         let (mut figures, mut unusable) = (Vec::new(), Vec::new());
         let (mut empty, mut late) = (Vec::new(), Vec::new());
         for (round, our) in ours {
@@ -173,7 +173,7 @@ impl MeasuredFigures {
             }
             let is_left_out = why_late.is_some();
             late.extend(why_late);
-            match (our.values[place], their.values[place]) {
+            match (our.values[index], their.values[index]) {
                 (Some(value), Some(base)) => figures.push((*round, value, base)),
                 _ if metric.is_percentile() && !is_left_out => return None,
                 _ => {}

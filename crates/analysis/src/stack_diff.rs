@@ -39,7 +39,7 @@ pub(super) fn parts(target: &TargetSpec) -> Vec<Part> {
     if let Some(network) = target.network() {
         return paths(target, network);
     }
-    let mut bottom = Part::plain(place(target));
+    let mut bottom = Part::plain(bottom_text(target));
     bottom.settings.extend(Part::settings_of(&target.settings, &[]));
     let mut parts = vec![bottom];
     for layer in target.stack.layers() {
@@ -64,7 +64,7 @@ pub(super) fn parts(target: &TargetSpec) -> Vec<Part> {
     parts
 }
 
-fn place(target: &TargetSpec) -> String {
+fn bottom_text(target: &TargetSpec) -> String {
     match target.stack.location() {
         Some(BottomLocation::Path(path)) => format!("path {}", path.display()),
         Some(BottomLocation::Device(device)) => format!("device {}", device.display()),

@@ -70,8 +70,8 @@ fn over_rounds(metric: Metric, latency: &Histogram, measurements: &[&Measurement
     let known = |value: &dyn Fn(&Measurement) -> Option<f64>| -> Vec<f64> {
         measurements.iter().filter_map(|m| value(m)).collect()
     };
-    let told = known(&|m| stated(m, metric));
-    let stated = median(&told);
+    let known_rates = known(&|m| stated(m, metric));
+    let stated = median(&known_rates);
     let ours = || match metric.definition().over_rounds {
         OverRounds::GeometricMean | OverRounds::Median => median(&known(&|m| metric.value(m))),
         OverRounds::Sum => {

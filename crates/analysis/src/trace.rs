@@ -29,7 +29,7 @@ const PEAK_NS: u64 = 100_000_000;
 /// Minimum share of I/Os with a recorded completion at which the depth is computed: a recording may end while some I/Os are in flight.
 const COMPLETE: f64 = 0.99;
 /// Maximum number of I/O lengths listed in the profile.
-const TOLD: usize = 6;
+const LISTED: usize = 6;
 /// Maximum number of 4 KiB blocks per I/O that count toward the working set and the reuse: 64 MiB.
 const MOST_BLOCKS: u64 = 1 << 14;
 
@@ -153,7 +153,7 @@ impl Profiler {
         if self.lengths.len() < LENGTHS || self.lengths.contains_key(&event.length) {
             *self.lengths.entry(event.length).or_default() += 1;
         }
-        self.place(kind, event);
+        self.add_io(kind, event);
     }
 
     fn time(&mut self, at_ns: u64) {
@@ -185,7 +185,7 @@ impl Profiler {
         self.max_depth = self.max_depth.max(self.in_flight.len() as u64);
     }
 
-    fn place(&mut self, kind: Kind, event: &TracedIo) {
+    fn add_io(&mut self, kind: Kind, event: &TracedIo) {
         let end = event.offset.saturating_add(event.length);
         self.sequential += u64::from(self.streams.add(event.offset, event.length));
         self.hot.add(kind, event.offset);
@@ -232,7 +232,7 @@ impl Profiler {
             gap_variation: self.gaps.variation(),
             lengths: lengths
                 .into_iter()
-                .take(TOLD)
+                .take(LISTED)
                 .map(|(bytes, count)| LengthShare { bytes, share: share(count) })
                 .collect(),
             longest,

@@ -112,9 +112,9 @@ pub struct Rule {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The affected object, such as `sda1` or a guest's name.
-    pub place: String,
+    pub component: String,
     /// The value found, as text.
-    pub seen: String,
+    pub observed: String,
     /// File or command that shows the value.
     pub source: String,
     /// A command that solves the problem, or the next step.
@@ -123,15 +123,15 @@ pub struct Violation {
 
 /// Builds a violation that cites the source of `fact`; always `Some`, so that checks can return it as their result.
 #[expect(clippy::unnecessary_wraps, reason = "checks end with it, and have nothing to report otherwise")]
-pub(crate) fn seen<T>(
-    place: impl Into<String>,
-    seen: impl Into<String>,
+pub(crate) fn violation<T>(
+    component: impl Into<String>,
+    observed: impl Into<String>,
     fact: &Fact<T>,
     remedy: impl Into<String>,
 ) -> Option<Violation> {
     Some(Violation {
-        place: place.into(),
-        seen: seen.into(),
+        component: component.into(),
+        observed: observed.into(),
         source: fact.source.clone(),
         remedy: remedy.into(),
     })

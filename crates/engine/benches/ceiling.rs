@@ -1,5 +1,5 @@
-//! The engine's cost over the lower bound of any generator: a bare loop around the same system calls, without latencies, counts
-//! by interval or a schedule.
+//! Compares the engine's cost with a lower bound for any generator: a bare loop around the same system calls, without latencies, interval
+//! counts or a schedule.
 //!
 //! 4k random reads of a page-cached file of 1 MiB, interleaved, on one pinned CPU. Prints CPU nanoseconds (user and system)
 //! per I/O: the median over the repeats and the range, and the ratio of the medians.
@@ -113,7 +113,7 @@ fn bare_uring(path: &Path, depth: u32) -> f64 {
                 .offset(random.below(BLOCKS) * u64::from(BLOCK))
                 .build()
                 .user_data(slot.into());
-            // SAFETY: the buffer is the slot's, and nobody looks at it before the completion.
+            // SAFETY: the buffer belongs to the slot, and nothing reads it before the completion.
             unsafe { queue.push(&entry) }.expect("there is a place for each slot");
             begun += 1;
         }
@@ -140,7 +140,7 @@ fn bare_psync(path: &Path) -> f64 {
     })
 }
 
-/// CPU nanoseconds per I/O of a step that does some I/Os and says how many.
+/// CPU nanoseconds per I/O of a step that returns its number of I/Os.
 fn per_io(mut step: impl FnMut() -> u64) -> f64 {
     let (begin, before) = (Instant::now(), cpu_ns());
     let mut ios = 0;

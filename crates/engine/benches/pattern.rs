@@ -1,5 +1,5 @@
-//! The cost of each kind of pattern: CPU time per I/O on the null backend at depth 128, with everything else on. The difference
-//! to the first row is the pattern's own.
+//! The cost of each kind of pattern: CPU time per I/O on the null backend at depth 128, with everything else on. The difference to the
+//! first row is the cost of the pattern.
 //!
 //! `cargo bench -p iotax-engine --bench pattern`
 
@@ -8,7 +8,7 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
 use iotax_model::workload::WorkloadKeys;
 
-/// The least of so many runs counts: whatever disturbs one makes it longer.
+/// Number of runs; the fastest counts, because disturbances only make a run slower.
 const RUNS: usize = 5;
 const SIZE: Bytes = Bytes(1 << 30);
 
@@ -29,7 +29,7 @@ const KINDS: &[(&str, &[(&str, &str)])] = &[
     ("bssplit=4k/60:64k/40", &[("bssplit", "4k/60:64k/40")]),
 ];
 
-/// Nanoseconds of CPU time per I/O, or why there is none.
+/// Nanoseconds of CPU time per I/O, or the reason for their absence.
 fn cost(keys: &[(&str, &str)], path: &std::path::Path) -> Result<f64, String> {
     let mut own = WorkloadKeys::default();
     let common = [

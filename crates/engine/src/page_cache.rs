@@ -36,8 +36,8 @@ pub(crate) struct CachedPages {
 impl CachedPages {
     /// Samples the page cache of a job's area. `None` if mincore(2) does not report the real state to this user, or if the state cannot be
     /// determined for another reason.
-    pub(crate) fn look(job: &Job, target: &Target) -> Option<Self> {
-        if !is_told(target) {
+    pub(crate) fn sample(job: &Job, target: &Target) -> Option<Self> {
+        if !is_reported(target) {
             return None;
         }
         let begin = job.workload.offset.0;
@@ -45,8 +45,8 @@ impl CachedPages {
         let (first, last) = (begin / STRETCH, end.checked_sub(1)? / STRETCH);
         let count = last - first + 1;
         let affordable = (job.workload.duration().0 / STRETCH_EVERY.0).clamp(1, STRETCHES);
-        let looked = count.min(affordable);
-        let stretches = stretches(first, count, looked);
+        let sampled = count.min(affordable);
+        let stretches = stretches(first, count, sampled);
         let bytes = bytes(&target.file, &stretches, target.length)?;
         Some(Self { stretches, bytes })
     }
@@ -60,7 +60,7 @@ impl CachedPages {
 }
 
 /// Returns whether mincore(2) reports the real state: to a user who neither owns nor may write the file it reports every page as cached.
-fn is_told(target: &Target) -> bool {
+fn is_reported(target: &Target) -> bool {
     target.access.write || target.file.metadata().is_ok_and(|found| is_owner(found.uid()))
 }
 
@@ -69,9 +69,9 @@ fn is_owner(uid: u32) -> bool {
     user.is_root() || user.as_raw() == uid
 }
 
-/// Returns the offsets of `looked` ranges, spread evenly over the `count` ranges of [`STRETCH`] bytes from number `first`.
-fn stretches(first: u64, count: u64, looked: u64) -> Vec<u64> {
-    (0..looked).map(|number| (first + number * count / looked) * STRETCH).collect()
+/// Returns the offsets of `sampled` ranges, spread evenly over the `count` ranges of [`STRETCH`] bytes from number `first`.
+fn stretches(first: u64, count: u64, sampled: u64) -> Vec<u64> {
+    (0..sampled).map(|number| (first + number * count / sampled) * STRETCH).collect()
 }
 
 fn bytes(file: &File, stretches: &[u64], length: u64) -> Option<u64> {
@@ -90,11 +90,11 @@ fn cached(file: &File, begin: u64, length: u64) -> Option<u64> {
         unsafe { mmap(null_mut(), length, ProtFlags::empty(), MapFlags::SHARED, file.as_fd(), begin) }
             .ok()?;
     // SAFETY: the range is that of the mapping, and the vector has a byte for each of its pages.
-    let told = unsafe { libc::mincore(mapped, length, resident.as_mut_ptr()) };
+    let result = unsafe { libc::mincore(mapped, length, resident.as_mut_ptr()) };
     // SAFETY: nothing refers to the mapping.
     unsafe { munmap(mapped, length) }.ok()?;
     let pages = resident.iter().filter(|page| **page & 1 == 1).count();
-    (told == 0).then_some((pages * page) as u64)
+    (result == 0).then_some((pages * page) as u64)
 }
 
 /// Writes back and drops the page cache of these files and devices, and reports how much of them is still cached; that is unknown if a file
@@ -129,9 +129,11 @@ fn length(mut file: &File) -> u64 {
 fn left(file: &File) -> Option<u64> {
     cached_at_all(file).or_else(|| {
         let length = length(file);
-        let told = file.metadata().is_ok_and(|found| is_owner(found.uid()));
+        let is_reported = file.metadata().is_ok_and(|found| is_owner(found.uid()));
         let count = length.div_ceil(STRETCH);
-        (told && count <= STRETCHES).then(|| bytes(file, &stretches(0, count, count), length)).flatten()
+        (is_reported && count <= STRETCHES)
+            .then(|| bytes(file, &stretches(0, count, count), length))
+            .flatten()
     })
 }
 
@@ -153,10 +155,10 @@ fn cache_pages(file: &File) -> Option<[u64; 2]> {
     let (whole, mut counts) = ([0_u64; 2], [0_u64; 5]);
     // SAFETY: a descriptor that is open, `struct cachestat_range` (offset, and 0 for all that follows) and `struct cachestat` to fill
     // (linux/mman.h): two and five u64.
-    let told = unsafe {
+    let result = unsafe {
         libc::syscall(CACHESTAT, file.as_raw_fd(), whole.as_ptr(), counts.as_mut_ptr(), 0 as libc::c_uint)
     };
-    (told == 0).then(|| [counts[0], counts[1]])
+    (result == 0).then(|| [counts[0], counts[1]])
 }
 
 /// Writes back a target's dirty pages and drops its page cache. A virtio device has no page cache here and is only flushed.
@@ -221,8 +223,8 @@ mod tests {
             queue_size: None,
         };
         let target = open::open(file.path(), access).expect("opened");
-        let look = || CachedPages::look(&job, &target).expect("looked");
-        let first = look();
+        let sample = || CachedPages::sample(&job, &target).expect("looked");
+        let first = sample();
         if first.bytes != 0 {
             iotax_testkit::skip!("this filesystem keeps {} bytes of what was dropped", first.bytes);
         }
@@ -231,7 +233,7 @@ mod tests {
         let all = (size as u64).next_multiple_of(4096);
         let seen = (0..TRIES).map(|_| {
             drop_pages(file.as_file()).expect("dropped");
-            let first = look();
+            let first = sample();
             let mut read = Vec::new();
             File::open(file.path()).and_then(|mut file| file.read_to_end(&mut read)).expect("read");
             let now = first.and_now(&target).expect("looked");
@@ -296,7 +298,7 @@ mod tests {
         std::fs::write(file.path(), vec![1; length]).expect("written");
         let pages = (length as u64).next_multiple_of(4096);
         let Some(counted) = cached_at_all(file.as_file()) else { iotax_testkit::skip!("no cachestat(2)") };
-        let looked = bytes(file.as_file(), &stretches(0, 4, 4), length as u64);
-        assert_eq!((counted, looked), (pages, Some(pages)));
+        let sampled = bytes(file.as_file(), &stretches(0, 4, 4), length as u64);
+        assert_eq!((counted, sampled), (pages, Some(pages)));
     }
 }

@@ -12,7 +12,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 const NODES: usize = 1024;
 
 /// Binds the calling thread, which is worker number `number`, to the CPUs and NUMA nodes of its workload, and sets its I/O priority.
-pub(crate) fn place(workload: &Workload, number: u32) -> Result<(), EngineError> {
+pub(crate) fn bind_thread(workload: &Workload, number: u32) -> Result<(), EngineError> {
     if let Some(cpus) = cpus(workload)? {
         bind(&cpus, workload.cpus_allowed_policy, number)?;
     }
@@ -103,13 +103,13 @@ mod tests {
     use super::*;
     use iotax_model::workload::WorkloadKeys;
 
-    fn placed(keys: &[(&str, &str)], number: u32) -> Result<String, EngineError> {
+    fn bound(keys: &[(&str, &str)], number: u32) -> Result<String, EngineError> {
         let mut own = WorkloadKeys::default();
         keys.iter().for_each(|(key, text)| own.set(key, text).expect(text));
         let workload = own.complete(&WorkloadKeys::default());
         // A separate thread, so that its settings do not outlive the test.
         std::thread::spawn(move || {
-            place(&workload, number)?;
+            bind_thread(&workload, number)?;
             let status = std::fs::read_to_string("/proc/thread-self/status").expect("status");
             // SAFETY: two numbers.
             let priority = unsafe { libc::syscall(libc::SYS_ioprio_get, 1, 0) };
@@ -125,21 +125,21 @@ mod tests {
         let set = rustix::thread::sched_getaffinity(None).expect("a set");
         let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
         let last = cpus.last().expect("a CPU").to_string();
-        assert!(placed(&[("cpus_allowed", &last)], 0).expect("bound").starts_with(&format!("{last} ")));
+        assert!(bound(&[("cpus_allowed", &last)], 0).expect("bound").starts_with(&format!("{last} ")));
         let all = cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         for (number, cpu) in (0..).zip(cpus.iter().cycle()).take(cpus.len() + 1) {
             let keys = [("cpus_allowed", all.as_str()), ("cpus_allowed_policy", "split")];
-            assert!(placed(&keys, number).expect("bound").starts_with(&format!("{cpu} ")), "{number}");
+            assert!(bound(&keys, number).expect("bound").starts_with(&format!("{cpu} ")), "{number}");
         }
-        assert!(placed(&[("prioclass", "3"), ("prio", "2")], 0).expect("set").ends_with(" 0x6002"));
-        assert!(placed(&[("prio", "7")], 0).expect("set").ends_with(" 0x4007"));
+        assert!(bound(&[("prioclass", "3"), ("prio", "2")], 0).expect("set").ends_with(" 0x6002"));
+        assert!(bound(&[("prio", "7")], 0).expect("set").ends_with(" 0x4007"));
     }
 
     #[test]
     fn what_is_not_there_is_named() {
-        let error = placed(&[("cpus_allowed", "1000")], 3).expect_err("no such CPU").to_string();
+        let error = bound(&[("cpus_allowed", "1000")], 3).expect_err("no such CPU").to_string();
         assert!(error.contains("binding worker 3 to CPU 1000"), "{error}");
-        let error = placed(&[("numa_cpu_nodes", "900")], 0).expect_err("no such node").to_string();
+        let error = bound(&[("numa_cpu_nodes", "900")], 0).expect_err("no such node").to_string();
         assert!(error.contains("NUMA node 900"), "{error}");
     }
 
@@ -157,11 +157,11 @@ mod tests {
             iotax_testkit::skip!("no NUMA nodes here");
         }
         for policy in ["default", "local", "prefer:0", "bind:0", "interleave:0"] {
-            match placed(&[("numa_mem_policy", policy)], 0) {
+            match bound(&[("numa_mem_policy", policy)], 0) {
                 Err(error) if error.to_string().contains("not permitted") => {
                     iotax_testkit::skip!("set_mempolicy is forbidden here")
                 }
-                placed => drop(placed.expect(policy)),
+                bound => drop(bound.expect(policy)),
             }
         }
     }

@@ -109,7 +109,7 @@ impl Transfer for Fill<'_> {
         let mut pending = vec![Io { direction: IoKind::Write, offset: 0, length: 0 }; free.len()];
         let mut done = Vec::with_capacity(free.len());
         let (mut queued, mut written) = (0, 0);
-        let mut told_at = clock::now();
+        let mut reported_at = clock::now();
         while written < bytes {
             while queued < bytes
                 && let Some(mut slot) = free.pop()
@@ -130,8 +130,8 @@ impl Transfer for Fill<'_> {
                 free.push(slot);
             }
             let now = clock::now();
-            if now - told_at >= PROGRESS_EVERY.0 {
-                told_at = now;
+            if now - reported_at >= PROGRESS_EVERY.0 {
+                reported_at = now;
                 progress(Bytes(written));
             }
         }
@@ -205,10 +205,10 @@ mod tests {
 
     fn filled(size: u64, seed: u64, dir: &Path) -> Vec<u8> {
         let file = tempfile::NamedTempFile::new_in(dir).expect("file");
-        let mut told = Vec::new();
-        fill(file.path(), &area(Bytes(size)), &Content::default(), seed, &mut |done| told.push(done.0))
+        let mut reports = Vec::new();
+        fill(file.path(), &area(Bytes(size)), &Content::default(), seed, &mut |done| reports.push(done.0))
             .expect("filled");
-        assert!(told.is_sorted() && told.last() == Some(&size), "{told:?}");
+        assert!(reports.is_sorted() && reports.last() == Some(&size), "{reports:?}");
         std::fs::read(file.path()).expect("read")
     }
 

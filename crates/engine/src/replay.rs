@@ -177,7 +177,7 @@ fn read(mut events: Events, room: &Room, scale: u32, chunks: &SyncSender<Result<
             match event {
                 Ok(event) => {
                     let from = *first.get_or_insert(event.at_ns);
-                    let mut planned = room.place(event, TraceTimes::of(&event, from, scale));
+                    let mut planned = room.fit(event, TraceTimes::of(&event, from, scale));
                     if matches!(event.operation, TracedOperation::Read | TracedOperation::Write) {
                         planned.was_sequential = recorded.add(event.offset, event.length);
                         planned.is_sequential =
@@ -207,7 +207,7 @@ fn read(mut events: Events, room: &Room, scale: u32, chunks: &SyncSender<Result<
 
 impl Room {
     /// Moves and aligns a traced I/O so that it lies within the area, or marks it as left out.
-    fn place(&self, event: TracedIo, times: TraceTimes) -> Planned {
+    fn fit(&self, event: TracedIo, times: TraceTimes) -> Planned {
         let TracedIo { operation, offset, length, fua, .. } = event;
         let left_out = Planned {
             times,
@@ -230,7 +230,7 @@ impl Room {
                 return Planned { io, ..left_out };
             }
         };
-        let Some((wanted, length)) = self.map.place(operation, (offset, length), self.size) else {
+        let Some((wanted, length)) = self.map.map_offset(operation, (offset, length), self.size) else {
             return left_out;
         };
         let Some(rounded) = length.checked_next_multiple_of(self.unit) else { return left_out };
@@ -242,12 +242,12 @@ impl Room {
         let within = if ends_within { wanted } else { wanted % self.size };
         let aligned = within - within % self.unit;
         // An I/O that would end beyond the area is moved back to end with it.
-        let place = aligned.min(self.size - rounded);
+        let fitted_offset = aligned.min(self.size - rounded);
         Planned {
-            io: Some(Io { direction, offset: self.start + place, length: length_done }),
+            io: Some(Io { direction, offset: self.start + fitted_offset, length: length_done }),
             is_wrapped: !ends_within,
             is_aligned: aligned != within || rounded != length,
-            moved_by: place.abs_diff(offset - offset % self.unit),
+            moved_by: fitted_offset.abs_diff(offset - offset % self.unit),
             ..left_out
         }
     }
@@ -284,36 +284,36 @@ mod tests {
         }
     }
 
-    fn placed(operation: TracedOperation, offset: u64, length: u64) -> Option<(u64, u32, bool, bool)> {
-        let Planned { io, is_wrapped, is_aligned, .. } = ROOM.place(event(operation, offset, length), NOW);
+    fn fitted(operation: TracedOperation, offset: u64, length: u64) -> Option<(u64, u32, bool, bool)> {
+        let Planned { io, is_wrapped, is_aligned, .. } = ROOM.fit(event(operation, offset, length), NOW);
         io.map(|io| (io.offset, io.length, is_wrapped, is_aligned))
     }
 
     #[test]
     fn an_io_within_the_target_stays_where_it_was() {
-        assert_eq!(placed(TracedOperation::Read, 8192, 4096), Some((8192, 4096, false, false)));
+        assert_eq!(fitted(TracedOperation::Read, 8192, 4096), Some((8192, 4096, false, false)));
         assert_eq!(
-            placed(TracedOperation::Write, (1 << 20) - 4096, 4096),
+            fitted(TracedOperation::Write, (1 << 20) - 4096, 4096),
             Some(((1 << 20) - 4096, 4096, false, false))
         );
-        assert_eq!(placed(TracedOperation::Read, 512, 512), Some((0, 4096, false, true)));
-        assert_eq!(placed(TracedOperation::Flush, 0, 0), Some((0, 0, false, false)));
+        assert_eq!(fitted(TracedOperation::Read, 512, 512), Some((0, 4096, false, true)));
+        assert_eq!(fitted(TracedOperation::Flush, 0, 0), Some((0, 0, false, false)));
     }
 
     #[test]
     fn a_write_with_fua_is_durable_in_the_replay() {
         let kind = |fua| {
             let event = TracedIo { fua, ..event(TracedOperation::Write, 0, 4096) };
-            ROOM.place(event, NOW).io.map(|io| io.direction)
+            ROOM.fit(event, NOW).io.map(|io| io.direction)
         };
         assert_eq!((kind(true), kind(false)), (Some(IoKind::DurableWrite), Some(IoKind::Write)));
     }
 
     #[test]
     fn an_io_beyond_the_target_is_wrapped_and_one_that_cannot_be_done_left_out() {
-        assert_eq!(placed(TracedOperation::Read, (5 << 20) + 8192, 4096), Some((8192, 4096, true, false)));
+        assert_eq!(fitted(TracedOperation::Read, (5 << 20) + 8192, 4096), Some((8192, 4096, true, false)));
         assert_eq!(
-            placed(TracedOperation::Read, (1 << 20) - 4096, 8192),
+            fitted(TracedOperation::Read, (1 << 20) - 4096, 8192),
             Some(((1 << 20) - 8192, 8192, true, false))
         );
         for (operation, length) in [
@@ -323,15 +323,15 @@ mod tests {
             (TracedOperation::Read, 65537),
             (TracedOperation::Trim, 4096),
         ] {
-            assert_eq!(placed(operation, 0, length), None, "{operation} {length}");
+            assert_eq!(fitted(operation, 0, length), None, "{operation} {length}");
         }
         let read_only = Room { writes: false, ..ROOM };
-        assert_eq!(read_only.place(event(TracedOperation::Write, 0, 4096), NOW).io, None);
+        assert_eq!(read_only.fit(event(TracedOperation::Write, 0, 4096), NOW).io, None);
     }
 
     #[test]
     fn distances_are_told_from_where_the_trace_was() {
-        let moved = |offset| ROOM.place(event(TracedOperation::Read, offset, 4096), NOW).moved_by;
+        let moved = |offset| ROOM.fit(event(TracedOperation::Read, offset, 4096), NOW).moved_by;
         assert_eq!([0, 4096, 4608, (5 << 20) + 8192].map(moved), [0, 0, 0, 5 << 20]);
         let events = [4096, 8192, (5 << 20) + 8192, (5 << 20) + 12288]
             .map(|offset| Ok(event(TracedOperation::Read, offset, 4096)));
@@ -352,10 +352,10 @@ mod tests {
         /// Checks that wrapping keeps lengths, and offsets within a copy of the target.
         #[test]
         fn wrapping_keeps_lengths_and_what_lies_side_by_side(block in 0_u64..1 << 40, blocks in 1_u64..16) {
-            let io = ROOM.place(event(TracedOperation::Read, block * 4096, blocks * 4096), NOW).io.expect("placed");
+            let io = ROOM.fit(event(TracedOperation::Read, block * 4096, blocks * 4096), NOW).io.expect("placed");
             prop_assert_eq!(u64::from(io.length), blocks * 4096);
-            let place = block * 4096 % ROOM.size;
-            prop_assert_eq!(io.offset, place.min(ROOM.size - blocks * 4096));
+            let fit = block * 4096 % ROOM.size;
+            prop_assert_eq!(io.offset, fit.min(ROOM.size - blocks * 4096));
         }
 
         /// Checks that even a tampered trace writes only within the area.
@@ -374,7 +374,7 @@ mod tests {
             let mapped = others.into_iter().map(|(offset, length)| Ok(event(TracedOperation::Read, offset, length)));
             let map = OffsetMap::read(offsets, mapped).expect("few areas");
             let room = Room { map, start, size: size - size % unit, unit, longest: 1 << 26, writes: true, trims: true };
-            if let Some(io) = room.place(event(kind, offset, length), NOW).io {
+            if let Some(io) = room.fit(event(kind, offset, length), NOW).io {
                 prop_assert!(io.offset >= start && io.offset + u64::from(io.length) <= start + room.size);
                 prop_assert!(io.offset - start == (io.offset - start) / unit * unit && u64::from(io.length) % unit == 0);
             }

@@ -68,7 +68,7 @@ impl<'a> Prepared<'a> {
             work(job, target, ioengine, verification.as_ref(), share, replay.take(), number)
         })?;
         let bypasses_the_cache = workload.direct && ioengine.moves_data();
-        let cached = if bypasses_the_cache { CachedPages::look(job, target) } else { None };
+        let cached = if bypasses_the_cache { CachedPages::sample(job, target) } else { None };
         Ok(Self { job, target, ioengine, note, verification, workers, room, cached, cut })
     }
 

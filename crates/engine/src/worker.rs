@@ -80,7 +80,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
     let Task { context, workload, setup, pattern, passes, share, seed, verification, replay } = task;
     let WorkerContext { number, common, heartbeat, start, spare, reports } = context;
     // Before any memory is allocated.
-    placement::place(&workload, number)?;
+    placement::bind_thread(&workload, number)?;
     let is_replay = replay.is_some();
     let source =
         Source::new(&workload, (number, seed), pattern, (passes, share), verification, replay, &setup);
@@ -166,13 +166,13 @@ impl CommitTimer {
     /// Records a successful I/O. If that is a flush after at least one write, returns the nanoseconds since the submission of the first
     /// write, else `None`.
     #[inline]
-    fn completed(&mut self, io: Io, submitted_at: u64, seen_at: u64) -> Option<u64> {
+    fn completed(&mut self, io: Io, submitted_at: u64, reaped_at: u64) -> Option<u64> {
         match io.direction {
             IoKind::Write | IoKind::DurableWrite => {
                 self.began_at.get_or_insert(submitted_at);
                 None
             }
-            flush if flush.is_flush() => Some(seen_at.saturating_sub(self.began_at.take()?)),
+            flush if flush.is_flush() => Some(reaped_at.saturating_sub(self.began_at.take()?)),
             _ => None,
         }
     }
@@ -275,7 +275,7 @@ impl<B: Backend> Worker<B> {
         self.backend.queue(slot, io);
     }
 
-    /// Submits the queued I/Os to the kernel, waits for a completion if none can be expected at once, and takes the completions.
+    /// Submits the queued I/Os to the kernel, waits for a completion if none can be expected immediately, and takes the completions.
     #[inline]
     fn submit(&mut self, prepared: &Prepared) -> Result<(), EngineError> {
         let entered = self.slots.stamp();
@@ -304,7 +304,7 @@ impl<B: Backend> Worker<B> {
         }
         for Completion { mut slot, result } in self.done.drain(..) {
             let InFlight { io, submitted_at, intended_at } = self.slots.of(&slot);
-            let seen_at = if self.slots.stamps_each() { clock::now() } else { self.now };
+            let reaped_at = if self.slots.stamps_each() { clock::now() } else { self.now };
             if let Some(verifier) = self.source.verifier()
                 && !verifier.done(slot.index(), &io, result, self.backend.buffer(&mut slot))
             {
@@ -312,7 +312,7 @@ impl<B: Backend> Worker<B> {
             }
             if result.cast_unsigned() == io.length {
                 let (service, response) =
-                    (seen_at.saturating_sub(submitted_at), seen_at.saturating_sub(intended_at));
+                    (reaped_at.saturating_sub(submitted_at), reaped_at.saturating_sub(intended_at));
                 let one = Alike::new(io, service, response);
                 if !alike.as_mut().is_some_and(|alike| alike.merge(&one))
                     && let Some(alike) = alike.replace(one)
@@ -321,12 +321,12 @@ impl<B: Backend> Worker<B> {
                 }
                 self.failures_in_a_row = 0;
                 if let Some(commits) = &mut self.commits
-                    && let Some(ns) = commits.completed(io, submitted_at, seen_at)
+                    && let Some(ns) = commits.completed(io, submitted_at, reaped_at)
                 {
                     self.recorder.latencies.add_commit(ns);
                 }
                 if let Some(blackouts) = &mut self.blackouts {
-                    blackouts.completed(io.direction, seen_at, || self.slots.first_due());
+                    blackouts.completed(io.direction, reaped_at, || self.slots.first_due());
                 }
             } else {
                 self.errors.add(result, io.direction.word(), io.offset, self.now);
@@ -449,8 +449,8 @@ mod tests {
     #[test]
     fn a_commit_lasts_from_its_first_write_to_the_end_of_its_flush() {
         let mut timer = CommitTimer::default();
-        let mut completed = |direction, submitted_at, seen_at| {
-            timer.completed(Io { direction, offset: 0, length: 0 }, submitted_at, seen_at)
+        let mut completed = |direction, submitted_at, reaped_at| {
+            timer.completed(Io { direction, offset: 0, length: 0 }, submitted_at, reaped_at)
         };
         assert_eq!(completed(IoKind::Write, 100, 110), None);
         assert_eq!(completed(IoKind::Write, 120, 130), None);

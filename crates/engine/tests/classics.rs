@@ -1,4 +1,4 @@
-//! Tests of the classics on real files.
+//! Tests of the classic workloads on real files.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::{Kind, PgbenchScript, Test, WorkloadKeys};
 
-/// A place on a filesystem of a disk: an empty directory, and a file of 1 MiB beside it.
+/// An empty directory and a file of 1 MiB next to it, on a filesystem on disk.
 struct Fixture {
     directory: tempfile::TempDir,
     file: tempfile::NamedTempFile,
@@ -41,7 +41,7 @@ impl Fixture {
         }
     }
 
-    /// The outcome, of which the samples are seen to be the parts, and whether the directory was left empty.
+    /// Measures and asserts that the samples add up to the outcome. Returns the outcome, and whether the directory was left empty.
     fn measure(&self, job: &Job) -> Outcome {
         let (mut samples, mut begun) = (Vec::<Sample>::new(), Vec::new());
         let outcome = measure(job, self.file.path(), &mut |event| match event {
@@ -154,7 +154,7 @@ fn what_is_no_test_and_what_is_not_its_own_is_refused() {
     assert!(refused(&foreign, path).contains("is the work of another tool"));
 }
 
-/// Writes, their bytes, and flushes.
+/// Returns the number of writes, their bytes, and the number of flushes.
 fn written(outcome: &Outcome) -> (u64, u64, u64) {
     let write = outcome.tallies.write.as_ref().expect("writes");
     (write.ios, write.bytes, outcome.tallies.sync.as_ref().map_or(0, |sync| sync.ios))
@@ -369,7 +369,7 @@ fn pgbench_runs_all_clients_and_its_server_is_gone_after() {
         else {
             panic!("PostgreSQL's reads and writes are its own: {:?}", outcome.tallies)
         };
-        // Three clients that never wait but for their transactions.
+        // Three clients that wait only for their transactions.
         let mean_ns = transactions.latency.mean().expect("some");
         let clients = transactions.ios as f64 * mean_ns / 1e9;
         assert!((2.0..3.3).contains(&clients), "{clients} clients at work: {transactions:?}");

@@ -39,21 +39,21 @@ fn run(workload: Workload) -> (Outcome, Vec<Sample>, tempfile::NamedTempFile) {
     let file = tempfile::NamedTempFile::new().expect("file");
     file.as_file().set_len(8 * AREA).expect("sized");
     let job = job(workload);
-    let (mut samples, mut order, mut told_at) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut samples, mut order, mut reported_at) = (Vec::new(), Vec::new(), Vec::new());
     let outcome = measure(&job, file.path(), &mut |event| match event {
         Event::Ready => order.push("ready"),
         Event::Measuring => order.push("measuring"),
         Event::Sample(sample) => {
             samples.push(*sample);
-            told_at.push(Instant::now());
+            reported_at.push(Instant::now());
         }
         Event::Over => order.push("over"),
         other => panic!("{other:?}"),
     })
     .expect("measured");
     assert_eq!(order, ["ready", "measuring", "over"]);
-    // They come as they are, and not when the last job has ended.
-    if let (Some(first), Some(last), Some(end)) = (told_at.first(), told_at.last(), samples.last()) {
+    // Samples arrive during the run, not only after the last job has ended.
+    if let (Some(first), Some(last), Some(end)) = (reported_at.first(), reported_at.last(), samples.last()) {
         let span = Duration::from_nanos(end.at_ns - samples[0].at_ns);
         assert!(*last - *first >= span / 2, "{:?} of {span:?}", *last - *first);
     }

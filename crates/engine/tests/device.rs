@@ -1,4 +1,4 @@
-//! Block devices: a loop device stands for all. Needs root and losetup.
+//! Tests of block devices, with a loop device. Needs root and losetup.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -13,14 +13,14 @@ use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
 
 const SIZE: u64 = 8 << 20;
 
-/// A loop device with blocks of 4 KiB over a temporary file; both go with it.
+/// A loop device with 4 KiB blocks on a temporary file; both are removed on drop.
 struct Loop {
     path: PathBuf,
     backing: tempfile::NamedTempFile,
 }
 
 impl Loop {
-    /// `None`, and a word why, where there are no loop devices to be had.
+    /// Returns `None` and prints the reason if this machine has no loop devices.
     fn new() -> Option<Self> {
         iotax_testkit::require!(program "losetup");
         let backing = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
@@ -54,12 +54,12 @@ impl Drop for Loop {
     }
 }
 
-/// The first `size` bytes of whatever it is applied to.
+/// An area of the first `size` bytes.
 fn area(size: Bytes) -> ByteRange {
     ByteRange { path: None, offset: Bytes(0), size, shared: false, identity: None }
 }
 
-/// Those that do I/O.
+/// Backends that do I/O.
 const ENGINES: [IoEngine; 5] =
     [IoEngine::IoUring, IoEngine::Libaio, IoEngine::Psync, IoEngine::Pvsync2, IoEngine::Mmap];
 
@@ -148,7 +148,7 @@ fn a_trim_gives_the_space_back() {
         fill(&device.path, &area(Bytes(SIZE)), &Content::default(), 1, &mut |_| {}).expect("filled");
         device.backing.as_file().sync_all().expect("synced");
         assert!(held() >= SIZE, "{ioengine}");
-        // Long ones: each is a change of the filesystem beneath, and a pass over the device must be had in the time.
+        // Large I/Os: each changes the filesystem below, and a pass over the device must fit into the time.
         let bs = SIZE / 8;
         let mut job = job_of(ioengine, Rw::Trim, bs, ioengine != IoEngine::Mmap);
         job.workload.runtime = Nanos::from_secs(1);

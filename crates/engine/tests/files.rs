@@ -1,4 +1,4 @@
-//! Tests of files and of trees of them.
+//! Tests of workloads on many files and on trees.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::{Rw, Test, WorkloadKeys};
 
-/// A job in an empty directory on a filesystem of a disk.
+/// A job in an empty directory, on a filesystem on disk.
 struct Fixture(tempfile::TempDir);
 
 impl Fixture {
@@ -36,7 +36,7 @@ impl Fixture {
         }
     }
 
-    /// The outcome, and what stands in the directory of the first worker before anything is done and when all is done.
+    /// Measures. Returns the outcome, and the contents of the first worker's directory before and after the work.
     fn measure(&self, test: Test, keys: WorkloadKeys) -> (Outcome, Found, Found) {
         let own = self.0.path().join("0");
         let (mut before, mut after) = (Found::new(), Found::new());
@@ -58,7 +58,7 @@ impl Fixture {
     }
 }
 
-/// Paths below a directory, and what files hold.
+/// Returns the paths below a directory, with the contents of files.
 type Found = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
 fn found(root: &Path) -> Found {
@@ -202,11 +202,11 @@ fn files_that_are_gone_are_errors_and_the_others_are_counted() {
     assert_eq!(ios(outcome.tallies.meta.as_ref()).0, 70);
 }
 
-/// The same tree, from the page cache, through the tool that everybody has.
+/// Compares with tar(1) on the same tree in the page cache.
 #[test]
 fn packing_takes_about_as_long_as_it_takes_tar() {
     iotax_testkit::require!(program "tar");
-    // In memory: what is compared is what the two spend on it.
+    // In memory, so that only the cost of the two programs is compared.
     let fixture = Fixture(tempfile::TempDir::new_in("/dev/shm").expect("directory"));
     let own = fixture.0.path().join("0");
     let mut tar = Vec::new();

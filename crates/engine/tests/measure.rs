@@ -1,4 +1,4 @@
-//! Whole measurements on real files.
+//! Tests of complete measurements on real files.
 
 use std::fs::File;
 use std::io::Read;
@@ -43,7 +43,7 @@ fn content(path: &Path) -> Vec<u8> {
     content
 }
 
-/// Measures, and says so and gives `None` where that was done by another engine, as without io_uring.
+/// Measures. Returns `None` and prints a message if another ioengine was used, as without io_uring.
 fn outcome(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Option<Outcome> {
     let outcome = measure(job, path, events).expect("measured");
     if outcome.ioengine != Some(job.workload.ioengine) {
@@ -52,7 +52,7 @@ fn outcome(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Option<Outc
     Some(outcome)
 }
 
-/// Those that do I/O.
+/// Backends that do I/O.
 const ENGINES: [IoEngine; 5] =
     [IoEngine::IoUring, IoEngine::Libaio, IoEngine::Psync, IoEngine::Pvsync2, IoEngine::Mmap];
 
@@ -63,8 +63,8 @@ fn sum<'a>(tallies: impl Iterator<Item = &'a Option<Tally>>) -> Option<Tally> {
     })
 }
 
-/// Checks a measurement of 250 ms, of so many times that. Returns false if it had no I/O in its warm-up or in its window: then the machine
-/// was too busy, and there is nothing to check.
+/// Checks a measurement of `times` x 250 ms. Returns false if no I/O completed in its warm-up or window because the machine was too busy;
+/// nothing is checked then.
 fn tiles(ioengine: IoEngine, rw: Rw, times: u64) -> bool {
     let file = zeros();
     let (mut ready, mut measuring, mut samples) = (0, 0, Vec::<Sample>::new());
@@ -261,8 +261,8 @@ fn an_open_loop_keeps_its_rate() {
             assert!(pacing.due.abs_diff(asked) as f64 <= chance, "{case}");
             // A machine that is busy at the window's end leaves a backlog, and I/O that is not seen to be done in time.
             let begun = pacing.due - pacing.backlog;
-            let unseen = if pacing.backlog > 0 { 4.0 * f64::from(numjobs) } else { 0.0 };
-            assert!(done.abs_diff(begun) as f64 <= 0.005 * begun as f64 + unseen, "{case}");
+            let in_flight = if pacing.backlog > 0 { 4.0 * f64::from(numjobs) } else { 0.0 };
+            assert!(done.abs_diff(begun) as f64 <= 0.005 * begun as f64 + in_flight, "{case}");
             let response = outcome.tallies.response().expect("an open loop");
             assert_eq!(response.count(), done, "{case}");
         }

@@ -1,6 +1,6 @@
-//! Tests of the classics beside the classics themselves, on the same filesystem.
+//! Compares the classic workloads with the original tools on the same filesystem.
 //!
-//! Rates are held to a wide factor: the machine may be busy with something else in one of the two.
+//! Rates may differ by a large factor, because other work may slow down one of the two.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,14 +14,14 @@ use iotax_model::wire::Job;
 use iotax_model::workload::{Test, Workload, WorkloadKeys};
 
 const SIZE: u64 = 128 << 20;
-/// The largest ratio of two rates that passes.
+/// The largest accepted ratio of two rates.
 const FACTOR: f64 = 6.0;
 
 fn here() -> tempfile::TempDir {
     tempfile::TempDir::new_in(env!("CARGO_MANIFEST_DIR")).expect("directory")
 }
 
-/// Measures a workload on the file, or in a new directory beside it.
+/// Measures a workload on the file, or in a new directory next to it.
 fn outcome(workload: Workload, file: &Path) -> Outcome {
     let directory = here();
     let size = workload.size.unwrap_or(Bytes(SIZE));
@@ -45,11 +45,11 @@ fn alike(what: &str, ours: f64, theirs: f64) {
 #[test]
 fn bonnie_finds_what_our_bonnie_finds() {
     iotax_testkit::require!(program "bonnie++");
-    let place = here();
+    let dir = here();
     let theirs = Command::new("bonnie++")
-        // Without bytes one by one, which take it long where others work beside it.
+        // Without single-byte tests, which take long on a busy machine.
         .args(["-q", "-f", "-n", "0", "-r", "64", "-s", "128:8k", "-u", "root", "-d"])
-        .arg(place.path())
+        .arg(dir.path())
         .stderr(Stdio::null())
         .output()
         .expect("bonnie++ starts");
@@ -58,7 +58,7 @@ fn bonnie_finds_what_our_bonnie_finds() {
     if !theirs.status.success() || fields.len() < 21 {
         iotax_testkit::skip!("bonnie++ does not run here: {line:?}, {}", theirs.status);
     }
-    let file = place.path().join("area");
+    let file = dir.path().join("area");
     std::fs::write(&file, vec![7; usize::try_from(SIZE).expect("it fits")]).expect("written");
     let suite = Suite::named("bonnie").expect("the suite");
     let options = SuiteOptions {
@@ -84,16 +84,16 @@ fn bonnie_finds_what_our_bonnie_finds() {
 #[test]
 fn dd_writes_as_fast_as_write_new() {
     iotax_testkit::require!(program "dd");
-    let place = here();
+    let dir = here();
     let begun = Instant::now();
     let dd = Command::new("dd")
         .args(["if=/dev/zero", "bs=64k", "conv=fsync", "status=none"])
         .arg(format!("count={}", SIZE / 65536))
-        .arg(format!("of={}", place.path().join("theirs").display()))
+        .arg(format!("of={}", dir.path().join("theirs").display()))
         .status();
     let took = begun.elapsed().as_secs_f64();
     assert!(dd.expect("dd starts").success());
-    let area = place.path().join("area");
+    let area = dir.path().join("area");
     std::fs::write(&area, "").expect("written");
     let keys = WorkloadKeys {
         test: Some(Test::WriteNew),

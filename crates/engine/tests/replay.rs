@@ -1,4 +1,4 @@
-//! Replays on files: what a trace says is what is done.
+//! Tests that replays on files perform exactly the I/O of the trace.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -212,7 +212,7 @@ fn what_a_target_has_no_time_for_is_counted_as_not_begun() {
     assert_eq!((replayed.due, replayed.begun + replayed.not_begun), (50, 50), "{replayed:?}");
 }
 
-/// Two I/Os at once, a pause of 20 ms after both, and again.
+/// Two simultaneous I/Os, a pause of 20 ms after both, and the same again.
 fn pairs(count: u64) -> Vec<TracedIo> {
     let one = |n: u64| TracedIo {
         latency_ns: Some(5_000_000),

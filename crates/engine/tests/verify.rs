@@ -1,4 +1,4 @@
-//! Whole measurements whose target does not keep what it acknowledged.
+//! Tests of measurements on targets that lose acknowledged writes.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use iotax_model::wire::{ByteRange, Event, Job, StampedFill};
 use iotax_model::workload::{IoEngine, Rw, SyncMode, Verify, Workload, WorkloadKeys};
 use tempfile::NamedTempFile;
 
-/// The first `size` bytes of whatever it is applied to.
+/// An area of the first `size` bytes.
 fn area(size: Bytes) -> ByteRange {
     ByteRange { path: None, offset: Bytes(0), size, shared: false, identity: None }
 }
@@ -51,7 +51,7 @@ fn filled_by(workload: &Workload, seed: u64) -> NamedTempFile {
     file
 }
 
-/// A job that knows what its target was filled with.
+/// A job that knows the content its target was filled with.
 fn job_on_filled(workload: Workload) -> Job {
     Job { filled: Some(StampedFill { seed: 1, end: SIZE }), ..job(workload) }
 }
@@ -62,7 +62,7 @@ fn faults(findings: &Findings) -> Vec<(FaultKind, Vec<u64>)> {
     findings.faults.iter().map(|fault| (fault.kind, blocks(fault))).collect()
 }
 
-/// Measures, and says so and gives `None` where there is no io_uring.
+/// Measures. Returns `None` and prints a message without io_uring.
 fn outcome(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Option<Outcome> {
     match measure(job, path, events) {
         Ok(outcome) => Some(outcome),
@@ -115,7 +115,7 @@ fn what_is_not_verified_says_nothing_of_it() {
     assert_eq!(outcome.verify, None);
 }
 
-/// Spoils the file after its last write, with its content of an earlier time at hand.
+/// Damages the file after its last write, using an earlier copy of its content.
 fn findings(spoil: impl Fn(&File, &[Vec<u8>])) -> Findings {
     // Without I/O in flight nothing writes over the damage.
     let workload = workload(Rw::RandWrite, IoEngine::Psync, Verify::Xxh3);
@@ -196,7 +196,7 @@ fn reads_alone_find_what_was_damaged_before() {
         [
             (FaultKind::Corrupt, &[5 * block][..]),
             (FaultKind::Misdirected, &[7 * block]),
-            // Nothing in it tells what it was.
+            // Nothing in the block identifies its former content.
             (FaultKind::Foreign, &[6 * block]),
         ]
     );
@@ -395,7 +395,7 @@ fn a_journal_that_takes_no_more_ends_a_measurement_that_allows_no_errors() {
     assert_eq!((ended.stop, ended.errors.as_slice()), (Some(Stop::Errors), &[][..]));
     let journal = ended.verify.and_then(|findings| findings.journal).expect("incomplete");
     assert!(journal.error.contains("Broken pipe"), "{journal:?}");
-    // At most what was in flight has no record and no room in the queue.
+    // At most the I/Os in flight have neither a record nor room in the queue.
     assert!(journal.acknowledged < 100_000, "{journal:?}");
     let goes_on = run(None);
     assert!(goes_on.stop.is_none() && goes_on.duration_ns >= 900_000_000, "{:?}", goes_on.stop);

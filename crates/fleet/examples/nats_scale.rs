@@ -1,7 +1,7 @@
 //! Measures a coordinator with many members over a real nats-server: `nats_scale MEMBERS SECONDS LEAVES [PROCESSES]`.
 //!
-//! Members speak the real protocol over a connection each, but make no I/O: each tells a sample per second, with a histogram of 20,000
-//! latencies, and at the end a measurement with it. They run in processes of this program (default: one), apart from the coordinator's.
+//! Members speak the real protocol over a connection each, but make no I/O: each sends a sample per second, with a histogram of 20,000
+//! latencies, and a measurement at the end. They run in separate processes of this program (default: one).
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command};
@@ -18,7 +18,7 @@ use iotax_testkit::nats::NatsServer;
 const VERSION: &str = "scale";
 const PLAN: &str = "[[target]]\nname = 'null'\ndevice = '/dev/null'\n[[workload]]\nrw = 'randread'\n";
 
-/// When sampling began, the CPU seconds of each process, and the bytes then.
+/// Start of sampling, with the CPU seconds of each process and the bytes so far.
 type Begun = (Instant, Vec<f64>, [(u64, u64); 2]);
 
 fn main() {
@@ -69,9 +69,9 @@ fn member(address: &Address, index: u64, seconds: u64) {
         .send(&FromMember::Hello { protocol: PROTOCOL, version: VERSION.into(), environment })
         .expect("sent");
     let mut begun: Option<Instant> = None;
-    let mut told = 0;
+    let mut reported = 0;
     loop {
-        let due = begun.map(|begun| begun + Duration::from_secs(u64::from(told) + 1));
+        let due = begun.map(|begun| begun + Duration::from_secs(u64::from(reported) + 1));
         let patience =
             due.map_or(Duration::from_mins(1), |due| due.saturating_duration_since(Instant::now()));
         match agent.next(patience) {
@@ -100,10 +100,10 @@ fn member(address: &Address, index: u64, seconds: u64) {
         }
         if due.is_some_and(|due| due <= Instant::now()) {
             let latency = latencies();
-            if u64::from(told) < seconds {
+            if u64::from(reported) < seconds {
                 let sample = Merged {
                     step: 1,
-                    interval: told,
+                    interval: reported,
                     members: 1,
                     ios: 20_000,
                     bytes: 20_000 * 4096,
@@ -118,7 +118,7 @@ fn member(address: &Address, index: u64, seconds: u64) {
                 let _ = agent.send(&FromMember::Kept { number: 1, part: Box::new(part) });
                 begun = None;
             }
-            told += 1;
+            reported += 1;
         }
     }
 }

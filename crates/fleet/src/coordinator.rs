@@ -227,7 +227,7 @@ impl Coordinator {
         actions
     }
 
-    /// Returns the messages that make all members stop at once, except those that have ended or are lost.
+    /// Returns the messages that make all members stop immediately, except those that have ended or are lost.
     pub fn cancel(&self) -> Vec<CoordinatorAction> {
         self.tell_all(&ToMember::Cancel)
     }

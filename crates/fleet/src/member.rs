@@ -12,7 +12,7 @@ use crate::message::{Assignment, Claims, FromMember, Merged, PROTOCOL, RunPart, 
 use crate::pipe::monotonic_ns;
 
 /// Maximum time to wait for a message before checking which messages must be sent again.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_secs(1);
 /// Time after which an unacknowledged part of the run is sent again.
 const AGAIN: Duration = Duration::from_secs(10);
 
@@ -85,7 +85,7 @@ impl<L: MemberLink> Member<L> {
     /// The link has ended.
     pub fn next(&self) -> Result<Wish, LinkError> {
         while !self.stop.load(Ordering::Relaxed) {
-            match self.link.receive(LOOK)? {
+            match self.link.receive(POLL)? {
                 Some(ToMember::Refused { reason }) => return Ok(Wish::Refused(reason)),
                 Some(ToMember::Assign(assignment)) => return Ok(Wish::Assign(assignment)),
                 Some(ToMember::Begin) => return Ok(Wish::Begin),
@@ -99,7 +99,7 @@ impl<L: MemberLink> Member<L> {
 
     /// Answers the coordinator's messages during the run. Returns when the link has ended, which also stops the run.
     pub fn serve(&self) {
-        while let Ok(message) = self.link.receive(LOOK) {
+        while let Ok(message) = self.link.receive(POLL) {
             if message.is_some_and(|message| self.take(&message).is_err()) {
                 break;
             }

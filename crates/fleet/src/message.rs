@@ -24,7 +24,7 @@ pub enum ToMember {
     },
     /// Check whether this plan can be carried out, and answer with [`FromMember::Checked`].
     Assign(Box<Assignment>),
-    /// Answer this at once with [`FromMember::Pong`]. The round trip shows the offset of the clocks.
+    /// Answer this immediately with [`FromMember::Pong`]. The round trip shows the offset of the clocks.
     Ping {
         /// Number of the ping, which the answer repeats.
         number: u64,
@@ -43,7 +43,7 @@ pub enum ToMember {
         /// Number of the part, as in [`FromMember::Kept`].
         number: u64,
     },
-    /// Stop at once, undo all changes, and answer with [`FromMember::Over`]. A member that has not begun leaves without an answer.
+    /// Stop immediately, undo all changes, and answer with [`FromMember::Over`]. A member that has not begun leaves without an answer.
     Cancel,
     /// Finish the current measurement, stop, undo all changes, and answer with [`FromMember::Over`]. A member that has not begun leaves
     /// without an answer.

@@ -120,7 +120,7 @@ impl<W: Write + Send> PipeLink<W> {
     /// Creates the link to a coordinator. The member reads from `input`, and writes to `output`.
     pub fn new(mut input: impl Read + Send + 'static, output: W) -> Self {
         let (sender, messages) = mpsc::channel();
-        let told = sender.clone();
+        let failures = sender.clone();
         let reading = threads::spawn("from coordinator", move || {
             loop {
                 let message = match wire::receive_up_to(&mut input, MAX_MESSAGE) {
@@ -136,9 +136,9 @@ impl<W: Write + Send> PipeLink<W> {
             }
         });
         if let Err(error) = reading {
-            let _ = told.send(Err(LinkError::Closed(error.to_string())));
+            let _ = failures.send(Err(LinkError::Closed(error.to_string())));
         }
-        drop(told);
+        drop(failures);
         Self { output: Mutex::new(output), messages: Mutex::new(messages) }
     }
 }

@@ -37,7 +37,7 @@ pub enum NotBonnie {
 
 /// Mark of files that iotax wrote: every line starts with this format version and tool version.
 pub(super) const MARK: Mark =
-    Mark { format: "bonnie-csv", place: MarkPosition::EveryLine(&["1.98,iotax-", "1.97,iotax-"]) };
+    Mark { format: "bonnie-csv", position: MarkPosition::EveryLine(&["1.98,iotax-", "1.97,iotax-"]) };
 
 /// Tests on a single large file, in bonnie++'s column order.
 const ON_A_FILE: [&str; 6] = ["putc", "put_block", "rewrite", "getc", "get_block", "seeks"];
@@ -104,14 +104,16 @@ fn line<'a>(
         fields.push(seeks.map_or_else(String::new, |seeks| seeks.numjobs.to_string()));
     }
     for name in ON_A_FILE {
-        fields.extend(part(name).map_or_else(nothing, |measured| told(measured, rate(name, measured))));
+        fields
+            .extend(part(name).map_or_else(nothing, |measured| rate_and_cpu(measured, rate(name, measured))));
     }
     fields.push(part("seq_create").and_then(thousands).map_or_else(String::new, |number| number.to_string()));
     fields.extend([const { String::new() }; 4]);
     for name in ON_FILES {
         let operations =
             |measured: &Measurement| per_second(measured, measured.outcome.tallies.meta.as_ref()?.ios);
-        fields.extend(part(name).map_or_else(nothing, |measured| told(measured, operations(measured))));
+        fields
+            .extend(part(name).map_or_else(nothing, |measured| rate_and_cpu(measured, operations(measured))));
     }
     for name in ON_A_FILE.iter().chain(&ON_FILES) {
         fields
@@ -138,7 +140,7 @@ fn nothing() -> [String; 2] {
 
 /// Formats a rate and the CPU use in percent. Without a rate, both fields are empty; if the test was shorter than 0.5 s, they are `+++++`
 /// and `+++`.
-fn told(measured: &Measurement, rate: Option<f64>) -> [String; 2] {
+fn rate_and_cpu(measured: &Measurement, rate: Option<f64>) -> [String; 2] {
     let outcome = &measured.outcome;
     let Some(rate) = rate else { return nothing() };
     if outcome.duration_ns < MIN_TIME_NS {

@@ -15,7 +15,7 @@ pub enum Document {
     /// Content of a binary file.
     Bytes(Vec<u8>),
     /// Names and contents of several CSV files.
-    Sheets(Vec<csv::Sheet>),
+    Tables(Vec<csv::CsvTable>),
 }
 
 /// An export format: its names, and the function that writes a run.
@@ -29,7 +29,7 @@ pub struct ExportFormat {
     pub help: &'static str,
     /// Converts a run to the format; fails if the format cannot express it.
     pub write: fn(&(Run, Judgement)) -> Result<Document, Unfit>,
-    /// Mark that identifies a file in this format as written by iotax. Each file of [`Document::Sheets`] has another mark instead.
+    /// Mark that identifies a file in this format as written by iotax. Each file of [`Document::Tables`] has another mark instead.
     pub mark: Mark,
 }
 
@@ -61,7 +61,7 @@ pub const FORMATS: &[ExportFormat] = &[
         output_format: Some("normal"),
         help: "what fio prints for people",
         write: |(run, _)| fio::normal(run).map(Document::Text),
-        mark: Mark { format: "fio-normal", place: MarkPosition::Nowhere },
+        mark: Mark { format: "fio-normal", position: MarkPosition::Nowhere },
     },
     ExportFormat {
         name: "vdbench",
@@ -74,14 +74,14 @@ pub const FORMATS: &[ExportFormat] = &[
         name: "bonnie-csv",
         output_format: None,
         help: "bonnie++'s CSV, of a run of suite bonnie",
-        write: |(run, _)| told(bonnie::csv(run, bonnie::Version::V1_98)),
+        write: |(run, _)| text_or_unfit(bonnie::csv(run, bonnie::Version::V1_98)),
         mark: bonnie::MARK,
     },
     ExportFormat {
         name: "iozone-excel",
         output_format: None,
         help: "the tables of iozone -R, of a run of suite records on one target",
-        write: |(run, _)| told(iozone::excel(run)),
+        write: |(run, _)| text_or_unfit(iozone::excel(run)),
         mark: iozone::MARK,
     },
     ExportFormat {
@@ -102,12 +102,12 @@ pub const FORMATS: &[ExportFormat] = &[
         name: "csv",
         output_format: None,
         help: "tables of measurements, comparisons, cells, samples, disks, network interfaces and streams, as CSV files in a directory",
-        write: |judged| Ok(Document::Sheets(csv::sheets(std::slice::from_ref(judged)))),
-        mark: Mark { format: "csv", place: MarkPosition::Nowhere },
+        write: |judged| Ok(Document::Tables(csv::tables(std::slice::from_ref(judged)))),
+        mark: Mark { format: "csv", position: MarkPosition::Nowhere },
     },
 ];
 
 /// Wraps a format's result: the text in a [`Document`], an error in [`Unfit`].
-fn told<E: std::fmt::Display>(text: Result<String, E>) -> Result<Document, Unfit> {
+fn text_or_unfit<E: std::fmt::Display>(text: Result<String, E>) -> Result<Document, Unfit> {
     text.map(Document::Text).map_err(|why| Unfit(why.to_string()))
 }

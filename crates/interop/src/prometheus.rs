@@ -21,7 +21,7 @@ const FIRST: &str = "# Written by iotax: the measurements of its runs";
 /// Mark of files that contain only iotax's metrics; a file with metrics of other programs does not have it.
 pub(super) const MARK: Mark = Mark {
     format: "prometheus",
-    place: MarkPosition::EveryLine(&[FIRST, "# HELP iotax_", "# TYPE iotax_", "iotax_"]),
+    position: MarkPosition::EveryLine(&[FIRST, "# HELP iotax_", "# TYPE iotax_", "iotax_"]),
 };
 
 /// A metric family of the text format: its name, type, help and samples.
@@ -63,10 +63,10 @@ pub fn measurements(runs: &[(Run, Judgement)]) -> String {
     for (run, judgement) in runs {
         let kinds = Kinds::of(judgement);
         for (i, m) in run.measurements.iter().enumerate() {
-            let place = place(run, m);
+            let of_measurement = labels_of(run, m);
             let mut add = |family: &str, suffix: &str, labels: &str, value: f64| {
                 let family = families.iter_mut().find(|known| known.name == family).expect("in the table");
-                writeln!(family.samples, "{}{suffix}{{{place}{labels}}} {value}", family.name)
+                writeln!(family.samples, "{}{suffix}{{{of_measurement}{labels}}} {value}", family.name)
                     .expect("memory takes everything");
             };
             for (metric, series) in &figures {
@@ -186,7 +186,7 @@ fn families(figures: &[(Metric, Series)]) -> Vec<Family> {
 }
 
 /// Formats the labels of every line about a measurement.
-fn place(run: &Run, m: &Measurement) -> String {
+fn labels_of(run: &Run, m: &Measurement) -> String {
     format!("{},round=\"{}\"", cell(run, &m.target, &m.workload), m.round)
 }
 

@@ -225,9 +225,9 @@ impl Agent {
             let mut broken = None;
             let mut emit = |event: Event| {
                 // Report the start only with the next event, so that the load did not wait for it.
-                let told = if event == Event::Ready { None } else { self.control.take_started_ns() };
-                let told = told.map(|at_ns| Event::Started { at_ns });
-                for event in told.iter().chain([&event]) {
+                let started_ns = if event == Event::Ready { None } else { self.control.take_started_ns() };
+                let started = started_ns.map(|at_ns| Event::Started { at_ns });
+                for event in started.iter().chain([&event]) {
                     if broken.is_none() {
                         broken = events.send(event).err();
                     }
@@ -416,9 +416,9 @@ fn open_trace(trace: &str, workload: &Workload) -> Result<(Events, OffsetMap), S
 /// exists there and a new file of `size` can be created. The error is the reason why the target cannot be measured.
 fn describe(path: &Path, size: Bytes) -> Result<Description, String> {
     let root = Path::new("/");
-    let length = preflight::look(path, size).map_err(|refusal| refusal.to_string())?;
-    let standing = if length.is_some() { path } else { path.parent().unwrap_or(root) };
-    let stack = stack::of_path(root, standing).map_err(|error| error.to_string())?;
+    let length = preflight::check_agent_path(path, size).map_err(|refusal| refusal.to_string())?;
+    let existing = if length.is_some() { path } else { path.parent().unwrap_or(root) };
+    let stack = stack::of_path(root, existing).map_err(|error| error.to_string())?;
     let LayerStack { layers, timeouts, .. } = stack;
     let has_pgbench = Programs::find_pgbench().is_ok();
     Ok(Description { has_pgbench, length, layers, timeouts, environment: host_info::environment(root) })

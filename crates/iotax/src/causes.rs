@@ -2,9 +2,9 @@
 
 /// Returns an error and its causes, separated by colons. Omits a cause that is empty or that the message before it already ends with.
 pub(crate) fn with_causes(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
+    error.chain().map(ToString::to_string).fold(String::new(), |joined, cause| match joined.as_str() {
         "" => cause,
-        message if message == cause || message.ends_with(&format!(": {cause}")) || cause.is_empty() => told,
+        message if message == cause || message.ends_with(&format!(": {cause}")) || cause.is_empty() => joined,
         message => format!("{message}: {cause}"),
     })
 }

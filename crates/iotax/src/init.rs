@@ -36,7 +36,7 @@ mod xen;
 const APPEAR: Duration = Duration::from_secs(10);
 /// Time limit for the kernel to settle on its final clocksource.
 const SETTLE: Duration = Duration::from_secs(3);
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+const POLL: Duration = Duration::from_millis(2);
 /// Interval of the empty lines on the console that show progress during boot.
 const BEAT: Duration = Duration::from_secs(2);
 
@@ -148,15 +148,15 @@ fn port_named(ports: &Path, name: &str) -> Option<PathBuf> {
     })
 }
 
-fn appearing(mut look: impl FnMut() -> Option<PathBuf>) -> Option<PathBuf> {
+fn appearing(mut find: impl FnMut() -> Option<PathBuf>) -> Option<PathBuf> {
     let end = Instant::now() + APPEAR;
     loop {
         // The attribute can be there before devtmpfs has the node.
-        let found = look().filter(|path| path.exists());
+        let found = find().filter(|path| path.exists());
         if found.is_some() || Instant::now() >= end {
             return found;
         }
-        threads::sleep(LOOK_AGAIN);
+        threads::sleep(POLL);
     }
 }
 
@@ -180,7 +180,7 @@ fn open_port(path: &Path) -> Result<File> {
             return Ok(port);
         }
         ensure!(Instant::now() < end, "{}: nobody opened the host's end", path.display());
-        threads::sleep(LOOK_AGAIN);
+        threads::sleep(POLL);
     }
 }
 
@@ -190,7 +190,7 @@ fn await_clocksource() {
     let end = Instant::now() + SETTLE;
     let provisional = || fs::read_to_string(agent::CLOCKSOURCE).is_ok_and(|name| name.trim() == "tsc-early");
     while provisional() && Instant::now() < end {
-        threads::sleep(LOOK_AGAIN);
+        threads::sleep(POLL);
     }
 }
 

@@ -273,11 +273,9 @@ fn write_all(stream: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
 /// Waits until a stream accepts bytes or has an error, which the next write returns. Fails only with `ECANCELED`, if the reader stalls
 /// after an interrupt.
 fn await_room(stream: BorrowedFd<'_>) -> Result<(), Errno> {
-    let look_again = Timespec::try_from(POLL).ok();
+    let timeout = Timespec::try_from(POLL).ok();
     let mut reader = Reader::default();
-    while let Ok(0) | Err(Errno::INTR) =
-        poll(&mut [PollFd::new(&stream, PollFlags::OUT)], look_again.as_ref())
-    {
+    while let Ok(0) | Err(Errno::INTR) = poll(&mut [PollFd::new(&stream, PollFlags::OUT)], timeout.as_ref()) {
         reader.may_take_its_time()?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The agent as a child process, driven like a runner drives it.
+//! Tests of the agent as a child process, controlled as by a runner.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -104,16 +104,16 @@ fn a_load_starts_when_it_is_told_to_and_not_before() {
     link.prepare(&job).expect("ready");
     // Longer than the whole measurement.
     std::thread::sleep(Duration::from_millis(300));
-    let told = Instant::now();
+    let sent_at = Instant::now();
     let mut begun = None;
     let mut observe = |event: &Event| {
         if *event == Event::Measuring {
-            begun = Some(told.elapsed());
+            begun = Some(sent_at.elapsed());
         }
     };
     let outcome = link.go(&job, LONG, None, &mut observe).expect("measured");
     assert!(outcome.tallies.ios() > 0 && begun.is_some());
-    assert!(told.elapsed() >= Duration::from_millis(100), "it had begun before");
+    assert!(sent_at.elapsed() >= Duration::from_millis(100), "it had begun before");
     // Every agent records its machine's activity; the runner ignores it on the host, which it watches itself.
     assert!(outcome.inside.is_some_and(|machine| machine.cpu.is_some()));
 }

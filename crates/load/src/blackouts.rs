@@ -23,7 +23,7 @@ pub(crate) const CLASSES: [IoClass; 3] = [IoClass::Reads, IoClass::Writes, IoCla
 #[derive(Debug)]
 pub struct BlackoutRecorder {
     least: u64,
-    ways: [ClassGaps; 3],
+    classes: [ClassGaps; 3],
 }
 
 /// The gaps of one class of I/O (reads, writes or flushes).
@@ -37,7 +37,7 @@ struct ClassGaps {
 }
 
 /// Returns the index in `CLASSES` of an I/O's class; trims count as writes.
-pub const fn way(direction: IoKind) -> usize {
+pub const fn class_index(direction: IoKind) -> usize {
     match direction {
         IoKind::Read => 0,
         IoKind::Write | IoKind::DurableWrite | IoKind::Trim => 1,
@@ -49,8 +49,8 @@ impl BlackoutRecorder {
     /// Creates a recorder of gaps of at least `least`; the first gap can start at `now` nanoseconds of the engine's clock.
     #[must_use]
     pub fn new(least: Nanos, now: u64) -> Self {
-        let way = || ClassGaps { last: now, failed: u64::MAX, found: Vec::new() };
-        Self { least: least.0, ways: [way(), way(), way()] }
+        let empty = || ClassGaps { last: now, failed: u64::MAX, found: Vec::new() };
+        Self { least: least.0, classes: [empty(), empty(), empty()] }
     }
 
     /// Records a successful completion at `now` nanoseconds of the engine's clock. `first_due` returns for each class the due time of its
@@ -58,28 +58,28 @@ impl BlackoutRecorder {
     /// completion reaches the minimum.
     #[inline]
     pub fn completed(&mut self, direction: IoKind, now: u64, first_due: impl FnOnce() -> [Option<u64>; 3]) {
-        let place = way(direction);
-        let way = &mut self.ways[place];
-        if now.saturating_sub(way.last) >= self.least {
-            way.settle(first_due()[place], self.least, now, now);
+        let index = class_index(direction);
+        let class_gaps = &mut self.classes[index];
+        if now.saturating_sub(class_gaps.last) >= self.least {
+            class_gaps.settle(first_due()[index], self.least, now, now);
         }
-        (way.last, way.failed) = (now, u64::MAX);
+        (class_gaps.last, class_gaps.failed) = (now, u64::MAX);
     }
 
     /// Records that an I/O due at `due` failed. A failure does not end a gap.
     pub fn failed(&mut self, direction: IoKind, due: u64) {
-        let way = &mut self.ways[way(direction)];
-        way.failed = way.failed.min(due);
+        let class_gaps = &mut self.classes[class_index(direction)];
+        class_gaps.failed = class_gaps.failed.min(due);
     }
 
     /// Ends the recording: adds the gaps still open at `now`, without an end, and returns each class's gaps in order of
     /// time. `first_due` is the same as in [`Self::completed`].
     #[must_use]
     pub fn finish(mut self, first_due: [Option<u64>; 3], now: u64) -> Spans {
-        for (way, due) in self.ways.iter_mut().zip(first_due) {
-            way.settle(due, self.least, now, u64::MAX);
+        for (class_gaps, due) in self.classes.iter_mut().zip(first_due) {
+            class_gaps.settle(due, self.least, now, u64::MAX);
         }
-        self.ways.map(|way| way.found)
+        self.classes.map(|class_gaps| class_gaps.found)
     }
 }
 
@@ -95,8 +95,8 @@ impl ClassGaps {
         self.found.push((from, end));
         if self.found.len() > MOST {
             let shortest =
-                (0..self.found.len()).min_by_key(|place| self.found[*place].1 - self.found[*place].0);
-            shortest.map(|place| self.found.remove(place));
+                (0..self.found.len()).min_by_key(|index| self.found[*index].1 - self.found[*index].0);
+            shortest.map(|index| self.found.remove(index));
         }
     }
 }

@@ -185,7 +185,7 @@ mod tests {
     }
 
     /// Returns the value of `key` for this mapping, from /proc/self/smaps.
-    fn told(buffers: &Buffers, key: &str) -> Option<String> {
+    fn smaps_value(buffers: &Buffers, key: &str) -> Option<String> {
         let all = std::fs::read_to_string("/proc/self/smaps").ok()?;
         let begin = format!("{:x}-", buffers.mapping.0.addr());
         let own = all.lines().skip_while(|line| !line.starts_with(&begin));
@@ -198,7 +198,7 @@ mod tests {
             let (mut buffers, mut slots) = Buffers::within(memory, 4, 1 << 20).expect("mapped");
             slots.iter_mut().for_each(|slot| buffers.slice(slot).fill(7));
             // hg: advised to use huge pages, see proc(5); mappings of neighbours with the same flags are shown as one.
-            if let Some(flags) = told(&buffers, "VmFlags:") {
+            if let Some(flags) = smaps_value(&buffers, "VmFlags:") {
                 let is_advised = flags.split(' ').any(|flag| flag == "hg");
                 assert!(is_advised || memory != Memory::Thp, "{memory}: {flags}");
                 assert!(!is_advised || memory == Memory::Thp, "{memory}: {flags}");

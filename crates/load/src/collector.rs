@@ -74,11 +74,11 @@ impl Collector {
         if self.given == self.window.intervals() {
             return;
         }
-        let place = usize::try_from(interval.number.saturating_sub(self.given)).unwrap_or(usize::MAX);
-        while self.open.len() <= place {
+        let index = usize::try_from(interval.number.saturating_sub(self.given)).unwrap_or(usize::MAX);
+        while self.open.len() <= index {
             self.open.push_back(Open::new(&self.empty));
         }
-        let open = &mut self.open[place];
+        let open = &mut self.open[index];
         interval.latencies.add_to(&mut open.tallies);
         open.oldest_ns = open.oldest_ns.max(interval.oldest_ns);
         open.failed += interval.failed;
@@ -98,7 +98,7 @@ impl Collector {
     }
 
     /// Returns the next sample once its interval is over at `now` and every worker has reported it; `None` before that, and after the last
-    /// sample. After the patience a sample is returned without the missing reports, except the last sample; with `all_done`, at once.
+    /// sample. After the patience a sample is returned without the missing reports, except the last sample; with `all_done`, immediately.
     /// `waiting_since` is the start of the longest system call still in progress, in nanoseconds of the engine's clock; that call's I/O can
     /// be the sample's oldest.
     pub(crate) fn next_sample(
@@ -132,7 +132,7 @@ impl Collector {
             tallies,
             oldest_ns: oldest_ns.max(waiting),
             failed,
-            ways: Vec::new(),
+            directions: Vec::new(),
         })
     }
 

@@ -9,7 +9,7 @@ use crate::punctual::{self, RealtimePriority};
 #[derive(Debug, Default)]
 pub struct Control {
     end: AtomicBool,
-    /// Start time in nanoseconds of the system's monotonic clock; 0 to start at once.
+    /// Start time in nanoseconds of the system's monotonic clock; 0 to start immediately.
     start_ns: AtomicU64,
     /// Start time of the current load in nanoseconds of the system's monotonic clock, which may still be to come; 0 if no start time was
     /// set, or once it was taken.
@@ -17,7 +17,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Creates a control that starts a load at once and lets the load run for its full duration.
+    /// Creates a control that starts a load immediately and lets the load run for its full duration.
     #[must_use]
     pub const fn new() -> Self {
         Self { end: AtomicBool::new(false), start_ns: AtomicU64::new(0), started_ns: AtomicU64::new(0) }
@@ -47,7 +47,7 @@ impl Control {
         self.start_ns.store(at_ns, Ordering::Relaxed);
     }
 
-    /// Returns true if no start time is set, so that the load starts at once.
+    /// Returns true if no start time is set, so that the load starts immediately.
     #[must_use]
     pub fn starts_at_once(&self) -> bool {
         self.start_ns.load(Ordering::Relaxed) == 0
@@ -76,7 +76,7 @@ impl Control {
         }
     }
 
-    /// Blocks until the load's start time; returns at once if none is set. For loads whose own threads do not wait for the start.
+    /// Blocks until the load's start time; returns immediately if none is set. For loads whose own threads do not wait for the start.
     pub fn await_start(&self) {
         let asked_ns = self.start_ns.load(Ordering::Relaxed);
         if asked_ns > 0 {

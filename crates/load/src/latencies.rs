@@ -29,7 +29,7 @@ const META: usize = 4;
 
 /// Returns the index of an I/O's kind in `by_direction`, in the order of [`Tallies::WORDS`].
 #[inline]
-const fn place(direction: IoKind) -> usize {
+const fn kind_index(direction: IoKind) -> usize {
     match direction {
         IoKind::Read => 0,
         IoKind::Write | IoKind::DurableWrite => 1,
@@ -98,14 +98,14 @@ impl Latencies {
     /// Counts an I/O with its service and response time in nanoseconds. A closed loop has no response times: the value is ignored.
     #[inline]
     pub fn add(&mut self, io: Io, service_ns: u64, response_ns: u64) {
-        self.add_at(place(io.direction), 1, io.length.into(), service_ns, response_ns);
+        self.add_at(kind_index(io.direction), 1, io.length.into(), service_ns, response_ns);
     }
 
     /// Counts a group of I/Os of one kind with equal times.
     #[inline]
     pub fn add_alike(&mut self, alike: &Alike) {
         let Alike { direction, service_ns, response_ns, ios, bytes } = *alike;
-        self.add_at(place(direction), ios, bytes, service_ns, response_ns);
+        self.add_at(kind_index(direction), ios, bytes, service_ns, response_ns);
     }
 
     /// Counts a file operation or transaction that moved `bytes` of data and took `service_ns`, or `response_ns` since its scheduled start.
@@ -128,8 +128,8 @@ impl Latencies {
     }
 
     #[inline]
-    fn add_at(&mut self, place: usize, ios: u64, bytes: u64, service_ns: u64, response_ns: u64) {
-        if let Some(counts) = &mut self.by_direction[place] {
+    fn add_at(&mut self, index: usize, ios: u64, bytes: u64, service_ns: u64, response_ns: u64) {
+        if let Some(counts) = &mut self.by_direction[index] {
             counts.bytes += bytes;
             counts.service.add_many(service_ns, ios);
             if let Some(response) = &mut counts.response {

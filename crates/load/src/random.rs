@@ -28,7 +28,7 @@ pub enum Purpose {
     /// The decision for each I/O between a random and a sequential offset.
     Coin,
     /// The positions of the frequently accessed blocks in the area.
-    Places,
+    Permutation,
     /// The names and sizes of a worker's files, and their order.
     Files,
     /// The files and directories of a generated tree.

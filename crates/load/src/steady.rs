@@ -108,7 +108,8 @@ mod tests {
             let tallies = Tallies { write: Some(tally), ..Tallies::default() };
             let duration_ns = length_ms * 1_000_000;
             let at_ns = number * duration_ns;
-            let sample = Sample { at_ns, duration_ns, tallies, oldest_ns: None, failed: 0, ways: Vec::new() };
+            let sample =
+                Sample { at_ns, duration_ns, tallies, oldest_ns: None, failed: 0, directions: Vec::new() };
             watch.add(&sample).then_some(at_ns / 1_000_000)
         })
     }

@@ -253,12 +253,12 @@ fn of_replay(replayed: &Replayed) -> Option<String> {
         (replayed.aligned, "were rounded to what direct I/O takes"),
         (replayed.left_out, "were left out, because the target cannot do them"),
     ];
-    let told: Vec<String> = changed
+    let changes: Vec<String> = changed
         .iter()
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
-    (!told.is_empty()).then(|| format!("of {} I/Os of the trace {}", replayed.due, told.join(", ")))
+    (!changes.is_empty()).then(|| format!("of {} I/Os of the trace {}", replayed.due, changes.join(", ")))
 }
 
 /// Returns the distinct notes of the workers' backends, with the number of I/Os concerned summed over the workers.

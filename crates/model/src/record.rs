@@ -28,7 +28,7 @@ pub use fleet_member::{FleetMember, FleetMode, FleetStart};
 pub use imported_metrics::{Dated, ImportSource, ImportedMetric, ImportedMetrics, RunSource};
 pub use layer_counters::LayerCounters;
 pub use merge::LoadRelation;
-pub use net_stats::{Carried, Flow, Gap, Interface, NicActivity, Probes, WaySample};
+pub use net_stats::{Carried, DirectionSample, Flow, Gap, Interface, NicActivity, Probes};
 pub use pace::CpuPace;
 pub use pacing::Pacing;
 pub use process::ProcessCounts;
@@ -61,7 +61,7 @@ pub struct Sample {
     pub failed: u64,
     /// Network streams by direction, as seen by the client; empty without streams.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub ways: Vec<WaySample>,
+    pub directions: Vec<DirectionSample>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]

@@ -133,8 +133,8 @@ impl Findings {
 
     fn put(&mut self, fault: Fault) {
         match self.faults.binary_search_by_key(&(fault.kind as u8), |known| known.kind as u8) {
-            Ok(place) => {
-                let known = &mut self.faults[place];
+            Ok(index) => {
+                let known = &mut self.faults[index];
                 known.count += fault.count;
                 known.first_offsets.extend(fault.first_offsets);
                 known.first_offsets.sort_unstable();
@@ -142,7 +142,7 @@ impl Findings {
                 known.first_offsets.truncate(LOWEST);
                 known.last_offset = known.last_offset.max(fault.last_offset);
             }
-            Err(place) => self.faults.insert(place, fault),
+            Err(index) => self.faults.insert(index, fault),
         }
     }
 }
@@ -158,7 +158,7 @@ pub const JOURNAL_BATCH: usize = (4 << 20) + 160;
 #[serde(deny_unknown_fields)]
 pub struct JournalDamage {
     /// Number of separate damaged ranges of bytes in the journal.
-    pub places: u64,
+    pub regions: u64,
     /// Byte offsets in the journal of the first damaged ranges, ascending, at most 4.
     pub first_offsets: Vec<u64>,
     /// Number of bytes in the journal that cannot be parsed.
@@ -170,7 +170,7 @@ pub struct JournalDamage {
 impl JournalDamage {
     /// Adds a damaged range of `bytes` bytes at a byte offset in the journal, with `records` missing records.
     pub fn add(&mut self, offset: u64, bytes: u64, records: u64) {
-        self.places += 1;
+        self.regions += 1;
         self.bytes += bytes;
         self.records = self.records.saturating_add(records);
         if self.first_offsets.len() < LOWEST {
@@ -182,11 +182,17 @@ impl JournalDamage {
 /// Prints as `1 place, at its byte 4040: 40 bytes make no sense and 1 record is lost`.
 impl fmt::Display for JournalDamage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { places, bytes, records, .. } = self;
+        let Self { regions, bytes, records, .. } = self;
         let offsets: Vec<String> = self.first_offsets.iter().map(u64::to_string).collect();
-        let more = if *places > offsets.len() as u64 { " ..." } else { "" };
+        let more = if *regions > offsets.len() as u64 { " ..." } else { "" };
         let s = |count: u64| if count == 1 { "" } else { "s" };
-        write!(f, "{places} place{}, at its byte{} {}{more}: ", s(*places), s(*places), offsets.join(", "))?;
+        write!(
+            f,
+            "{regions} place{}, at its byte{} {}{more}: ",
+            s(*regions),
+            s(*regions),
+            offsets.join(", ")
+        )?;
         write!(
             f,
             "{bytes} byte{} make no sense and {records} record{} lost",
@@ -245,7 +251,7 @@ impl Recovery {
         let lacking = acknowledged.map(|acknowledged| {
             format!("the journal has {writes} of {acknowledged} acknowledged writes on record: it could not be written to its end")
         });
-        let damaged = (damage.places > 0).then(|| format!("the journal is damaged in {damage}"));
+        let damaged = (damage.regions > 0).then(|| format!("the journal is damaged in {damage}"));
         let empty = (writes == 0).then(|| "no write is on record, so nothing was verified".to_owned());
         let reasons: Vec<String> = lacking.into_iter().chain(damaged).chain(empty).collect();
         (!reasons.is_empty()).then(|| reasons.join("; "))

@@ -64,7 +64,7 @@ pub enum Request {
     /// Starts the load. Answered by [`Event::Measuring`], [`Event::Sample`] for each interval, and [`Event::Over`]. The next request must be
     /// [`Request::Conclude`].
     Go {
-        /// Start time in nanoseconds of the monotonic clock that runner and agent share; `None` to start at once. With a start time, the agent also
+        /// Start time in nanoseconds of the monotonic clock that runner and agent share; `None` to start immediately. With a start time, the agent also
         /// sends [`Event::Started`].
         at_ns: Option<u64>,
     },
@@ -459,7 +459,7 @@ mod tests {
             },
             oldest_ns: None,
             failed: 0,
-            ways: Vec::new(),
+            directions: Vec::new(),
         }))
     }
 

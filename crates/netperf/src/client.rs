@@ -24,7 +24,7 @@ const END_PATIENCE: Duration = Duration::from_secs(30);
 /// Time after which an unanswered opening datagram of a UDP stream is sent again.
 const HELLO_AGAIN: Duration = Duration::from_secs(1);
 /// Interval at which the client checks whether the server has started the test.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(100);
 
 /// A test that the server agreed to, before its streams are connected.
 #[derive(Debug)]
@@ -126,7 +126,7 @@ impl ClientSession {
     /// answer was lost; fails after 10 s. Returns the socket, and true if the server has started the test.
     fn open_datagrams(&self, from: SocketAddr, options: &Options) -> Result<(UdpSocket, bool), NetError> {
         let socket = dial::udp(from, self.address, options)?;
-        socket.set_read_timeout(Some(LOOK))?;
+        socket.set_read_timeout(Some(POLL))?;
         let deadline = Instant::now() + PATIENCE;
         let mut call_again = Instant::now();
         while Instant::now() < deadline {

@@ -101,12 +101,12 @@ impl Results {
             self.streams.iter().filter_map(|stream| nanos(stream.end_time - stream.start_time)).max();
         let duration_ns = duration_ns.unwrap_or(local.duration_ns);
         let share = |percent: f64| nanos(percent / 100.0 * duration_ns as f64 / 1e9);
-        let told = self.iotax.unwrap_or_default();
+        let extension = self.iotax.unwrap_or_default();
         let derived = share(self.cpu_util_user).zip(share(self.cpu_util_system));
-        let cpu = told.cpu.or(derived.map(|(user_ns, system_ns)| CpuTime { user_ns, system_ns }));
+        let cpu = extension.cpu.or(derived.map(|(user_ns, system_ns)| CpuTime { user_ns, system_ns }));
         let streams = local.streams.iter().filter_map(|stream| {
             let result = self.streams.iter().find(|result| result.id == stream.id)?;
-            let more = told.streams.iter().find(|more| more.id == stream.id);
+            let more = extension.streams.iter().find(|more| more.id == stream.id);
             Some(result.read(!stream.sends, udp, warmed_up, more))
         });
         End { duration_ns, cpu, congestion: self.congestion_used, streams: streams.collect() }
@@ -186,8 +186,8 @@ impl StreamExtension {
 
 /// Converts a peer's number to a count; `None` for NaN, negative values such as -1, and values from 9e18.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
-fn count(told: f64) -> Option<u64> {
-    (0.0..9e18).contains(&told).then(|| told.round() as u64)
+fn count(value: f64) -> Option<u64> {
+    (0.0..9e18).contains(&value).then(|| value.round() as u64)
 }
 
 /// Converts seconds to nanoseconds; `None` if out of range.

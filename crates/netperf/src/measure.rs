@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use iotax_model::net::{Peer, Traffic};
-use iotax_model::record::{Carried, ErrorCount, Flow, Outcome, Sample, Tallies, Tally, WaySample};
+use iotax_model::record::{Carried, DirectionSample, ErrorCount, Flow, Outcome, Sample, Tallies, Tally};
 use iotax_model::wire::{Event, Job};
 
 use super::report::{End, StreamEnd, StreamFigures, TestInterval, TestReport};
@@ -55,12 +55,12 @@ pub(super) fn streams(
 fn sample(interval: &TestInterval) -> Sample {
     let streams = |sends: bool| interval.streams.iter().filter(move |stream| stream.sends == sends);
     let tally = |sends: bool| sum(streams(sends).map(|stream| stream.figures));
-    let way = |sends: bool| {
+    let direction_sample = |sends: bool| {
         let tcp = streams(sends).next()?.tcp.filter(|_| sends);
         let StreamFigures { lost, out_of_order, duplicates, jitter_ns, retransmits, .. } =
             StreamFigures::sum(streams(sends).map(|stream| stream.figures));
         let (rtt_ns, cwnd) = (tcp.map(|tcp| tcp.rtt_ns), tcp.map(|tcp| tcp.snd_cwnd));
-        Some(WaySample {
+        Some(DirectionSample {
             upload: sends,
             lost,
             out_of_order,
@@ -77,7 +77,7 @@ fn sample(interval: &TestInterval) -> Sample {
         tallies: Tallies { write: tally(true), read: tally(false), ..Tallies::default() },
         oldest_ns: None,
         failed: 0,
-        ways: [true, false].into_iter().filter_map(way).collect(),
+        directions: [true, false].into_iter().filter_map(direction_sample).collect(),
     }
 }
 

@@ -148,8 +148,8 @@ impl Parameters {
 
     /// Returns the length of the warm-up in nanoseconds.
     pub(super) fn omit(&self) -> Nanos {
-        let told = self.iotax.as_ref().map(|extension| extension.omit_ns);
-        Nanos(told.unwrap_or(self.omit.saturating_mul(1_000_000_000)))
+        let stated = self.iotax.as_ref().map(|extension| extension.omit_ns);
+        Nanos(stated.unwrap_or(self.omit.saturating_mul(1_000_000_000)))
     }
 
     /// Returns the kind of round-trip test; `None` for streams.

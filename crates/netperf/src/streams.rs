@@ -41,7 +41,7 @@ struct Stream {
     worker: Option<JoinHandle<io::Result<()>>>,
     base: Reading,
     last: Reading,
-    path: PathSeen,
+    path: PathSums,
 }
 
 /// The counts of a stream at one moment.
@@ -56,8 +56,8 @@ struct Reading {
 
 /// Sums, minimum and maxima of the kernel's TCP metrics over all readings.
 #[derive(Debug, Clone, Copy, Default)]
-struct PathSeen {
-    looks: u64,
+struct PathSums {
+    readings: u64,
     rtt_sum: u64,
     rtt_least: u64,
     rtt_most: u64,
@@ -65,18 +65,18 @@ struct PathSeen {
     window: u64,
 }
 
-impl PathSeen {
+impl PathSums {
     fn add(&mut self, tcp: &TcpInfo) {
-        self.rtt_least = if self.looks == 0 { tcp.rtt_ns } else { self.rtt_least.min(tcp.rtt_ns) };
+        self.rtt_least = if self.readings == 0 { tcp.rtt_ns } else { self.rtt_least.min(tcp.rtt_ns) };
         self.rtt_most = self.rtt_most.max(tcp.rtt_ns);
         self.rtt_sum += tcp.rtt_ns;
-        self.looks += 1;
+        self.readings += 1;
         self.cwnd = self.cwnd.max(tcp.snd_cwnd);
         self.window = self.window.max(tcp.snd_wnd.unwrap_or(0).into());
     }
 
     fn rtt(&self) -> Option<[u64; 3]> {
-        let mean = self.rtt_sum.checked_div(self.looks)?;
+        let mean = self.rtt_sum.checked_div(self.readings)?;
         Some([self.rtt_least, mean, self.rtt_most])
     }
 }
@@ -129,7 +129,7 @@ impl Stream {
     fn set_base(&mut self) {
         self.last = Reading::now(self);
         self.base = self.last;
-        self.path = PathSeen::default();
+        self.path = PathSums::default();
     }
 }
 
@@ -184,7 +184,7 @@ impl Streams {
             worker: None,
             base: Reading::default(),
             last: Reading::default(),
-            path: PathSeen::default(),
+            path: PathSums::default(),
         });
         Self { all: streams.collect(), settings, udp: parameters.udp, local, begin: 0 }
     }
@@ -257,7 +257,7 @@ impl Streams {
     }
 
     /// Reads the counters of all streams. Returns each stream's counts since the last reading.
-    pub(super) fn look(&mut self) -> Vec<StreamInterval> {
+    pub(super) fn read_counters(&mut self) -> Vec<StreamInterval> {
         let each = self.all.iter_mut().map(|stream| {
             let now = Reading::now(stream);
             let figures = now.since(&stream.last, stream.sends);
@@ -351,12 +351,12 @@ impl Streams {
     }
 
     /// Describes for notes how datagrams were passed to and from the kernel; empty for TCP.
-    pub(super) fn ways(&self) -> Vec<String> {
-        let ways = |sends: bool| {
+    pub(super) fn send_methods(&self) -> Vec<String> {
+        let send_methods = |sends: bool| {
             let mut streams = self.all.iter().filter(move |stream| stream.sends == sends);
-            streams.find_map(|stream| stream.counters.way()).map(|way| way.words(sends).to_owned())
+            streams.find_map(|stream| stream.counters.method()).map(|method| method.words(sends).to_owned())
         };
-        [true, false].into_iter().filter_map(ways).collect()
+        [true, false].into_iter().filter_map(send_methods).collect()
     }
 
     /// Stops the streams and waits for their threads. Returns the number of each stream that broke, and the reason.
@@ -439,7 +439,7 @@ mod tests {
             thread::sleep(Duration::from_millis(50));
             remote.write_all(b"first").expect("written");
             until("bytes", || streams.bytes() == 5);
-            streams.look();
+            streams.read_counters();
             // The following gap counts from its beginning.
             streams.totals(clock::now())[0].gaps.iter().filter(|gap| gap.at_ns < 40_000_000).count()
         };

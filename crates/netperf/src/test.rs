@@ -16,7 +16,7 @@ use iotax_load::clock::{self, ProcessUsage};
 use iotax_load::error::EngineError;
 
 /// Interval at which a test that ends after a number of bytes checks its progress.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL: Duration = Duration::from_millis(5);
 /// Maximum sleep between two checks for a stop.
 const NAP: Duration = Duration::from_millis(100);
 /// Nanoseconds without received data that end a test limited by bytes: the missing datagrams may be lost.
@@ -153,7 +153,7 @@ fn carry_out(
     remote_is_done?;
     let remote = session.exchange(&local)?;
     let broken = local.words("").chain(remote.words("the server's "));
-    let notes = broken.chain(streams.ways()).chain(not_polled).chain(check.end()).collect();
+    let notes = broken.chain(streams.send_methods()).chain(not_polled).chain(check.end()).collect();
     Ok(TestReport { start, local, remote: Some(remote), notes })
 }
 
@@ -217,7 +217,7 @@ impl Running<'_> {
         loop {
             let next = (begin + ((last - begin) / every + 1) * every).min(end);
             let wait = Duration::from_nanos(next.saturating_sub(clock::now()));
-            let nap = if omitted || self.test.traffic.bytes.is_none() { NAP } else { LOOK };
+            let nap = if omitted || self.test.traffic.bytes.is_none() { NAP } else { POLL };
             if let Some(state) = self.session.control().poll(wait.min(nap))? {
                 return Err(NetError::Unexpected(state));
             }
@@ -252,7 +252,7 @@ impl Running<'_> {
     }
 
     fn interval(&mut self, begin: u64, last: u64, now: u64, omitted: bool) -> TestInterval {
-        let streams = self.streams.look();
+        let streams = self.streams.read_counters();
         TestInterval { begin_ns: last - begin, end_ns: now - begin, omitted, streams }
     }
 

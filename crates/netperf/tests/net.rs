@@ -1,4 +1,4 @@
-//! The server of network measurements and those who misbehave at it; the client and servers that do.
+//! Tests of the network server with misbehaving clients, and of the client with misbehaving servers.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -21,7 +21,7 @@ struct TestServer {
 impl TestServer {
     fn new(most_tests: usize, token: Option<&str>) -> Self {
         let problems = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&problems);
+        let complaints = Arc::clone(&problems);
         let serving = Serving {
             bind: LOOPBACK.into(),
             port: 0,
@@ -31,7 +31,7 @@ impl TestServer {
         };
         let tell = move |what| {
             if let ServerEvent::Problem(words) = what {
-                told.lock().expect("not poisoned").push(words);
+                complaints.lock().expect("not poisoned").push(words);
             }
         };
         Self { server: Server::listen(serving, Box::new(tell)).expect("listening"), problems }
@@ -66,7 +66,7 @@ fn run(test: ClientTest) -> Result<TestReport, String> {
     prepared.run(&AtomicBool::new(false), &mut |_| {}).map_err(|error| error.to_string())
 }
 
-/// An honest test, which must come out right.
+/// A regular test, which must succeed.
 fn assert_serves(remote: &TestServer) {
     let report = run(test(remote.peer(), traffic(NetTest::Tcp, Direction::Upload))).expect("a report");
     let received = report.remote.expect("told").streams[0].figures.bytes;
@@ -121,7 +121,7 @@ fn bytes_end_a_test_in_every_direction() {
     }
 }
 
-/// Bytes of memory that this process has in use.
+/// Returns the bytes of memory in use by this process.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("there");
     let pages: u64 = statm.split(' ').nth(1).expect("a field").parse().expect("a number");
@@ -136,7 +136,7 @@ fn a_thousand_connections_neither_stop_it_nor_fill_its_memory() {
     let mut kept = Vec::new();
     for number in 0..1000 {
         let mut visitor = remote.connect();
-        // Some are silent, some say half of what they should, some announce more than there is, and some are something else.
+        // Some are silent, some send half a message, some announce more than they send, and some send other data.
         let words: &[u8] = match number % 4 {
             0 => b"",
             1 => b"half a coo",
@@ -248,7 +248,7 @@ fn only_those_who_know_the_token_are_served() {
 
 #[test]
 fn tests_that_fail_are_told_once_and_each_is_over() {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, events) = std::sync::mpsc::channel();
     let serving = Serving { bind: LOOPBACK.into(), port: 0, token: None, most_tests: 1, one_off: false };
     let server = Server::listen(serving, Box::new(move |what| drop(tell.send(what)))).expect("listening");
     let mut problems = Vec::new();
@@ -263,7 +263,7 @@ fn tests_that_fail_are_told_once_and_each_is_over() {
         client.read_exact(&mut states).expect("read");
         drop(client);
         loop {
-            match told.recv_timeout(Duration::from_secs(20)).expect("told") {
+            match events.recv_timeout(Duration::from_secs(20)).expect("told") {
                 ServerEvent::Failed(cookie) => break assert_eq!(cookie.as_bytes(), [letter; 36]),
                 ServerEvent::Problem(words) => problems.push(words),
                 other => panic!("{other:?}"),
@@ -274,7 +274,8 @@ fn tests_that_fail_are_told_once_and_each_is_over() {
     }
     drop(server);
     problems.extend(
-        told.iter()
+        events
+            .iter()
             .filter_map(|what| if let ServerEvent::Problem(words) = what { Some(words) } else { None }),
     );
     assert_eq!(problems.len(), 2, "{problems:?}");
@@ -293,8 +294,8 @@ fn datagrams_from_strangers_change_nothing() {
     assert_serves(&remote);
 }
 
-/// A server that agrees to one test of one stream of datagrams, and lets the client's calls go unanswered. Between the start of the test and
-/// of the streams it does something with the client's address.
+/// A server that accepts one test with one UDP stream and does not answer the client's calls. Between the start of the test and of the
+/// streams it calls a function with the client's address.
 fn far_end_without_an_answer(
     listener: &TcpListener,
     datagrams: &UdpSocket,
@@ -341,7 +342,7 @@ fn what_comes_before_the_server_says_that_it_runs_is_not_lost() {
     let listener = TcpListener::bind((LOOPBACK, 0)).expect("bound");
     let port = listener.local_addr().expect("bound").port();
     let datagrams = UdpSocket::bind((LOOPBACK, port)).expect("bound");
-    // More than the kernel keeps for a socket that nobody reads.
+    // More than the kernel buffers for a socket without a reader.
     let count = 400_u64;
     let remote = std::thread::spawn(move || {
         let sender = datagrams.try_clone().expect("cloned");

@@ -66,11 +66,11 @@ pub(super) fn transactions(run: &Run, judgement: &Judgement, workload: &str) -> 
 /// Describes the flushes of a transaction from the top layer down: `1.00 flushes of 410 us in QEMU, which adds 55.0 us to 1.00 flushes of
 /// 355 us in vda`.
 fn waits(layers: &[FlushesPerTransaction]) -> String {
-    let part = |(place, of): (usize, &FlushesPerTransaction)| {
+    let part = |(index, of): (usize, &FlushesPerTransaction)| {
         let each = of.wait_ns.map(|ns| format!(" of {}", human::time(ns))).unwrap_or_default();
         let flushes = format!("{:.2} flushes{each} in {}", of.flushes, of.layer);
         let next = match of.adds_ns {
-            _ if place + 1 == layers.len() => String::new(),
+            _ if index + 1 == layers.len() => String::new(),
             Some(ns) => format!(", which adds {} to ", human::time(ns)),
             None => ", ".into(),
         };

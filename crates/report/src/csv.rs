@@ -11,7 +11,7 @@ use crate::tables;
 
 /// A CSV file to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sheet {
+pub struct CsvTable {
     /// The file's name, such as `measurements.csv`.
     pub name: &'static str,
     /// The header line, which also lets iotax recognise a file that it wrote.
@@ -20,38 +20,38 @@ pub struct Sheet {
     pub text: String,
 }
 
-impl Sheet {
+impl CsvTable {
     /// Returns the mark that identifies a CSV file as iotax's own, so that it may be replaced: the header line, which differs between files.
     #[must_use]
     pub fn mark(&self) -> Mark {
-        Mark { format: self.name, place: MarkPosition::Start(format!("{}\n", self.header).into()) }
+        Mark { format: self.name, position: MarkPosition::Start(format!("{}\n", self.header).into()) }
     }
 }
 
 /// Builds the CSV files of these runs; a file without rows has only its header.
 #[must_use]
-pub fn sheets(runs: &[(Run, Judgement)]) -> Vec<Sheet> {
+pub fn tables(runs: &[(Run, Judgement)]) -> Vec<CsvTable> {
     vec![
-        sheet("measurements.csv", tables::measurements(runs)),
-        sheet("comparisons.csv", tables::comparisons(runs)),
-        sheet("cells.csv", tables::cells(runs)),
-        sheet("samples.csv", tables::samples(runs)),
-        sheet("disks.csv", tables::disks(runs)),
-        sheet("nics.csv", tables::nics(runs)),
-        sheet("streams.csv", tables::streams(runs)),
-        sheet("curves.csv", tables::curves(runs)),
-        sheet("answers.csv", tables::answers(runs)),
+        csv_table("measurements.csv", tables::measurements(runs)),
+        csv_table("comparisons.csv", tables::comparisons(runs)),
+        csv_table("cells.csv", tables::cells(runs)),
+        csv_table("samples.csv", tables::samples(runs)),
+        csv_table("disks.csv", tables::disks(runs)),
+        csv_table("nics.csv", tables::nics(runs)),
+        csv_table("streams.csv", tables::streams(runs)),
+        csv_table("curves.csv", tables::curves(runs)),
+        csv_table("answers.csv", tables::answers(runs)),
     ]
 }
 
 /// Builds the CSV file of a history, with one row per run, target, workload and metric.
 #[must_use]
-pub fn history(accounts: &[Account], history: &History) -> Sheet {
-    sheet("history.csv", tables::history(accounts, history))
+pub fn history(accounts: &[Account], history: &History) -> CsvTable {
+    csv_table("history.csv", tables::history(accounts, history))
 }
 
 /// Formats a table as CSV. Fields with a comma or a quote are quoted (RFC 4180).
-fn sheet(name: &'static str, DataTable { columns, rows }: DataTable) -> Sheet {
+fn csv_table(name: &'static str, DataTable { columns, rows }: DataTable) -> CsvTable {
     let header: Vec<String> = columns.into_iter().map(|(name, _)| name).collect();
     let mut writer = csv::Writer::from_writer(Vec::new());
     let written = writer
@@ -60,7 +60,7 @@ fn sheet(name: &'static str, DataTable { columns, rows }: DataTable) -> Sheet {
         .map_err(|error| error.to_string())
         .and_then(|()| writer.into_inner().map_err(|error| error.to_string()));
     let text = written.expect("memory takes everything, and every row has a field for each name");
-    Sheet { name, header: header.join(","), text: String::from_utf8(text).expect("made of strings") }
+    CsvTable { name, header: header.join(","), text: String::from_utf8(text).expect("made of strings") }
 }
 
 fn field(value: CellValue) -> String {

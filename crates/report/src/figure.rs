@@ -304,7 +304,7 @@ fn with_unit(size: &str) -> String {
 /// `TCP round trips of 64 bytes, 1000/s, under load upload`.
 fn title_of_net(net: &Traffic) -> String {
     let name = net.test.word().split('-').next().unwrap_or_default().to_uppercase();
-    let way = match net.direction {
+    let direction_word = match net.direction {
         Direction::Both => "both ways",
         one => one.word(),
     };
@@ -314,13 +314,13 @@ fn title_of_net(net: &Traffic) -> String {
             net.length.map(|length| format!(" of {}", counted(length.0, "byte"))).unwrap_or_default();
         parts.push(format!("{name} round trips{length}"));
         parts.extend(net.rate.map(|rate| format!("{rate}/s")));
-        parts.extend(net.loaded.then(|| format!("under load {way}")));
+        parts.extend(net.loaded.then(|| format!("under load {direction_word}")));
     } else {
         let bitrate = net
             .bitrate
             .map(|bitrate| format!(" at {}", human::bits(bitrate.0 as f64 / 8.0)))
             .unwrap_or_default();
-        parts.push(format!("{name} {way}{bitrate}"));
+        parts.push(format!("{name} {direction_word}{bitrate}"));
         parts.extend(net.length.map(|length| match net.test {
             NetTest::Udp => format!("datagrams of {}", counted(length.0, "byte")),
             _ => format!("{length} at a time"),
@@ -396,12 +396,12 @@ pub(crate) fn title_in(source: Option<&ImportSource>, workload: &Workload) -> St
     let Some(source) = source else { return title(workload) };
     let tree = serde_json::to_value(workload).unwrap_or_default();
     let known = source.known.get(&workload.name).into_iter().flatten();
-    let told = known.filter(|key| *key != "test").filter_map(|key| {
+    let key_texts = known.filter(|key| *key != "test").filter_map(|key| {
         let value = tree.get(key)?;
         Some(format!("{key} = {}", value.as_str().map_or_else(|| value.to_string(), with_unit)))
     });
-    let told: Vec<String> = told.collect();
-    if told.is_empty() { format!("as {} did it", source.tool) } else { told.join(", ") }
+    let key_texts: Vec<String> = key_texts.collect();
+    if key_texts.is_empty() { format!("as {} did it", source.tool) } else { key_texts.join(", ") }
 }
 
 /// Formats a count with its noun in singular or plural: `1 round`, `3 rounds`.

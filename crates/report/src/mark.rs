@@ -11,7 +11,7 @@ pub struct Mark {
     /// Name of the format.
     pub format: &'static str,
     /// Position and text of the mark in the file.
-    pub place: MarkPosition,
+    pub position: MarkPosition,
 }
 
 /// The position of a mark in a file.
@@ -42,32 +42,34 @@ impl Mark {
     /// Returns the mark of a format whose files begin with `start`.
     #[must_use]
     pub const fn start(format: &'static str, start: &'static str) -> Self {
-        Self { format, place: MarkPosition::Start(Cow::Borrowed(start)) }
+        Self { format, position: MarkPosition::Start(Cow::Borrowed(start)) }
     }
 
     /// Returns the mark of a JSON document whose schema name is under these nested keys.
     #[must_use]
-    pub const fn schema(schema: &'static str, way: &'static [&'static str]) -> Self {
-        Self { format: schema, place: MarkPosition::Member(way, Value::Is(schema)) }
+    pub const fn schema(schema: &'static str, key_path: &'static [&'static str]) -> Self {
+        Self { format: schema, position: MarkPosition::Member(key_path, Value::Is(schema)) }
     }
 
     /// Returns whether files of this format can carry a mark.
     #[must_use]
     pub const fn exists(&self) -> bool {
-        !matches!(self.place, MarkPosition::Nowhere)
+        !matches!(self.position, MarkPosition::Nowhere)
     }
 
     /// Returns whether a file with these contents carries the mark; false for a format without a mark.
     #[must_use]
     pub fn stands_in(&self, contents: &[u8]) -> bool {
-        match &self.place {
+        match &self.position {
             MarkPosition::Nowhere => false,
             MarkPosition::Start(start) => contents.starts_with(start.as_bytes()),
             MarkPosition::EveryLine(starts) => every_line(contents, starts),
-            MarkPosition::Member(way, value) => member(contents, way).is_some_and(|found| match value {
-                Value::Is(text) => found == *text,
-                Value::Begins(text) => found.starts_with(text),
-            }),
+            MarkPosition::Member(key_path, value) => {
+                member(contents, key_path).is_some_and(|found| match value {
+                    Value::Is(text) => found == *text,
+                    Value::Begins(text) => found.starts_with(text),
+                })
+            }
             MarkPosition::Author(author, read) => read(contents).as_deref() == Some(author),
         }
     }
@@ -81,9 +83,9 @@ fn every_line(contents: &[u8], starts: &[&str]) -> bool {
 
 /// Reads the string under nested keys of a JSON document; `None` if it is missing or the text is not JSON. Parses a stream, without keeping
 /// the document in memory.
-fn member(contents: &[u8], way: &[&str]) -> Option<String> {
+fn member(contents: &[u8], key_path: &[&str]) -> Option<String> {
     let mut reader = serde_json::Deserializer::from_slice(contents);
-    let found = KeyPath(way).deserialize(&mut reader).ok()?;
+    let found = KeyPath(key_path).deserialize(&mut reader).ok()?;
     reader.end().ok()?;
     found
 }
@@ -164,7 +166,8 @@ mod tests {
 
     #[test]
     fn every_line_has_the_mark_or_none() {
-        let lines = Mark { format: "lines", place: MarkPosition::EveryLine(&["1.98,iotax-", "1.97,iotax-"]) };
+        let lines =
+            Mark { format: "lines", position: MarkPosition::EveryLine(&["1.98,iotax-", "1.97,iotax-"]) };
         assert!(lines.stands_in(b"1.98,iotax-1,a\n1.97,iotax-1,b\n"));
         for other in ["", "\n", "1.98,iotax-1,a\n\n", "1.98,iotax-1,a", "1.98,iotax-1\nmine\n"] {
             assert!(!lines.stands_in(other.as_bytes()), "{other:?}");

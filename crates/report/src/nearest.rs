@@ -122,9 +122,9 @@ fn locality(profile: &TraceProfile, is_sequential: bool, loses: &mut Vec<String>
 /// Returns the `--bs` or `--bssplit` flag for a trace: its only block size, or its most frequent ones with their percentages.
 fn sizes(profile: &TraceProfile, loses: &mut Vec<String>) -> String {
     let fit = |bytes: u64| bytes.clamp(1, 64 << 20).next_multiple_of(512);
-    let told: Vec<&LengthShare> =
+    let known: Vec<&LengthShare> =
         profile.lengths.iter().filter(|length| length.share >= 0.02 && length.bytes > 0).collect();
-    match told[..] {
+    match known[..] {
         [] => format!("--bs {}", Bytes(fit(profile.longest))),
         [one] => {
             if one.share < 0.995 {
@@ -137,13 +137,13 @@ fn sizes(profile: &TraceProfile, loses: &mut Vec<String>) -> String {
             format!("--bs {}", Bytes(fit(one.bytes)))
         }
         _ => {
-            let sum: f64 = told.iter().map(|length| length.share).sum();
+            let sum: f64 = known.iter().map(|length| length.share).sum();
             let mut left = 100;
             let mut parts = Vec::new();
-            for (place, length) in told.iter().enumerate() {
+            for (number, length) in known.iter().enumerate() {
                 #[expect(clippy::cast_possible_truncation, reason = "a percentage")]
                 let percent = ((length.share / sum * 100.0).round() as i32).min(left);
-                let percent = if place + 1 == told.len() { left } else { percent };
+                let percent = if number + 1 == known.len() { left } else { percent };
                 left -= percent;
                 if percent > 0 {
                     parts.push(format!("{}/{percent}", Bytes(fit(length.bytes))));
@@ -207,11 +207,11 @@ mod tests {
     #[test]
     fn hot_places_and_reuse_are_losses_and_reads_at_random_lose_neither() {
         // Three of four reads go to the first 100 of 10,000 blocks.
-        let place = |n: u64| n * 7919 % if n.is_multiple_of(4) { 10_000 } else { 100 };
-        let reads = |place: &dyn Fn(u64) -> u64| -> Vec<TracedIo> {
-            (0..40_000).map(|n| event(n * 1_000_000, TracedOperation::Read, place(n) * 4096, 4096)).collect()
+        let block = |n: u64| n * 7919 % if n.is_multiple_of(4) { 10_000 } else { 100 };
+        let reads = |block: &dyn Fn(u64) -> u64| -> Vec<TracedIo> {
+            (0..40_000).map(|n| event(n * 1_000_000, TracedOperation::Read, block(n) * 4096, 4096)).collect()
         };
-        let said = of(&reads(&place)).expect("it reads").loses.join("; ");
+        let said = of(&reads(&block)).expect("it reads").loses.join("; ");
         let (hot, reuse) = (
             "hot places: half of its I/Os go to 1.9%",
             "reuse: an LRU cache of 512 KiB would answer 75% of its reads, and at most 2% of the workload's",

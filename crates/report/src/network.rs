@@ -71,9 +71,9 @@ const STREAMS: [Column; 9] = [
     ("CPU/GiB", |cell| cell.summary.of(Metric::CPU_PER_GIB).map(human::time)),
     ("CPU/packet", |cell| cell.summary.of(Metric::CPU_PER_IO).map(human::time)),
     ("guest/GiB", |cell| cell.network?.guest_cpu_per_gib.map(human::time)),
-    ("lost", |cell| of_ways(cell, StreamTotals::loss)),
-    ("jitter", |cell| worst(cell, |way| way.jitter_ns).map(human::time)),
-    ("retransmits", |cell| of_ways(cell, StreamTotals::retransmit_share)),
+    ("lost", |cell| worst_share(cell, StreamTotals::loss)),
+    ("jitter", |cell| worst(cell, |totals| totals.jitter_ns).map(human::time)),
+    ("retransmits", |cell| worst_share(cell, StreamTotals::retransmit_share)),
 ];
 
 /// Columns for network round trips.
@@ -115,10 +115,10 @@ fn against(cell: &Cell<'_>, words: fn(&Comparison) -> Option<String>) -> Option<
 
 /// Returns the larger of a figure's values for upload and download; `None` if neither is known.
 fn worst(cell: &Cell<'_>, figure: fn(&StreamTotals) -> Option<f64>) -> Option<f64> {
-    cell.network?.ways.iter().filter_map(figure).reduce(f64::max)
+    cell.network?.directions.iter().filter_map(figure).reduce(f64::max)
 }
 
-fn of_ways(cell: &Cell<'_>, figure: fn(&StreamTotals) -> Option<f64>) -> Option<String> {
+fn worst_share(cell: &Cell<'_>, figure: fn(&StreamTotals) -> Option<f64>) -> Option<String> {
     worst(cell, figure).map(share)
 }
 
@@ -179,12 +179,18 @@ fn of_response(column: &str, response: &Histogram) -> Option<String> {
 
 /// Builds the table of uploads and downloads, with one row per target and direction; `None` for other workloads, without streams, or if it
 /// would only repeat the totals.
-pub(super) fn ways<'a>(run: &'a Run, judgement: &'a Judgement, workload: &'a Workload) -> Option<Table<'a>> {
+pub(super) fn directions<'a>(
+    run: &'a Run,
+    judgement: &'a Judgement,
+    workload: &'a Workload,
+) -> Option<Table<'a>> {
     let net = workload.kind.traffic()?;
     let all = || judgement.on(&workload.name, |cell| cell.network.as_ref());
-    let is_told =
-        |way: &StreamTotals| way.streams > 1 || way.out_of_order > Some(0) || way.duplicates > Some(0);
-    let more = all().any(|(_, network)| network.ways.len() > 1 || network.ways.iter().any(is_told));
+    let is_notable = |totals: &StreamTotals| {
+        totals.streams > 1 || totals.out_of_order > Some(0) || totals.duplicates > Some(0)
+    };
+    let more =
+        all().any(|(_, network)| network.directions.len() > 1 || network.directions.iter().any(is_notable));
     if run.plan.targets.len() > 1 && !more && !net.loaded {
         return None;
     }
@@ -200,25 +206,26 @@ pub(super) fn ways<'a>(run: &'a Run, judgement: &'a Judgement, workload: &'a Wor
         "TCP's RTT",
         "fairness",
     ];
-    let row = |target: &'a str, way: &'a StreamTotals| {
+    let row = |target: &'a str, totals: &'a StreamTotals| {
         let count = |count: Option<u64>| count.map(grouped);
         let figures = vec![
-            Some(way.streams.to_string()),
-            way.bytes_per_s.map(gigabits),
-            count(way.received),
-            count(way.lost),
-            count(way.out_of_order),
-            count(way.duplicates),
-            way.jitter_ns.map(human::time),
-            count(way.retransmits),
-            way.rtt_ns.map(|[_, mean, _]| human::time(mean)),
-            way.fairness.map(|fairness| evenness(Some(fairness))),
+            Some(totals.streams.to_string()),
+            totals.bytes_per_s.map(gigabits),
+            count(totals.received),
+            count(totals.lost),
+            count(totals.out_of_order),
+            count(totals.duplicates),
+            totals.jitter_ns.map(human::time),
+            count(totals.retransmits),
+            totals.rtt_ns.map(|[_, mean, _]| human::time(mean)),
+            totals.fairness.map(|fairness| evenness(Some(fairness))),
         ];
-        let name = format!("{target}, {}{}", if net.loaded { "load " } else { "" }, way.word());
+        let name = format!("{target}, {}{}", if net.loaded { "load " } else { "" }, totals.word());
         Row { target, name, figures, comparison: None }
     };
-    let rows =
-        all().flat_map(|(target, network)| network.ways.iter().map(move |way| row(target, way))).collect();
+    let rows = all()
+        .flat_map(|(target, network)| network.directions.iter().map(move |totals| row(target, totals)))
+        .collect();
     Table::new(&head, rows)
 }
 
@@ -240,7 +247,7 @@ pub(super) fn hops<'a>(judgement: &'a Judgement, workload: &'a str) -> Option<Ta
                     Some(grouped(drops)),
                 ]);
             }
-            let facts: Vec<&str> = hop.place.as_deref().into_iter().chain(hop.driver.as_deref()).collect();
+            let facts: Vec<&str> = hop.position.as_deref().into_iter().chain(hop.driver.as_deref()).collect();
             let about = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
             let name = format!("{target}: {}{about}", hop.name);
             Row { target, name, figures, comparison: None }

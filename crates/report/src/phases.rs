@@ -21,12 +21,12 @@ fn sentence(run: &Run, compared: &PhasedComparison<'_>) -> String {
         .collect();
     let same = phases.iter().filter(|phase| phase.ratio.verdict == Verdict::Same).count();
     let open = phases.len() - differ.len() - same;
-    let told: Vec<String> = differ.iter().map(|phase| told(phase)).collect();
+    let phase_texts: Vec<String> = differ.iter().map(|phase| phase_text(phase)).collect();
     let all = counted(phases.len() as u64, "phase");
     let mut parts = Vec::new();
-    match told.len() {
+    match phase_texts.len() {
         0 => parts.push("no difference is shown".to_owned()),
-        _ => parts.push(format!("it differs in {} of them: {}", told.len(), listed(&told))),
+        _ => parts.push(format!("it differs in {} of them: {}", phase_texts.len(), listed(&phase_texts))),
     }
     if same > 0 {
         parts.push(format!("the same in {same}"));
@@ -42,7 +42,7 @@ fn sentence(run: &Run, compared: &PhasedComparison<'_>) -> String {
 }
 
 /// Describes a phase with its ratio and confidence interval: `from 6 s to 8 s slower, 1.90x [1.50, 2.40]`.
-fn told(phase: &PhaseRatio) -> String {
+fn phase_text(phase: &PhaseRatio) -> String {
     let time = |ns: u64| human::duration(ns as f64 / 1e9);
     let ratio = &phase.ratio;
     let interval = ratio.interval.map(|interval| format!(" [{:.2}, {:.2}]", interval.low, interval.high));

@@ -33,20 +33,20 @@ pub(super) fn plot(
     }
     // A flat line is drawn at mid-height.
     let (least, most) = if most / least > 1.01 { (least, most) } else { (least / 2.0, most * 2.0) };
-    let place = |&(x, y): &(f64, f64)| -> (f64, f64) {
+    let scaled = |&(x, y): &(f64, f64)| -> (f64, f64) {
         let height = (y / least).ln() / (most / least).ln();
         (x / right * (2 * COLUMNS - 1) as f64, (1.0 - height) * (4 * ROWS - 1) as f64)
     };
     let mut cells = vec![[0_u8; COLUMNS]; ROWS];
     let mut marks = vec![[None; COLUMNS]; ROWS];
     for line in lines {
-        let places: Vec<(f64, f64)> = line.points.iter().map(place).collect();
-        for two in places.windows(2) {
+        let spots: Vec<(f64, f64)> = line.points.iter().map(scaled).collect();
+        for two in spots.windows(2) {
             for (x, y) in between(two[0], two[1]) {
                 cells[y / 4][x / 2] |= DOTS[x % 2][y % 4];
             }
         }
-        for (x, y) in places.iter().map(|place| dot(*place)) {
+        for (x, y) in spots.iter().map(|spot| dot(*spot)) {
             marks[y / 4][x / 2] = line.mark;
         }
     }

@@ -16,7 +16,7 @@ use iotax_model::Run;
 pub(super) struct Remark {
     pub(super) kind: WarningKind,
     /// Affected targets and workloads, and the number of measurements. Empty if the whole run is affected.
-    pub(super) place: String,
+    pub(super) scope: String,
     /// Evidence for the remark; that of the first warning if the warnings of the group differ.
     pub(super) evidence: String,
     pub(super) remedy: String,
@@ -25,8 +25,8 @@ pub(super) struct Remark {
 impl fmt::Display for Remark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.kind.word().replace('_', " "))?;
-        if !self.place.is_empty() {
-            write!(f, ", {}", self.place)?;
+        if !self.scope.is_empty() {
+            write!(f, ", {}", self.scope)?;
         }
         // A command at the end gets no period, so that it can be copied.
         let end = if self.remedy.contains(": iotax ") { "" } else { "." };
@@ -93,30 +93,30 @@ fn watching(run: &Run) -> Option<String> {
 
 fn remark(run: &Run, group: &[&Warning]) -> Remark {
     let first = group[0];
-    let mut place: Vec<String> = Vec::new();
+    let mut scope: Vec<String> = Vec::new();
     let targets = distinct(group.iter().filter_map(|w| w.target.as_deref()));
     if targets.len() == run.plan.targets.len() && targets.len() > 1 {
-        place.push("all targets".into());
+        scope.push("all targets".into());
     } else if !targets.is_empty() {
-        place.push(listed(&targets));
+        scope.push(listed(&targets));
     }
     let workloads = distinct(group.iter().filter_map(|w| w.workload.as_deref()));
     if workloads.len() == run.plan.workloads.len() && workloads.len() > 1 {
-        place.push("all workloads".into());
+        scope.push("all workloads".into());
     } else if !workloads.is_empty() {
-        place.push(listed_briefly(&workloads));
+        scope.push(listed_briefly(&workloads));
     }
     let rounds = group.iter().filter(|w| w.round.is_some()).count();
-    let mut place = place.join(", ");
+    let mut scope = scope.join(", ");
     let times = match group.iter().find_map(|w| w.round) {
         None => String::new(),
         Some(round) if rounds == 1 => format!(", round {round}"),
         Some(_) => format!(", {}", counted(rounds as u64, "measurement")),
     };
-    place.push_str(&times);
+    scope.push_str(&times);
     let others = group.iter().any(|w| w.evidence != first.evidence);
     let evidence = if others { format!("for instance {}", first.evidence) } else { first.evidence.clone() };
-    Remark { kind: first.kind, place, evidence, remedy: first.remedy.clone() }
+    Remark { kind: first.kind, scope, evidence, remedy: first.remedy.clone() }
 }
 
 /// Removes repetitions from words, in order of first appearance.

@@ -51,7 +51,7 @@ pub(super) fn indexes(run: &Run) -> Vec<(String, Vec<[String; 4]>)> {
 }
 
 /// Returns the label of a point: its block size (`64k`) or its number of outstanding I/Os.
-pub(super) fn place(shape: SuiteShape, point: &SuiteCell<'_>) -> String {
+pub(super) fn point_label(shape: SuiteShape, point: &SuiteCell<'_>) -> String {
     match shape {
         SuiteShape::Depths => point.outstanding().to_string(),
         _ => point.block_size().to_string(),
@@ -70,8 +70,8 @@ pub(super) fn against_half(course: &TargetSeries<'_>, at: usize) -> Option<f64> 
 pub(super) fn sentences(test: &SuiteTest<'_>) -> Vec<String> {
     let sentence = |course: &TargetSeries<'_>| {
         let knee = course.knee.as_ref().map(|knee| of_knee(course, knee));
-        let told = knee.or_else(|| course.transition.as_ref().map(|found| of_transition(course, found)));
-        told.map(|told| format!("{}: {told}", course.target))
+        let landmark = knee.or_else(|| course.transition.as_ref().map(|found| of_transition(course, found)));
+        landmark.map(|landmark| format!("{}: {landmark}", course.target))
     };
     test.series.iter().filter_map(sentence).collect()
 }

@@ -45,9 +45,9 @@ pub(super) fn all(run: &Run) -> Vec<String> {
     }
     let of_one = |episode: &Episode<'_>| -> Vec<String> {
         let name = &episode.measurement.target;
-        let told = sentences(run, watch, episode).into_iter().chain(timeouts::line(episode));
-        let told = told.chain(episode.verdicts.iter().map(verdict));
-        told.map(|sentence| format!("{name}: {sentence}")).collect()
+        let described = sentences(run, watch, episode).into_iter().chain(timeouts::line(episode));
+        let described = described.chain(episode.verdicts.iter().map(verdict));
+        described.map(|sentence| format!("{name}: {sentence}")).collect()
     };
     episodes.iter().flat_map(of_one).collect()
 }
@@ -71,9 +71,9 @@ pub(super) fn heading_of_all(run: &Run) -> String {
         let is_network = workload.kind.is_network();
         let targets = run.plan.targets.iter().filter(|target| target.network().is_some() == is_network);
         let names: Vec<&str> = targets.map(|target| target.name.as_str()).collect();
-        let place = if is_network { "to" } else { "on" };
+        let preposition = if is_network { "to" } else { "on" };
         let each = if names.len() > 1 { "each of " } else { "" };
-        format!("{} {place} {each}{}", load(workload), names.join(", "))
+        format!("{} {preposition} {each}{}", load(workload), names.join(", "))
     };
     let loads: Vec<String> = run.plan.workloads.iter().map(of).collect();
     format!("{}; at the same time", loads.join("; "))
@@ -352,8 +352,8 @@ fn origin(episode: &Episode<'_>) -> Option<String> {
             "The load itself did not run for {length} from {at} on: {machine} or its agent stood still, so this gap says nothing of the storage."
         ));
     }
-    let Some((sight, hung)) = origin.lowest.and_then(|place| {
-        let sight = origin.sights.get(place)?;
+    let Some((sight, hung)) = origin.lowest.and_then(|index| {
+        let sight = origin.sights.get(index)?;
         Some((sight, sight.hung?))
     }) else {
         // Device counters do not show a hanging flush.
@@ -469,8 +469,8 @@ pub(super) fn failures(episode: &Episode<'_>) -> impl Iterator<Item = String> {
             (Some(failure), None) => Some(format!("event {name} did not begin: {failure}")),
             (Some(failure), Some(_)) => Some(format!("event {name} failed: {failure}")),
             (None, _) => (effect.unseen_ns > 0).then(|| {
-                let unseen = human::time(effect.unseen_ns as f64);
-                format!("event {name} went on for {unseen} after the load had ended: that was not seen; give a longer runtime")
+                let left_running = human::time(effect.unseen_ns as f64);
+                format!("event {name} went on for {left_running} after the load had ended: that was not seen; give a longer runtime")
             }),
         }
     })

@@ -22,8 +22,8 @@ struct Asset {
 static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
     let (css, js) = ("text/css; charset=utf-8", "text/javascript; charset=utf-8");
     let scripts = html::SCRIPTS.map(|(name, text)| (name, js, text.to_owned()));
-    let sheet = format!("{}{}", html::STYLE, include_str!("assets/site.css"));
-    let ours = [("site.css", css, sheet), ("site.js", js, include_str!("assets/site.js").to_owned())];
+    let style = format!("{}{}", html::STYLE, include_str!("assets/site.css"));
+    let ours = [("site.css", css, style), ("site.js", js, include_str!("assets/site.js").to_owned())];
     let edition = |text: &str| HEXLOWER.encode(&Sha256::digest(text)[..6]);
     let all = scripts.into_iter().chain(ours);
     all.map(|(name, kind, text)| Asset { name, kind, edition: edition(&text), text }).collect()

@@ -95,7 +95,7 @@ pub(crate) fn history_document(app: &App, store: &Store, asked: &Asked) -> Resul
 
 fn two<'a>(asked: &'a Asked, judged: &'a [Arc<Judged>]) -> Result<(Side<'a>, Side<'a>, Compared), Problem> {
     let side =
-        |place: usize| Side { account: &judged[place].account, target: asked.sides[place].target.as_deref() };
+        |index: usize| Side { account: &judged[index].account, target: asked.sides[index].target.as_deref() };
     let question = Question {
         baseline: asked.baseline,
         metrics: Metric::compared().collect(),
@@ -117,7 +117,7 @@ fn several(asked: &Asked, judged: &[Arc<Judged>]) -> Result<(Vec<Account>, Histo
             side.run
         )));
     }
-    let twice = asked.sides.iter().enumerate().find(|(place, side)| asked.sides[..*place].contains(side));
+    let twice = asked.sides.iter().enumerate().find(|(index, side)| asked.sides[..*index].contains(side));
     if let Some((_, side)) = twice {
         return Err(Problem::bad_request(format!(
             "run {} is named twice; a history has each run once",
@@ -150,7 +150,7 @@ pub(crate) async fn page(State(app): State<Shared>, pairs: Pairs) -> Result<Resp
     }
     let handle = app.clone();
     let body = app.pool.read(move |store| body(&handle, store, &asked, &pairs)).await?;
-    let page = Page { title: "Compare".into(), place: "/compare", body, charts: true, again: None };
+    let page = Page { title: "Compare".into(), nav_path: "/compare", body, charts: true, again: None };
     Ok(page.answer(&app))
 }
 

@@ -74,7 +74,7 @@ fn word(mode: FleetMode) -> &'static str {
 
 /// Returns the list of fleets as a JSON document.
 pub(crate) fn listing(store: &Store) -> Result<Value, Problem> {
-    let told = fleets(store)?.into_iter().map(|fleet| {
+    let entries = fleets(store)?.into_iter().map(|fleet| {
         let states: BTreeMap<&str, u64> =
             fleet.states.iter().map(|(state, count)| (state.word(), *count)).collect();
         json!({
@@ -86,7 +86,7 @@ pub(crate) fn listing(store: &Store) -> Result<Value, Problem> {
             "states": states,
         })
     });
-    Ok(json!({ "fleets": told.collect::<Vec<_>>() }))
+    Ok(json!({ "fleets": entries.collect::<Vec<_>>() }))
 }
 
 /// Returns the document that `iotax fleet report --json` prints for this fleet. Leaves out runs that cannot be read.
@@ -134,7 +134,8 @@ pub(crate) async fn page(State(app): State<Shared>) -> Result<Response, Problem>
             }
         }
     };
-    Ok(Page { title: "Fleets".into(), place: "/fleets", body: body.into(), ..Page::default() }.answer(&app))
+    Ok(Page { title: "Fleets".into(), nav_path: "/fleets", body: body.into(), ..Page::default() }
+        .answer(&app))
 }
 
 fn table(app: &App, fleets: &[Listed]) -> Markup {
@@ -178,7 +179,7 @@ pub(crate) async fn one(State(app): State<Shared>, Path(id): Path<String>) -> Re
         })
         .await?;
     let title = format!("Fleet {id}");
-    Ok(Page { title, place: "/fleets", body, again, ..Page::default() }.answer(&app))
+    Ok(Page { title, nav_path: "/fleets", body, again, ..Page::default() }.answer(&app))
 }
 
 fn body(app: &App, fleet: &FleetAnswer, damaged: &[i64]) -> Content {

@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::assets;
 
 /// The entries of the navigation bar, each with its path and name.
-const PLACES: [(&str, &str); 6] = [
+const PAGES: [(&str, &str); 6] = [
     ("/runs", "Runs"),
     ("/compare", "Compare"),
     ("/trends", "Trends"),
@@ -31,7 +31,7 @@ pub(crate) struct OwnErrorPage;
 pub(crate) struct Page {
     pub(crate) title: String,
     /// Path of the navigation entry to highlight; empty for none.
-    pub(crate) place: &'static str,
+    pub(crate) nav_path: &'static str,
     /// The content: a `main` element with the id `main`, and possibly elements next to it.
     pub(crate) body: Content,
     /// True if the page contains charts, whose inline styles must be permitted.
@@ -99,11 +99,11 @@ fn render(app: &App, page: &Page) -> String {
                 header.site {
                     a.home href=(app.link("/runs")) { "iotax" }
                     nav aria-label="Site" {
-                        @for (path, name) in PLACES {
-                            a href=(app.link(path)) aria-current=[(path == page.place).then_some("page")] { (name) }
+                        @for (path, name) in PAGES {
+                            a href=(app.link(path)) aria-current=[(path == page.nav_path).then_some("page")] { (name) }
                         }
                     }
-                    @if !app.secrets.are_open() && !page.place.is_empty() {
+                    @if !app.secrets.are_open() && !page.nav_path.is_empty() {
                         form method="post" action=(app.link("/logout")) {
                             (form_token(app))
                             button.plain { "Log out" }

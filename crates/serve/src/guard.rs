@@ -66,7 +66,7 @@ pub(crate) async fn guard(
         }
         Err(problem) => problem.into_response(),
     };
-    let mut answer = told(&app, &method, &uri, answer);
+    let mut answer = with_body(&app, &method, &uri, answer);
     secure(&mut answer, is_tls);
     let micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
     app.counters.count(answer.status().as_u16(), micros);
@@ -207,7 +207,7 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
 
 /// Adds the body to an error response, unless it has a page already: JSON for the API and `/metrics`, none for `/healthz`, an error page
 /// for other paths. A page that needs a login becomes a redirect to the login page.
-fn told(app: &App, method: &Method, uri: &Uri, mut answer: Response) -> Response {
+fn with_body(app: &App, method: &Method, uri: &Uri, mut answer: Response) -> Response {
     let path = uri.path();
     let status = answer.status();
     let has_failed = status.is_client_error() || status.is_server_error();
@@ -225,8 +225,8 @@ fn told(app: &App, method: &Method, uri: &Uri, mut answer: Response) -> Response
         let problem = json!({ "title": reason, "status": status.as_u16(), "detail": detail });
         Body::from(iotax_model::visible::json(&problem.to_string()).into_owned())
     } else if status == StatusCode::UNAUTHORIZED {
-        let place = app.link(&login::address(method, uri));
-        return (StatusCode::SEE_OTHER, [(header::LOCATION, place)]).into_response();
+        let target = app.link(&login::address(method, uri));
+        return (StatusCode::SEE_OTHER, [(header::LOCATION, target)]).into_response();
     } else {
         Body::from(frame::problem(app, status, &detail))
     };

@@ -137,7 +137,7 @@ pub(crate) fn in_a_thread(address: SocketAddr, router: Router) -> io::Result<Soc
     Ok(address)
 }
 
-/// Limit on the number of open connections. A connection for which there is no room is closed at once.
+/// Limit on the number of open connections. A connection for which there is no room is closed immediately.
 #[derive(Debug, Clone)]
 struct Limit {
     open: Arc<Connections>,
@@ -146,15 +146,15 @@ struct Limit {
 }
 
 /// A service of one connection that holds its place among the open connections until it is dropped.
-type Placed<S> = <Extension<Arc<Connection>> as tower::Layer<S>>::Service;
+type WithConnection<S> = <Extension<Arc<Connection>> as tower::Layer<S>>::Service;
 type Certified<S> = <Extension<Option<HasCertificate>> as tower::Layer<S>>::Service;
 
 impl<S: Send + 'static> Accept<TcpStream, S> for Limit
 where
-    Certified<Placed<S>>: Send,
+    Certified<WithConnection<S>>: Send,
 {
     type Stream = TcpStream;
-    type Service = Certified<Placed<S>>;
+    type Service = Certified<WithConnection<S>>;
     type Future = Pin<Box<dyn Future<Output = io::Result<(TcpStream, Self::Service)>> + Send>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {

@@ -41,12 +41,12 @@ pub(crate) fn main(app: &App, store: &Store, judged: &Judged) -> Markup {
 }
 
 /// Creates the part of the page that is updated: the progress that the run's process last published, and the results so far.
-fn state(told: Option<&Value>, judged: &Judged) -> Markup {
+fn state(live: Option<&Value>, judged: &Judged) -> Markup {
     let run = &judged.run;
     html! {
         p { (state_mark(run.state))
-            @if let Some(phase) = text(told, "phase") { ", " (phase) } }
-        @if let Some(told) = told { (progress(told)) }
+            @if let Some(phase) = text(live, "phase") { ", " (phase) } }
+        @if let Some(live) = live { (progress(live)) }
         @if !run.measurements.is_empty() {
             h2 { "So far" small { (run.measurements.len()) " measurements" } }
             (report::set(&document::so_far(run, &judged.judgement)))
@@ -54,9 +54,9 @@ fn state(told: Option<&Value>, judged: &Judged) -> Markup {
     }
 }
 
-fn progress(told: &Value) -> Markup {
-    let whole = |key: &str| told[key].as_u64();
-    let number = |key: &str| told[key].as_f64();
+fn progress(live: &Value) -> Markup {
+    let whole = |key: &str| live[key].as_u64();
+    let number = |key: &str| live[key].as_f64();
     html! {
         @if let (Some(cell), Some(cells)) = (whole("cell"), whole("cells")) {
             progress aria-label="Cells" value=(cell.saturating_sub(1)) max=(cells) {}
@@ -72,15 +72,15 @@ fn progress(told: &Value) -> Markup {
             @if let Some(open) = whole("open") { div { b { (open) } span { "comparisons open" } } }
             @if let Some(iops) = number("iops") { div { b { (human::count(iops)) } span { "IOPS now" } } }
             @if let Some(latency) = number("latency_mean_ns") { div { b { (human::time(latency)) } span { "mean latency now" } } }
-            @if let (Some(target), Some(workload)) = (text(Some(told), "target"), text(Some(told), "workload")) {
+            @if let (Some(target), Some(workload)) = (text(Some(live), "target"), text(Some(live), "workload")) {
                 div { b { (target) } span { (workload) } }
             }
         }
     }
 }
 
-fn text<'a>(told: Option<&'a Value>, key: &str) -> Option<&'a str> {
-    told?[key].as_str()
+fn text<'a>(live: Option<&'a Value>, key: &str) -> Option<&'a str> {
+    live?[key].as_str()
 }
 
 /// Returns the state of a run as a JSON document.
@@ -106,17 +106,18 @@ struct Follower {
     sent: String,
     is_first: bool,
     has_ended: bool,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// Sends the state of a run as server-sent events: `state` when it changes, and `end` when the run is over.
 pub(crate) async fn events(State(app): State<Shared>, RunId(id): RunId) -> Result<Response, Problem> {
-    let place = app.followers.clone().try_acquire_owned();
-    let place = place
+    let permit = app.followers.clone().try_acquire_owned();
+    let permit = permit
         .map_err(|_| Problem::busy("too many followers of runs; the page shows the state without them"))?;
     // Fails if the run does not exist.
     app.pool.read(move |store| summary(store, id)?.ok_or_else(|| unknown(store, id)).map(|_| ())).await?;
-    let follower = Follower { app, id, sent: String::new(), is_first: true, has_ended: false, _place: place };
+    let follower =
+        Follower { app, id, sent: String::new(), is_first: true, has_ended: false, _permit: permit };
     let events = stream::unfold(follower, |mut follower| async move {
         let event = follower.next().await?;
         Some((Ok::<_, Infallible>(event), follower))
@@ -135,19 +136,19 @@ impl Follower {
                 tokio::time::sleep(EVERY).await;
             }
             let (app, id) = (self.app.clone(), self.id);
-            let looked = self.app.pool.read(move |store| {
+            let loaded = self.app.pool.read(move |store| {
                 let judged = app.cache.get(store, id)?;
-                let told = store.live(id)?;
-                Ok((judged.run.state, shown(&state(told.as_ref(), &judged)), told))
+                let live = store.live(id)?;
+                Ok((judged.run.state, shown(&state(live.as_ref(), &judged)), live))
             });
             // A run that cannot be read now may be readable later.
-            let Ok((run_state, html, told)) = looked.await else { continue };
+            let Ok((run_state, html, live)) = loaded.await else { continue };
             if run_state != RunState::Running {
                 self.has_ended = true;
                 return Some(Event::default().event("end").data(run_state.word()));
             }
             if html != self.sent {
-                let state = json!({ "state": run_state.word(), "now": told, "html": html });
+                let state = json!({ "state": run_state.word(), "now": live, "html": html });
                 self.sent = html;
                 return Some(Event::default().event("state").data(state.to_string()));
             }

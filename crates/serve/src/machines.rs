@@ -40,10 +40,10 @@ fn machines(store: &Store) -> Result<BTreeMap<String, Machine>, Problem> {
 /// Returns the list of machines as a JSON document.
 pub(crate) fn document(store: &Store) -> Result<Value, Problem> {
     let machines = machines(store)?;
-    let told = machines.iter().map(|(name, machine)| {
+    let entries = machines.iter().map(|(name, machine)| {
         json!({ "name": name, "runs": machine.runs, "last_run": machine.last, "last_started_at": utc(machine.last_ms) })
     });
-    Ok(json!({ "machines": told.collect::<Vec<_>>() }))
+    Ok(json!({ "machines": entries.collect::<Vec<_>>() }))
 }
 
 pub(crate) async fn page(State(app): State<Shared>) -> Result<Response, Problem> {
@@ -74,7 +74,7 @@ pub(crate) async fn page(State(app): State<Shared>) -> Result<Response, Problem>
             }
         }
     };
-    Ok(Page { title: "Machines".into(), place: "/machines", body: body.into(), ..Page::default() }
+    Ok(Page { title: "Machines".into(), nav_path: "/machines", body: body.into(), ..Page::default() }
         .answer(&app))
 }
 
@@ -82,7 +82,7 @@ pub(crate) async fn one(State(app): State<Shared>, pairs: Pairs) -> Result<Respo
     let name = pairs.get("name").ok_or_else(|| Problem::bad_request("name=MACHINE is missing"))?.to_owned();
     let (handle, title) = (app.clone(), name.clone());
     let body = app.pool.read(move |store| body(&handle, store, &name)).await?;
-    Ok(Page { title, place: "/machines", body, ..Page::default() }.answer(&app))
+    Ok(Page { title, nav_path: "/machines", body, ..Page::default() }.answer(&app))
 }
 
 fn body(app: &App, store: &Store, name: &str) -> Result<Content, Problem> {

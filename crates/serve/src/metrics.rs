@@ -20,7 +20,7 @@ use crate::runs::list;
 /// Number of newest complete runs that are searched for the runs to export.
 const LOOKED_AT: u32 = 500;
 /// Maximum number of runs to export.
-const TOLD: usize = 40;
+const LISTED: usize = 40;
 
 pub(crate) async fn get(State(app): State<Shared>) -> Result<Response, Problem> {
     let handle = app.clone();
@@ -34,7 +34,7 @@ fn newest(app: &App, store: &Store) -> Result<Vec<Arc<Judged>>, Problem> {
     let filter = Filter { state: Some(RunState::Complete), limit: Some(LOOKED_AT), ..Filter::default() };
     let (mut seen, mut found) = (HashSet::new(), Vec::new());
     for run in list(store, &filter)? {
-        if found.len() < TOLD && seen.insert((run.name.clone(), run.machine.clone())) {
+        if found.len() < LISTED && seen.insert((run.name.clone(), run.machine.clone())) {
             // Damaged runs are left out.
             found.extend(app.cache.get(store, run.id).ok());
         }

@@ -152,7 +152,7 @@ fn conflict(app: &App, id: i64, others: &Notes, notes: &Notes) -> Response {
             (fields(app, id, others, notes))
         }
     };
-    let page = Page { title: "Notes".into(), place: "/runs", body: body.into(), ..Page::default() };
+    let page = Page { title: "Notes".into(), nav_path: "/runs", body: body.into(), ..Page::default() };
     let mut answer = page.answer(app);
     *answer.status_mut() = StatusCode::CONFLICT;
     answer.extensions_mut().insert(OwnErrorPage);

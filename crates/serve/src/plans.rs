@@ -51,7 +51,7 @@ pub(crate) async fn page(State(app): State<Shared>) -> Result<Response, Problem>
         }
     };
     let again = (!is_free).then_some(5);
-    Ok(Page { title: "Plans".into(), place: "/plans", body: body.into(), again, ..Page::default() }
+    Ok(Page { title: "Plans".into(), nav_path: "/plans", body: body.into(), again, ..Page::default() }
         .answer(&app))
 }
 

@@ -16,14 +16,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Open stores. Those opened for reading are used again.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    place: Location,
+    location: Location,
     idle: Arc<Mutex<Vec<Store>>>,
     free: Arc<Semaphore>,
 }
 
 impl Pool {
-    pub(crate) fn new(place: Location) -> Self {
-        Self { place, idle: Arc::default(), free: Arc::new(Semaphore::new(OPEN)) }
+    pub(crate) fn new(location: Location) -> Self {
+        Self { location, idle: Arc::default(), free: Arc::new(Semaphore::new(OPEN)) }
     }
 
     /// Runs a function on a blocking thread with a store that is open for reading.
@@ -31,9 +31,9 @@ impl Pool {
         &self,
         work: impl FnOnce(&Store) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let (place, idle) = (self.place.clone(), Arc::clone(&self.idle));
+        let (location, idle) = (self.location.clone(), Arc::clone(&self.idle));
         self.blocking(move || {
-            let store = pop(&idle).map_or_else(|| Store::open_to_read(place), Ok)?;
+            let store = pop(&idle).map_or_else(|| Store::open_to_read(location), Ok)?;
             let done = work(&store);
             // A store that failed may have lost its connection: the next request opens one anew.
             if !matches!(&done, Err(problem) if problem.is_of_the_store()) {
@@ -49,11 +49,11 @@ impl Pool {
         &self,
         work: impl FnOnce(&mut Store) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let (place, idle) = (self.place.clone(), Arc::clone(&self.idle));
+        let (location, idle) = (self.location.clone(), Arc::clone(&self.idle));
         self.blocking(move || {
             // Makes room for the one that is opened.
             drop(pop(&idle));
-            work(&mut Store::open(place)?)
+            work(&mut Store::open(location)?)
         })
         .await
     }
@@ -89,9 +89,9 @@ mod tests {
     #[test]
     fn stores_that_write_take_the_place_of_idle_ones() {
         let dir = tempfile::tempdir().expect("a directory");
-        let place = Location::from(&dir.path().join("a.db"));
-        drop(Store::open(place.clone()).expect("created"));
-        let pool = Arc::new(Pool::new(place));
+        let location = Location::from(&dir.path().join("a.db"));
+        drop(Store::open(location.clone()).expect("created"));
+        let pool = Arc::new(Pool::new(location));
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let idle = || pool.idle.lock().expect("not poisoned").len();
         let all = Arc::new(Barrier::new(OPEN));

@@ -41,7 +41,7 @@ pub(crate) async fn page(State(app): State<Shared>, RunId(id): RunId) -> Result<
         };
         let title = format!("{} - run {id}", run.plan.name);
         let again = is_running.then_some(5);
-        Ok(Page { title, place: "/runs", body: body.into(), charts: !is_running, again })
+        Ok(Page { title, nav_path: "/runs", body: body.into(), charts: !is_running, again })
     });
     Ok(page.await?.answer(&app))
 }

@@ -46,7 +46,7 @@ pub(crate) async fn page(State(app): State<Shared>, pairs: Pairs) -> Result<Resp
             }
         }
     };
-    Ok(Page { title: "Runs".into(), place: "/runs", body: body.into(), ..Page::default() }.answer(&app))
+    Ok(Page { title: "Runs".into(), nav_path: "/runs", body: body.into(), ..Page::default() }.answer(&app))
 }
 
 fn search(app: &App, filter: &Filter) -> Markup {

@@ -26,7 +26,7 @@ pub(crate) async fn page(State(app): State<Shared>, pairs: Pairs) -> Result<Resp
     let asked = AskedHistory::read(&pairs)?;
     let handle = app.clone();
     let body = app.pool.read(move |store| body(&handle, store, &asked, &pairs)).await?;
-    let page = Page { title: "Trends".into(), place: "/trends", body, charts: true, again: None };
+    let page = Page { title: "Trends".into(), nav_path: "/trends", body, charts: true, again: None };
     Ok(page.answer(&app))
 }
 

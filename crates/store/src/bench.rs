@@ -102,11 +102,11 @@ fn follow(store: &Store) -> usize {
     found.trends.iter().map(|trend| trend.changes.len()).sum()
 }
 
-fn measure_trend(name: &str, place: &Location) {
+fn measure_trend(name: &str, location: &Location) {
     const RUNS: u32 = 1000;
-    let mut store = Store::open(place).expect("made");
+    let mut store = Store::open(location).expect("made");
     grow_history(store.database.get_mut().as_mut(), RUNS).expect("stored");
-    let store = Store::open_to_read(place).expect("there");
+    let store = Store::open_to_read(location).expect("there");
     let timed = |what: &str, work: &dyn Fn() -> usize| {
         let begun = Instant::now();
         let found = work();
@@ -126,9 +126,9 @@ fn median(times: &mut [f64]) -> f64 {
     times[times.len() / 2]
 }
 
-fn measure(name: &str, place: &Location, bytes: impl Fn() -> u64) {
+fn measure(name: &str, location: &Location, bytes: impl Fn() -> u64) {
     let runs: u32 = std::env::var("IOTAX_BENCH_RUNS").map_or(10_000, |runs| runs.parse().expect("a number"));
-    let mut store = Store::open(place).expect("made");
+    let mut store = Store::open(location).expect("made");
     let begun = Instant::now();
     grow(store.database.get_mut().as_mut(), runs).expect("stored");
     let (seconds, size) = (begun.elapsed().as_secs_f64(), bytes() / u64::from(runs));
@@ -147,8 +147,8 @@ fn measure(name: &str, place: &Location, bytes: impl Fn() -> u64) {
         }
         eprintln!("{name}: {what}: {:.1} ms (median of 7), {count} found", median(&mut times));
     };
-    timed("open to read", &mut || usize::from(Store::open_to_read(place).is_ok()));
-    let store = Store::open_to_read(place).expect("there");
+    timed("open to read", &mut || usize::from(Store::open_to_read(location).is_ok()));
+    let store = Store::open_to_read(location).expect("there");
     let list = |filter: &Filter| store.list(filter).expect("listed").len();
     timed("list of all", &mut || list(&Filter::default()));
     timed("list of 100", &mut || list(&Filter { limit: Some(100), ..Filter::default() }));

@@ -108,8 +108,8 @@ fn complete(
     let differs = missing.iter().any(|row| theirs.contains_key(&key(row)));
     let has_more = theirs.keys().any(|key| !ours.contains_key(key));
     if differs || (has_more && !missing.is_empty()) {
-        let place = database.place().clone();
-        return Err(Fault::Store(StoreError::Diverged { run: parcel.run, copy: id, place }));
+        let location = database.location().clone();
+        return Err(Fault::Store(StoreError::Diverged { run: parcel.run, copy: id, location }));
     }
     let grown = !missing.is_empty() || (!has_more && head.revision < sealed.head.revision);
     if grown {

@@ -116,7 +116,7 @@ pub(crate) enum Purpose {
 /// A database that holds a store. Parameters in SQL are `$1`, `$2` and so on.
 pub(crate) trait Database: Debug + Send {
     /// Returns the location of the store.
-    fn place(&self) -> &Location;
+    fn location(&self) -> &Location;
 
     /// Executes one statement. Returns the number of changed rows.
     fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, Fault>;
@@ -159,7 +159,7 @@ pub(crate) trait Database: Debug + Send {
     fn end_live(&mut self, run: i64);
 
     /// Converts an internal error to a public one, with the store's location and, if given, the run's number.
-    fn told(&self, run: Option<i64>, fault: Fault) -> StoreError;
+    fn public_error(&self, run: Option<i64>, fault: Fault) -> StoreError;
 }
 
 /// Runs `work` in a transaction. Commits if `work` succeeds, rolls back if it fails.

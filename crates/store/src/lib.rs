@@ -64,9 +64,9 @@ impl fmt::Debug for Claim {
 
 /// Returns the error for a run that another user stored and this user may not change; `None` if the user may.
 fn not_ours(database: &mut dyn Database, run: i64) -> Result<Option<Fault>, Fault> {
-    let place = database.place().clone();
+    let location = database.location().clone();
     let writer = database.other_writer(run)?;
-    Ok(writer.map(|writer| Fault::Store(StoreError::OfAnother { run, place, writer })))
+    Ok(writer.map(|writer| Fault::Store(StoreError::OfAnother { run, location, writer })))
 }
 
 /// Returns whether the warning is about a failed earlier attempt at this measurement (`by`: target, workload, round).
@@ -194,19 +194,19 @@ impl Store {
     /// older schema version. The file's directory must exist.
     ///
     /// Refuses, and leaves unchanged, what is damaged, no iotax store, of an unsupported version, or open to other users' journals.
-    pub fn open(place: impl Into<Location>) -> Result<Self, StoreError> {
-        let mut database: Box<dyn Database> = match place.into() {
+    pub fn open(location: impl Into<Location>) -> Result<Self, StoreError> {
+        let mut database: Box<dyn Database> = match location.into() {
             Location::File(path) => Box::new(Sqlite::to_write(&path)?),
             Location::Postgres(url) => Box::new(Postgres::to_write(&url)?),
         };
         let started = transact(database.as_mut(), Purpose::Write, &mut counter::start);
-        started.map_err(|fault| database.told(None, fault))?;
+        started.map_err(|fault| database.public_error(None, fault))?;
         Ok(Self::over(database))
     }
 
     /// Opens a store of the current schema version to read, also on a read-only filesystem. In a damaged store, intact runs can be read.
-    pub fn open_to_read(place: impl Into<Location>) -> Result<Self, StoreError> {
-        Ok(Self::over(match place.into() {
+    pub fn open_to_read(location: impl Into<Location>) -> Result<Self, StoreError> {
+        Ok(Self::over(match location.into() {
             Location::File(path) => Box::new(Sqlite::to_read(&path)?),
             Location::Postgres(url) => Box::new(Postgres::to_read(&url)?),
         }))
@@ -217,8 +217,8 @@ impl Store {
     }
 
     /// Returns the location of the store.
-    pub fn place(&self) -> Location {
-        self.database.borrow().place().clone()
+    pub fn location(&self) -> Location {
+        self.database.borrow().location().clone()
     }
 
     /// Creates a run and returns its number.
@@ -250,7 +250,7 @@ impl Store {
                 Ok(id)
             })
         });
-        created.map_err(|fault| self.database.borrow().told(None, fault))
+        created.map_err(|fault| self.database.borrow().public_error(None, fault))
     }
 
     /// Claims a run for this process until the returned claim is dropped. Two processes that work on one run would disturb each other's
@@ -392,13 +392,13 @@ impl Store {
                 let sealed = Sealed::read(database, run)?.ok_or(Fault::Unknown)?;
                 Ok((sealed, database.claimed(&[run])?.contains(&run)))
             })?;
-            let told = |fault| self.of_run(run, fault);
-            let mut line = summary::Summary::new(&sealed.head).map_err(told)?.line(run, is_claimed);
+            let public = |fault| self.of_run(run, fault);
+            let mut line = summary::Summary::new(&sealed.head).map_err(public)?.line(run, is_claimed);
             let notes = self.notes(run).map(|notes| line.tags = notes.tags);
-            line.damage = sealed.check().err().map(told).or(notes.err());
+            line.damage = sealed.check().err().map(public).or(notes.err());
             Ok(line)
         };
-        let gone = |run| self.database.borrow().told(Some(run), Fault::Unknown);
+        let gone = |run| self.database.borrow().public_error(Some(run), Fault::Unknown);
         let (mut listed, mut next, mut named) = (Vec::new(), 1, 0..MOST_LOST);
         let mut lost = |runs: Range<i64>| {
             runs.zip(named.by_ref()).map(|(run, _)| (run, Err(gone(run)))).collect::<Vec<Listed>>()
@@ -423,16 +423,16 @@ impl Store {
             let rows = database.query("SELECT id FROM run ORDER BY id", &[])?;
             rows.into_iter().map(|mut row| row.int()).collect()
         });
-        ids.map_err(|fault| database.told(None, fault))
+        ids.map_err(|fault| database.public_error(None, fault))
     }
 
     /// Returns the runs that match a filter, newest first. Reads no measurements. A run with a damaged row has only number and `damage`.
     pub fn list(&self, filter: &Filter) -> Result<Vec<RunSummary>, StoreError> {
         let mut database = self.database.borrow_mut();
         let lines = insist(database.as_mut(), Purpose::Read, &mut |database| summary::list(database, filter));
-        let lines = lines.map_err(|fault| database.told(None, fault))?;
+        let lines = lines.map_err(|fault| database.public_error(None, fault))?;
         let line = |(id, line): summary::Line| {
-            line.unwrap_or_else(|fault| RunSummary::damaged(id, database.told(Some(id), fault)))
+            line.unwrap_or_else(|fault| RunSummary::damaged(id, database.public_error(Some(id), fault)))
         };
         Ok(lines.into_iter().map(line).collect())
     }
@@ -503,7 +503,7 @@ impl Store {
     fn last(&self) -> Result<i64, StoreError> {
         let mut database = self.database.borrow_mut();
         let last = insist(database.as_mut(), Purpose::Read, &mut counter::last);
-        last.map_err(|fault| database.told(None, fault))
+        last.map_err(|fault| database.public_error(None, fault))
     }
 
     /// Runs a function that reads parts of a run, all in one snapshot.
@@ -560,9 +560,9 @@ impl Store {
         match fault {
             Fault::Unknown => match self.last() {
                 Ok(last) if !(1..=last).contains(&run) => self.unknown(run, last),
-                _ => self.database.borrow().told(Some(run), Fault::Unknown),
+                _ => self.database.borrow().public_error(Some(run), Fault::Unknown),
             },
-            fault => self.database.borrow().told(Some(run), fault),
+            fault => self.database.borrow().public_error(Some(run), fault),
         }
     }
 }

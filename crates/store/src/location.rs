@@ -56,8 +56,8 @@ impl From<&PathBuf> for Location {
 }
 
 impl From<&Self> for Location {
-    fn from(place: &Self) -> Self {
-        place.clone()
+    fn from(location: &Self) -> Self {
+        location.clone()
     }
 }
 

@@ -53,7 +53,7 @@ SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('sync
 /// A connection to a PostgreSQL store.
 #[derive(Debug)]
 pub(crate) struct Postgres {
-    place: Location,
+    location: Location,
     connector: Connector,
     is_read_only: bool,
     session: Arc<Mutex<Session>>,
@@ -78,8 +78,8 @@ impl Postgres {
     /// Opens an existing store for reading only.
     pub(crate) fn to_read(url: &str) -> Result<Self, StoreError> {
         let mut store = Self::connect(url, true)?;
-        match store.version().map_err(|fault| store.told(None, fault))? {
-            None => Err(StoreError::Absent { place: store.place }),
+        match store.version().map_err(|fault| store.public_error(None, fault))? {
+            None => Err(StoreError::Absent { location: store.location }),
             Some(found) => store.known(found, schema::version()),
         }
     }
@@ -97,20 +97,20 @@ impl Postgres {
             Some(found) if found == newest || !schema::is_known(found, newest) => Ok(found),
             _ => store.make(steps),
         });
-        let found = made.map_err(|fault| store.told(None, fault))?;
+        let found = made.map_err(|fault| store.public_error(None, fault))?;
         store.known(found, newest)
     }
 
     fn connect(url: &str, is_read_only: bool) -> Result<Self, StoreError> {
-        let place: Location = url.into();
+        let location: Location = url.into();
         let connector = Connector::new(url).map_err(|reason| StoreError::Value {
-            place: place.clone(),
+            location: location.clone(),
             what: "the URL",
             reason,
         })?;
-        let session =
-            Session::begin(&connector, is_read_only).map_err(|error| told(&place, None, fault(error)))?;
-        Ok(Self { place, connector, is_read_only, session: Arc::new(Mutex::new(session)), away: None })
+        let session = Session::begin(&connector, is_read_only)
+            .map_err(|error| public_error(&location, None, fault(error)))?;
+        Ok(Self { location, connector, is_read_only, session: Arc::new(Mutex::new(session)), away: None })
     }
 
     fn session(&self) -> MutexGuard<'_, Session> {
@@ -119,7 +119,11 @@ impl Postgres {
     }
 
     fn known(self, found: i64, known: i64) -> Result<Self, StoreError> {
-        if found == known { Ok(self) } else { Err(StoreError::Version { place: self.place, found, known }) }
+        if found == known {
+            Ok(self)
+        } else {
+            Err(StoreError::Version { location: self.location, found, known })
+        }
     }
 
     /// Returns the schema version; `None` if there is no store. Fails if the database has a schema `iotax` that is not a store.
@@ -129,7 +133,7 @@ impl Postgres {
         let mut row = self.query(sql, &[])?.pop().ok_or(Fault::Unknown)?;
         match (row.int()?, row.int()?) {
             (0, _) => Ok(None),
-            (_, 0) => Err(Fault::Store(StoreError::Foreign { place: self.place.clone() })),
+            (_, 0) => Err(Fault::Store(StoreError::Foreign { location: self.location.clone() })),
             _ => {
                 let mut row = self.query("SELECT version FROM schema_version", &[])?;
                 row.pop().map(|mut row| row.int()).transpose()
@@ -171,14 +175,14 @@ impl Postgres {
 
 /// Creates or migrates a store, and computes the trend figures that it lacks. Grants access to existing PostgreSQL roles: `readers` may
 /// read, `writers` may also store runs. Fails if roles are given for a SQLite file, which has no roles.
-pub fn init(place: &Location, readers: &[String], writers: &[String]) -> Result<(), StoreError> {
-    crate::Store::open(place)?.add_figures()?;
+pub fn init(location: &Location, readers: &[String], writers: &[String]) -> Result<(), StoreError> {
+    crate::Store::open(location)?.add_figures()?;
     if readers.is_empty() && writers.is_empty() {
         return Ok(());
     }
-    let Location::Postgres(url) = place else {
+    let Location::Postgres(url) = location else {
         let reason = "a file has no roles; who may read and write it is said by its mode and owner".into();
-        return Err(StoreError::Value { place: place.clone(), what: "roles", reason });
+        return Err(StoreError::Value { location: location.clone(), what: "roles", reason });
     };
     let to_read = readers.iter().chain(writers).map(|role| {
         let role = quoted(role);
@@ -195,7 +199,9 @@ pub fn init(place: &Location, readers: &[String], writers: &[String]) -> Result<
     });
     let grants: Vec<String> = to_read.chain(to_write).collect();
     let mut store = Postgres::connect(url, false)?;
-    store.batch(&format!("BEGIN; {} COMMIT;", grants.join(" "))).map_err(|fault| store.told(None, fault))
+    store
+        .batch(&format!("BEGIN; {} COMMIT;", grants.join(" ")))
+        .map_err(|fault| store.public_error(None, fault))
 }
 
 fn quoted(name: &str) -> String {
@@ -264,8 +270,8 @@ impl Drop for Held {
 }
 
 impl Database for Postgres {
-    fn place(&self) -> &Location {
-        &self.place
+    fn location(&self) -> &Location {
+        &self.location
     }
 
     fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, Fault> {
@@ -382,27 +388,27 @@ impl Database for Postgres {
         let _ = self.execute("DELETE FROM live WHERE run = $1", &[run.into()]);
     }
 
-    fn told(&self, run: Option<i64>, fault: Fault) -> StoreError {
-        told(&self.place, run, fault)
+    fn public_error(&self, run: Option<i64>, fault: Fault) -> StoreError {
+        public_error(&self.location, run, fault)
     }
 }
 
-fn told(place: &Location, run: Option<i64>, fault: Fault) -> StoreError {
-    let place = place.clone();
+fn public_error(location: &Location, run: Option<i64>, fault: Fault) -> StoreError {
+    let location = location.clone();
     match fault {
         Fault::Postgres(error) => {
             let reason = words(&error);
             match error.code() {
                 Some(&SqlState::INSUFFICIENT_PRIVILEGE | &SqlState::READ_ONLY_SQL_TRANSACTION) => {
-                    StoreError::Unwritable { place, reason }
+                    StoreError::Unwritable { location, reason }
                 }
                 Some(&SqlState::DATA_CORRUPTED | &SqlState::INDEX_CORRUPTED) => {
-                    StoreError::Damaged { place, run, table: "structure", reason }
+                    StoreError::Damaged { location, run, table: "structure", reason }
                 }
-                _ => StoreError::Sql { place, reason },
+                _ => StoreError::Sql { location, reason },
             }
         }
-        other => other.told(place, run),
+        other => other.into_public(location, run),
     }
 }
 
@@ -422,9 +428,9 @@ fn sources(error: &Error) -> impl Iterator<Item = &(dyn std::error::Error + 'sta
 
 /// Returns the server's message; without one, the texts of the error and its causes.
 fn words(error: &Error) -> String {
-    if let Some(told) = error.as_db_error() {
-        let rest = [told.detail(), told.hint()];
-        let all = [told.message()].into_iter().chain(rest.into_iter().flatten());
+    if let Some(db_error) = error.as_db_error() {
+        let rest = [db_error.detail(), db_error.hint()];
+        let all = [db_error.message()].into_iter().chain(rest.into_iter().flatten());
         return all.collect::<Vec<_>>().join("; ");
     }
     let beneath = sources(error).map(ToString::to_string);

@@ -38,11 +38,11 @@ pub(crate) fn pack<T: Serialize>(what: &'static str, value: &T) -> Result<Vec<u8
 }
 
 pub(crate) fn unpack<T: DeserializeOwned>(content: &[u8]) -> Result<T, String> {
-    let told = |error: io::Error| error.to_string();
+    let to_reason = |error: io::Error| error.to_string();
     let most = most(content);
     let mut text = Vec::new();
-    let frames = zstd::stream::Decoder::new(content).map_err(told)?;
-    frames.take(most as u64 + 1).read_to_end(&mut text).map_err(told)?;
+    let frames = zstd::stream::Decoder::new(content).map_err(to_reason)?;
+    frames.take(most as u64 + 1).read_to_end(&mut text).map_err(to_reason)?;
     if text.len() > most {
         return Err(format!("{} bytes unpack into more than {MOST_TIMES} times as many", content.len()));
     }

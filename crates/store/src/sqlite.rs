@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 pub(crate) struct Sqlite {
     path: PathBuf,
-    place: Location,
+    location: Location,
     connection: Connection,
     is_read_only: bool,
     /// True if the progress files of killed processes have been removed.
@@ -45,8 +45,8 @@ impl Sqlite {
     pub(crate) fn to_read(path: &Path) -> Result<Self, StoreError> {
         if is_new(path, schema::version())? {
             return Err(match path.metadata() {
-                Ok(_) => StoreError::Empty { place: path.into() },
-                Err(source) => StoreError::Open { place: path.into(), source },
+                Ok(_) => StoreError::Empty { location: path.into() },
+                Err(source) => StoreError::Open { location: path.into(), source },
             });
         }
         let mut store = Self::open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -59,9 +59,9 @@ impl Sqlite {
             Ok(found)
         });
         store.roll_back();
-        match found.map_err(|fault| store.told(None, fault))? {
+        match found.map_err(|fault| store.public_error(None, fault))? {
             found if found == known => Ok(store),
-            found => Err(StoreError::Version { place: path.into(), found, known }),
+            found => Err(StoreError::Version { location: path.into(), found, known }),
         }
     }
 
@@ -88,19 +88,19 @@ impl Sqlite {
             let checked = version(&store.connection)
                 .and_then(|found| check_tables(&store.connection, found, steps))
                 .and_then(|()| check_pages(&store.connection));
-            checked.map_err(|fault| store.told(None, fault))?;
+            checked.map_err(|fault| store.public_error(None, fault))?;
         }
         make(&mut store.connection, steps).map_err(|fault| match fault {
             Fault::Sqlite(error) if is_refusal(&error) => {
-                StoreError::Unwritable { place: path.into(), reason: error.to_string() }
+                StoreError::Unwritable { location: path.into(), reason: error.to_string() }
             }
-            other => store.told(None, other),
+            other => store.public_error(None, other),
         })?;
         Ok(store)
     }
 
     fn open(path: &Path, flags: OpenFlags) -> Result<Self, StoreError> {
-        let place: Location = path.into();
+        let location: Location = path.into();
         let opened = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
         let opened = opened.and_then(|connection| {
             connection.busy_timeout(PATIENCE)?;
@@ -109,9 +109,9 @@ impl Sqlite {
         let is_read_only = flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY);
         match opened {
             Ok(connection) => {
-                Ok(Self { path: path.to_owned(), place, connection, is_read_only, is_swept: false })
+                Ok(Self { path: path.to_owned(), location, connection, is_read_only, is_swept: false })
             }
-            Err(error) => Err(StoreError::Sql { place, reason: error.to_string() }),
+            Err(error) => Err(StoreError::Sql { location, reason: error.to_string() }),
         }
     }
 
@@ -123,7 +123,7 @@ impl Sqlite {
     }
 
     fn file_fault(&self, source: io::Error) -> Fault {
-        Fault::Store(StoreError::Open { place: self.place.clone(), source })
+        Fault::Store(StoreError::Open { location: self.location.clone(), source })
     }
 
     fn prepared(&self, sql: &str) -> Result<rusqlite::CachedStatement<'_>, Fault> {
@@ -132,8 +132,8 @@ impl Sqlite {
 }
 
 impl Database for Sqlite {
-    fn place(&self) -> &Location {
-        &self.place
+    fn location(&self) -> &Location {
+        &self.location
     }
 
     fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, Fault> {
@@ -168,7 +168,7 @@ impl Database for Sqlite {
                 self.put_right()?;
                 Ok(self.connection.execute_batch("BEGIN")?)
             }
-            looked => looked.map(|_| ()),
+            found => found.map(|_| ()),
         }
     }
 
@@ -229,16 +229,16 @@ impl Database for Sqlite {
     }
 
     /// Converts an internal error to a public one. SQLite errors that cannot occur with an intact file are reported as damage.
-    fn told(&self, run: Option<i64>, fault: Fault) -> StoreError {
-        let place = self.place.clone();
+    fn public_error(&self, run: Option<i64>, fault: Fault) -> StoreError {
+        let location = self.location.clone();
         match fault {
             Fault::Sqlite(error) if is_refusal(&error) && journal(&self.path).exists() => {
-                StoreError::HalfWritten { place }
+                StoreError::HalfWritten { location }
             }
             Fault::Sqlite(error) if is_damage(&error) => {
-                StoreError::Damaged { place, run, table: "structure", reason: error.to_string() }
+                StoreError::Damaged { location, run, table: "structure", reason: error.to_string() }
             }
-            other => other.told(place, run),
+            other => other.into_public(location, run),
         }
     }
 }
@@ -318,7 +318,7 @@ fn make(connection: &mut Connection, steps: &'static [Step]) -> Result<(), Fault
 /// Returns whether the store is new: its file is missing or empty. Reads only the first bytes of an existing file; a file that is not an
 /// iotax store is rejected without opening it as a database.
 fn is_new(path: &Path, known: i64) -> Result<bool, StoreError> {
-    let fail = |source| StoreError::Open { place: path.into(), source };
+    let fail = |source| StoreError::Open { location: path.into(), source };
     // Without this flag, opening a FIFO would block.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let mut file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
@@ -337,14 +337,14 @@ fn is_new(path: &Path, known: i64) -> Result<bool, StoreError> {
     }
     let number = |at: usize| Some(u32::from_be_bytes(header.get(at..at + 4)?.try_into().ok()?));
     if !header.starts_with(b"SQLite format 3\0") || number(68) != Some(APPLICATION_ID) {
-        return Err(StoreError::Foreign { place: path.into() });
+        return Err(StoreError::Foreign { location: path.into() });
     }
     if header.get(18..20).is_some_and(|versions| versions != [1, 1]) {
         return Err(planted(path, "it has a write-ahead log, which iotax never makes".to_owned()));
     }
     let found = i64::from(number(60).unwrap_or(0));
     if !schema::is_known(found, known) {
-        return Err(StoreError::Version { place: path.into(), found, known });
+        return Err(StoreError::Version { location: path.into(), found, known });
     }
     Ok(false)
 }
@@ -379,7 +379,7 @@ fn journal(path: &Path) -> PathBuf {
 }
 
 fn planted(path: &Path, reason: String) -> StoreError {
-    StoreError::Planted { place: path.into(), reason }
+    StoreError::Planted { location: path.into(), reason }
 }
 
 /// Returns whether the error means that a write was interrupted and this read-only connection cannot roll it back.

@@ -7,7 +7,7 @@ use crate::{Store, counter};
 impl Store {
     /// Removes a run from a SQLite store if it is the newest run and has no measurements. Returns whether it was removed.
     pub fn withdraw(&self, run: i64) -> Result<bool, StoreError> {
-        if self.place().file().is_none() {
+        if self.location().file().is_none() {
             // Others may have seen the run in a shared database.
             return Ok(false);
         }

@@ -129,7 +129,7 @@ impl AgentClient {
         interrupt: &Interrupt,
     ) -> Self {
         let (sender, events) = mpsc::channel();
-        let told = sender.clone();
+        let failures = sender.clone();
         // The thread ends with the stream, at the first invalid frame, or when the client is dropped.
         let listens = threads::spawn("agent", move || {
             while let Some(event) = wire::receive(&mut reader).transpose() {
@@ -138,7 +138,7 @@ impl AgentClient {
                 }
             }
         });
-        listens.map_or_else(|error| drop(told.send(Err(WireError::Stream(error)))), drop);
+        listens.map_or_else(|error| drop(failures.send(Err(WireError::Stream(error)))), drop);
         Self {
             peer: peer.into(),
             writer: Some(writer),

@@ -81,7 +81,7 @@ impl StorageDaemon {
             if is_over || Instant::now() > deadline {
                 return Ok(is_over);
             }
-            threads::sleep(LOOK_AGAIN);
+            threads::sleep(POLL);
         }
     }
 
@@ -99,7 +99,7 @@ impl StorageDaemon {
 const BY_ITSELF: Duration = Duration::from_secs(1);
 /// Maximum time for a daemon to write its data and exit.
 const PATIENCE: Duration = Duration::from_secs(15);
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+const POLL: Duration = Duration::from_millis(2);
 
 /// An image that a daemon exposes as a file through FUSE, as recorded in the undo log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

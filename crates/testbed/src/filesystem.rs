@@ -55,7 +55,7 @@ pub struct Mounted {
 impl Mounted {
     /// Unmounts every mount at the mount point. Fails if another filesystem is mounted there, or if the mount is in use or does not answer.
     pub(crate) fn unmount(&self) -> io::Result<()> {
-        while let Some(mount) = self.standing()? {
+        while let Some(mount) = self.current_mount()? {
             if !self.is(&mount) {
                 let reason = format!("{} is mounted there now; left alone", mount.source);
                 return Err(io::Error::other(reason));
@@ -87,7 +87,7 @@ impl Mounted {
     }
 
     /// Finds the topmost mount at the mount point, or this mount at a new path if the directory was moved; `None` if there is none.
-    fn standing(&self) -> io::Result<Option<Mount>> {
+    fn current_mount(&self) -> io::Result<Option<Mount>> {
         let renamed = |mount: &Mount| mount.point.file_name() == self.point.file_name() && self.is(mount);
         let table = mount::table(Path::new("/proc/self"))?;
         Ok(table.into_iter().rfind(|mount| mount.point == self.point || renamed(mount)))
@@ -137,7 +137,7 @@ mod tests {
         let disk = RecordedDisk::of(&name).map(Box::new);
         assert!(disk.is_some());
         let made = CreatedFilesystem { device: name.clone(), disk, kind: FsType::Ext4, uuid };
-        let is_ours_standing = || made.signed().is_on(&File::open(&ours).expect("opened")).expect("readable");
+        let is_ours_mounted = || made.signed().is_on(&File::open(&ours).expect("opened")).expect("readable");
         let turn = |to: &str| {
             fs::remove_file(&name).expect("there");
             symlink(to, &name).expect("linked");
@@ -146,16 +146,16 @@ mod tests {
         turn(&other);
         let found = made.wipe(&lock).map_err(|error| error.to_string());
         let said = format!("{found:?}");
-        assert_eq!(found.is_ok(), !is_ours_standing(), "{said}");
+        assert_eq!(found.is_ok(), !is_ours_mounted(), "{said}");
         turn(&ours);
         made.wipe(&lock).expect("wiped");
-        assert!(!is_ours_standing());
+        assert!(!is_ours_mounted());
         made.wipe(&lock).expect("gone from the very disk");
         // After a reboot the numbers mean other devices.
         let disk = made.disk.clone().expect("known").of_another_boot();
         let later = CreatedFilesystem { disk: Some(Box::new(disk)), ..made };
-        let told = later.wipe(&lock).expect_err("nobody knows").to_string();
-        assert!(told.contains("plug that in again") && told.contains(&later.uuid), "{told}");
+        let refusal = later.wipe(&lock).expect_err("nobody knows").to_string();
+        assert!(refusal.contains("plug that in again") && refusal.contains(&later.uuid), "{refusal}");
         [ours, other].iter().for_each(|node| drop(LOSETUP.run(["--detach", node]).expect("detached")));
     }
 }

@@ -12,7 +12,7 @@ use crate::netlink;
 
 const LOOPBACK: &str = "lo";
 
-/// Lists the interfaces in this process's network namespace, sorted by name. The caller sets `place`. Reads /sys below `root`; offloads and
+/// Lists the interfaces in this process's network namespace, sorted by name. The caller sets `position`. Reads /sys below `root`; offloads and
 /// software interface types are only known if `root` is `/`.
 ///
 /// # Errors
@@ -32,18 +32,18 @@ pub fn interfaces(root: &Path) -> io::Result<Vec<Interface>> {
     Ok(names
         .into_iter()
         .map(|name| {
-            let told = told(&dir.join(&name), &name);
+            let properties = properties(&dir.join(&name), &name);
             if !live {
-                return told;
+                return properties;
             }
-            let driver = told.driver.or_else(|| netlink::kind(&name).ok().flatten());
-            Interface { driver, offloads: netlink::offloads(&name).ok(), ..told }
+            let driver = properties.driver.or_else(|| netlink::kind(&name).ok().flatten());
+            Interface { driver, offloads: netlink::offloads(&name).ok(), ..properties }
         })
         .collect())
 }
 
 /// Reads an interface's properties from its directory in /sys.
-fn told(dir: &Path, name: &str) -> Interface {
+fn properties(dir: &Path, name: &str) -> Interface {
     let number = |file: &str| text(&dir.join(file))?.parse::<u64>().ok();
     let device = dir.join("device");
     let driver = fs::read_link(device.join("driver")).ok();
@@ -52,7 +52,7 @@ fn told(dir: &Path, name: &str) -> Interface {
     let megabits = if device.exists() { number("speed") } else { None };
     Interface {
         name: name.to_owned(),
-        place: String::new(),
+        position: String::new(),
         driver,
         mtu: number("mtu").and_then(|mtu| mtu.try_into().ok()),
         speed: megabits.filter(|megabits| *megabits > 0).map(|megabits| megabits * 1_000_000),

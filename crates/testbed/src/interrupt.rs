@@ -13,7 +13,7 @@ pub const POLL: Duration = Duration::from_millis(50);
 /// [`iotax_model::wire::BEAT`].
 pub const SILENCE: Duration = Duration::from_secs(15);
 
-/// True after the first Ctrl-C. A second Ctrl-C ends the process at once.
+/// True after the first Ctrl-C. A second Ctrl-C ends the process immediately.
 pub static PRESSED: LazyLock<Interrupt> = LazyLock::new(Interrupt::default);
 
 /// Guard around a wait that a second Ctrl-C may end: while the guard exists, the next Ctrl-C only sets the flag and does not end the

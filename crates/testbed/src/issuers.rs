@@ -122,12 +122,12 @@ impl Issuers {
         if let Some(known) = self.known.get(&thread) {
             return *known;
         }
-        let found = self.look(thread);
+        let found = self.issuer_of(thread);
         self.known.insert(thread, found);
         found
     }
 
-    fn look(&self, thread: u32) -> IssuedBy {
+    fn issuer_of(&self, thread: u32) -> IssuedBy {
         let at = self.proc.join(thread.to_string());
         let belongs = match &self.issuer {
             Issuer::Process(id) => group_leader(&at).map(|leader| leader == *id),

@@ -247,11 +247,11 @@ mod tests {
         };
         let of_another_boot = KernelFile { boot_id: Some("before".into()), ..known.clone() };
         let of_no_boot = KernelFile { boot_id: None, ..known.clone() };
-        let told = |known: &KernelFile| known.restore().expect_err("not known").to_string();
-        assert!(told(&of_another_boot).contains("has restarted since"), "{}", told(&of_another_boot));
-        assert!(told(&of_no_boot).contains("it is not known whether"), "{}", told(&of_no_boot));
+        let refusal = |known: &KernelFile| known.restore().expect_err("not known").to_string();
+        assert!(refusal(&of_another_boot).contains("has restarted since"), "{}", refusal(&of_another_boot));
+        assert!(refusal(&of_no_boot).contains("it is not known whether"), "{}", refusal(&of_no_boot));
         fs::write(dir.path().join("block/sda/diskseq"), "5\n").expect("written");
-        let again = told(&known);
+        let again = refusal(&known);
         assert!(again.contains("another disk") && again.contains("echo 128 > "), "{again}");
         assert_eq!(value(&path).expect("read"), "64");
         // A value that the run never sets is another disk's, or the default after a restart.

@@ -74,7 +74,7 @@ impl Mapping {
     pub(crate) fn close(&self, lock: &ProcessLock) -> io::Result<()> {
         kernel_file::check_mounted(Path::new(DEVICES))?;
         let deadline = Instant::now() + PATIENCE;
-        while let Some(name) = self.standing(Path::new(DEVICES))? {
+        while let Some(name) = self.current_name(Path::new(DEVICES))? {
             match lock.run(DMSETUP, ["remove", VERIFY_UDEV, &name]) {
                 Err(error) if Instant::now() > deadline => return Err(io::Error::other(error)),
                 Err(_) => threads::sleep(Duration::from_millis(100)),
@@ -85,7 +85,7 @@ impl Mapping {
     }
 
     /// Returns the current name of the device, found by its UUID; `None` if it is missing.
-    fn standing(&self, devices: &Path) -> io::Result<Option<String>> {
+    fn current_name(&self, devices: &Path) -> io::Result<Option<String>> {
         let ours = fs::read_dir(devices)?.filter_map(|entry| {
             let mapped = entry.ok()?.path().join("dm");
             (text(&mapped.join("uuid"))? == self.uuid).then(|| text(&mapped.join("name"))).flatten()
@@ -133,8 +133,8 @@ mod tests {
             fs::write(mapped.join("uuid"), format!("{uuid}\n")).expect("written");
         }
         fs::create_dir(temp.path().join("sda")).expect("made");
-        assert_eq!(mapping.standing(temp.path()).expect("read").as_deref(), Some("renamed"));
+        assert_eq!(mapping.current_name(temp.path()).expect("read").as_deref(), Some("renamed"));
         let other = Mapping::of_integrity("iotax-1a2b-t".into());
-        assert_eq!(other.standing(temp.path()).expect("read"), None);
+        assert_eq!(other.current_name(temp.path()).expect("read"), None);
     }
 }

@@ -40,7 +40,7 @@ impl CreatedArray {
         let deadline = Instant::now() + PATIENCE;
         let members = self.member_nodes()?;
         let mut failure = None;
-        while let Some(array) = self.standing(&members)? {
+        while let Some(array) = self.running_array(&members)? {
             if Instant::now() > deadline {
                 return Err(
                     failure.unwrap_or_else(|| io::Error::other(format!("{} comes back", array.display())))
@@ -67,7 +67,7 @@ impl CreatedArray {
     }
 
     /// Finds the device node of the running array by its members or its UUID; `None` if it does not run.
-    fn standing(&self, members: &[String]) -> io::Result<Option<PathBuf>> {
+    fn running_array(&self, members: &[String]) -> io::Result<Option<PathBuf>> {
         let arrays = arrays(Path::new(DISKS))?;
         let ours = arrays.into_iter().find(|name| {
             let has = |member: &String| {

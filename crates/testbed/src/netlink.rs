@@ -332,8 +332,8 @@ mod tests {
         let news = |is_up| LinkNews { index: [9, 0, 0, 0], name: "eth1".into(), is_up };
         // Up, broadcast, running, multicast, with carrier; then without; then removed.
         let all = [message(16, 0x1_1043), message(16, 0x1003), message(17, 0x1002)].concat();
-        let told: Vec<LinkNews> = link_news(&all).collect();
-        assert_eq!(told, [news(Some(true)), news(Some(false)), news(None)]);
+        let found: Vec<LinkNews> = link_news(&all).collect();
+        assert_eq!(found, [news(Some(true)), news(Some(false)), news(None)]);
         assert_eq!(link_news(&message(20, 0x1_1043)).count(), 0, "an address");
         assert_eq!(link_news(&all[..HEADER + 12]).count(), 0, "truncated");
     }

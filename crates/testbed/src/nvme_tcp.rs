@@ -27,7 +27,7 @@ const DEVICES: &str = "/sys/class/block";
 const LOSS: u32 = 10;
 /// Maximum time for a namespace's device to appear, or for a connection to end, which happens only after its I/O has failed.
 const PATIENCE: Duration = Duration::from_mins(1);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(20);
 
 /// A subsystem of the kernel's NVMe target that iotax created, with its port and the only host that may connect. Recorded in the undo log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,7 +154,7 @@ impl NvmeConnection {
                 let words = format!("{} does not end", controller.display());
                 return Err(asked.err().unwrap_or_else(|| io::Error::other(words)));
             }
-            threads::sleep(LOOK_AGAIN);
+            threads::sleep(POLL);
         }
         Ok(())
     }
@@ -196,7 +196,7 @@ pub(crate) fn node(uuid: &str) -> io::Result<PathBuf> {
                 let words = format!("its namespace has not appeared in {} s", PATIENCE.as_secs());
                 return Err(io::Error::other(words));
             }
-            None => threads::sleep(LOOK_AGAIN),
+            None => threads::sleep(POLL),
         }
     }
 }

@@ -26,27 +26,27 @@ pub(crate) fn directory(path: &Path) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// The directory is missing, or another user may rename or remove files in it.
-pub(crate) fn check_way(path: &Path) -> io::Result<()> {
+pub(crate) fn check_ancestors(path: &Path) -> io::Result<()> {
     walk(path, false).map(drop)
 }
 
 /// Checks a directory and all directories on its path. With `is_own`, other users must not be able to add files to the directory either,
 /// because this user would trust them.
 fn walk(path: &Path, is_own: bool) -> io::Result<PathBuf> {
-    let place = fs::canonicalize(path)?;
+    let resolved = fs::canonicalize(path)?;
     // Check from the root down: if others cannot change a directory, they cannot replace the entries that were checked in it.
-    let mut way: Vec<&Path> = place.ancestors().collect();
-    way.reverse();
-    for step in &way {
+    let mut path_steps: Vec<&Path> = resolved.ancestors().collect();
+    path_steps.reverse();
+    for step in &path_steps {
         let found = fs::symlink_metadata(step)?;
         if !found.is_dir() {
             return Err(io::Error::other(format!("{} is not a directory", step.display())));
         }
-        let is_on_the_way = !is_own || *step != place;
-        check_owner(step, &found, is_on_the_way)?;
-        check_writers(step, &found, is_on_the_way)?;
+        let is_ancestor = !is_own || *step != resolved;
+        check_owner(step, &found, is_ancestor)?;
+        check_writers(step, &found, is_ancestor)?;
     }
-    Ok(place)
+    Ok(resolved)
 }
 
 /// Checks a directory as [`directory`] does; returns `None` if the directory is missing.
@@ -88,12 +88,12 @@ fn check_file(path: &Path, found: &fs::Metadata) -> io::Result<()> {
 
 /// Environment variable with the id of the user whose private directory holds an agent that runs under sudo(8). Root trusts that user here,
 /// because the agent's program comes from that directory anyway.
-const PLACE_OWNER: &str = "IOTAX_PLACE_OWNER";
+const TEST_OWNER: &str = "IOTAX_PLACE_OWNER";
 
-fn check_owner(path: &Path, found: &fs::Metadata, is_on_the_way: bool) -> io::Result<()> {
+fn check_owner(path: &Path, found: &fs::Metadata, is_ancestor: bool) -> io::Result<()> {
     let own = geteuid().as_raw();
-    let is_placed = || std::env::var(PLACE_OWNER).is_ok_and(|owner| owner == found.uid().to_string());
-    if found.uid() == own || (is_on_the_way && (found.uid() == ROOT || is_placed())) {
+    let is_test_owner = || std::env::var(TEST_OWNER).is_ok_and(|owner| owner == found.uid().to_string());
+    if found.uid() == own || (is_ancestor && (found.uid() == ROOT || is_test_owner())) {
         return Ok(());
     }
     Err(io::Error::new(
@@ -109,11 +109,11 @@ fn check_owner(path: &Path, found: &fs::Metadata, is_on_the_way: bool) -> io::Re
 
 /// Fails if other users may write a file or directory. A group whose id equals the owner's id is that user's private group, unless an ACL
 /// adds members. A sticky directory on the path is accepted, because other users cannot replace files in it.
-fn check_writers(path: &Path, found: &fs::Metadata, is_on_the_way: bool) -> io::Result<()> {
+fn check_writers(path: &Path, found: &fs::Metadata, is_ancestor: bool) -> io::Result<()> {
     let others = found.mode() & OTHERS_WRITE != 0;
     let is_private = || found.gid() == found.uid() && !has_access_list(path);
     let group = found.mode() & GROUP_WRITES != 0 && !is_private();
-    if !(others || group) || (is_on_the_way && found.mode() & STICKY != 0) {
+    if !(others || group) || (is_ancestor && found.mode() & STICKY != 0) {
         return Ok(());
     }
     Err(io::Error::new(
@@ -143,34 +143,34 @@ mod tests {
     #[test]
     fn a_directory_that_others_can_write_is_refused_with_all_on_the_way() {
         let temp = tempfile::tempdir().expect("a directory");
-        let (way, end) = (temp.path().join("way"), temp.path().join("way/end"));
+        let (parent, end) = (temp.path().join("way"), temp.path().join("way/end"));
         fs::create_dir_all(&end).expect("made");
         assert_eq!(existing(&end.join("none")).expect("not there"), None);
-        for (place, changed, is_fine) in [
+        for (changed_path, changed, is_fine) in [
             (&end, 0o700, true),
             (&end, 0o755, true),
             (&end, 0o757, false),
             (&end, 0o1777, false),
-            (&way, 0o777, false),
-            (&way, 0o1777, true),
+            (&parent, 0o777, false),
+            (&parent, 0o1777, true),
         ] {
-            mode(&way, 0o755);
+            mode(&parent, 0o755);
             mode(&end, 0o755);
-            mode(place, changed);
+            mode(changed_path, changed);
             let found = directory(&end);
-            assert_eq!(found.is_ok(), is_fine, "{} {changed:o}: {found:?}", place.display());
+            assert_eq!(found.is_ok(), is_fine, "{} {changed:o}: {found:?}", changed_path.display());
             if let Err(error) = found {
                 assert!(error.to_string().contains("chmod go-w"), "{error}");
             }
         }
         // In a sticky directory, only the owner of an entry can replace it.
         mode(&end, 0o1777);
-        check_way(&end).expect("nobody else can exchange it");
+        check_ancestors(&end).expect("nobody else can exchange it");
         mode(&end, 0o777);
-        check_way(&end).expect_err("others can");
+        check_ancestors(&end).expect_err("others can");
         let link = temp.path().join("link");
         symlink(&end, &link).expect("linked");
-        mode(&way, 0o755);
+        mode(&parent, 0o755);
         mode(&end, 0o755);
         assert_eq!(directory(&link).expect("ours"), fs::canonicalize(&end).expect("there"));
     }
@@ -183,12 +183,12 @@ mod tests {
         fs::create_dir_all(&state).expect("made");
         let file = state.join("file");
         fs::write(&file, "x").expect("written");
-        for place in [&home, &state, &file] {
-            chown(place, Some(4711), Some(4711)).expect("given away");
+        for owned in [&home, &state, &file] {
+            chown(owned, Some(4711), Some(4711)).expect("given away");
             let found = directory(&state).and_then(|_| open(OpenOptions::new().read(true), &file));
             let said = found.expect_err("another's").to_string();
             assert!(said.contains("belongs to user 4711") && said.contains("sudo -H"), "{said}");
-            chown(place, Some(0), Some(4711)).expect("taken back");
+            chown(owned, Some(0), Some(4711)).expect("taken back");
         }
         open(OpenOptions::new().read(true), &file).expect("ours");
         mode(&file, 0o664);
@@ -199,15 +199,15 @@ mod tests {
     #[test]
     fn what_is_no_regular_file_is_refused_at_once() {
         let temp = tempfile::tempdir().expect("a directory");
-        let place = |name: &str| temp.path().join(name);
-        fs::create_dir(place("directory")).expect("made");
-        fs::write(place("file"), "x").expect("written");
-        symlink(place("file"), place("link")).expect("linked");
-        symlink("/dev/null", place("device")).expect("linked");
+        let entry = |name: &str| temp.path().join(name);
+        fs::create_dir(entry("directory")).expect("made");
+        fs::write(entry("file"), "x").expect("written");
+        symlink(entry("file"), entry("link")).expect("linked");
+        symlink("/dev/null", entry("device")).expect("linked");
         let fifo = rustix::fs::Mode::from_raw_mode(0o600);
-        rustix::fs::mkfifoat(rustix::fs::CWD, place("fifo"), fifo).expect("made");
+        rustix::fs::mkfifoat(rustix::fs::CWD, entry("fifo"), fifo).expect("made");
         for name in ["directory", "link", "device", "fifo"] {
-            let said = open(OpenOptions::new().read(true), &place(name)).expect_err(name).to_string();
+            let said = open(OpenOptions::new().read(true), &entry(name)).expect_err(name).to_string();
             assert!(said.contains("not a regular file"), "{name}: {said}");
         }
     }

@@ -20,7 +20,7 @@ const VERSIONS: &str = "/usr/lib/postgresql";
 const UNSHARE: Program = Program { name: "unshare", package: "util-linux" };
 /// Maximum time for a server to listen. After a crash, it first syncs all files of the cluster.
 const PATIENCE: Duration = Duration::from_mins(2);
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const POLL: Duration = Duration::from_millis(10);
 
 /// Directory of PostgreSQL's programs.
 #[derive(Debug, Clone)]
@@ -152,7 +152,7 @@ impl PostgresqlCluster {
             if Instant::now() > deadline {
                 return Err(format!("the server did not listen within {} s", PATIENCE.as_secs()));
             }
-            threads::sleep(LOOK_AGAIN);
+            threads::sleep(POLL);
         }
         Ok(())
     }

@@ -78,7 +78,7 @@ impl Program {
 
     /// Runs a read-only tool and returns its stdout. Kills the tool after `patience`, because it may hang. Ignores the exit status if there
     /// is output: smartctl, for example, exits with a non-zero status for a failing disk.
-    pub(crate) fn look<S: AsRef<OsStr>>(
+    pub(crate) fn query<S: AsRef<OsStr>>(
         self,
         arguments: impl IntoIterator<Item = S>,
         patience: Duration,
@@ -89,11 +89,11 @@ impl Program {
 
     /// Returns the stdout of a read-only tool without surrounding white space or, if `root` is not `/`, the output recorded in that tree.
     /// `None` if the tool fails or nothing is recorded.
-    pub(crate) fn look_at(self, root: &Path, arguments: &[&str], patience: Duration) -> Option<String> {
+    pub(crate) fn query_at(self, root: &Path, arguments: &[&str], patience: Duration) -> Option<String> {
         if root != Path::new("/") {
             return self.recorded(root, arguments);
         }
-        let output = self.look(arguments, patience).ok()?;
+        let output = self.query(arguments, patience).ok()?;
         Some(String::from_utf8_lossy(&output).trim().to_owned())
     }
 
@@ -220,12 +220,12 @@ mod tests {
     #[test]
     fn a_look_takes_what_was_printed_and_ends_in_time() {
         let sh = Program { name: "sh", package: "dash" };
-        let look = |line: &str, patience| sh.look(["-c", line], patience);
+        let query = |line: &str, patience| sh.query(["-c", line], patience);
         let long = Duration::from_mins(1);
-        assert_eq!(look("echo seen; exit 4", long).expect("printed"), b"seen\n");
-        let error = look("echo broken >&2; exit 1", long).expect_err("failed").to_string();
+        assert_eq!(query("echo seen; exit 4", long).expect("printed"), b"seen\n");
+        let error = query("echo broken >&2; exit 1", long).expect_err("failed").to_string();
         assert!(error.ends_with("broken"), "{error}");
-        let error = look("sleep 60", Duration::from_millis(100)).expect_err("late").to_string();
+        let error = query("sleep 60", Duration::from_millis(100)).expect_err("late").to_string();
         assert!(error.contains("did not end within") && error.contains("hang"), "{error}");
     }
 }

@@ -105,22 +105,22 @@ impl KernelSettings {
     /// Applies a target's settings, after they were recorded in the undo log. Fails at the first value that the kernel rejects, and before
     /// any change if someone else has changed one of the files.
     pub fn apply(&mut self, target: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
-        let places: Vec<usize> = self.places_of(target).map(|(place, _)| place).collect();
-        for place in &places {
-            let file = &self.files[*place];
-            if self.foreign.contains(place) {
+        let indices: Vec<usize> = self.files_of(target).map(|(index, _)| index).collect();
+        for index in &indices {
+            let file = &self.files[*index];
+            if self.foreign.contains(index) {
                 let changed = io::Error::other("somebody else changed it during this run");
                 return Err(failed(file)(changed));
             }
             if let Err(error) = file.check_former() {
                 let failure = failed(file)(error);
-                return self.leave(*place, undo_log).and(Err(failure));
+                return self.leave(*index, undo_log).and(Err(failure));
             }
         }
         let written = self.write(target);
         // Includes the files that the kernel changed as a side effect.
-        let now = |place: usize| Some((place, kernel_file::value(&self.files[place].path).ok()?));
-        self.applied = places.into_iter().filter_map(now).collect();
+        let now = |index: usize| Some((index, kernel_file::value(&self.files[index].path).ok()?));
+        self.applied = indices.into_iter().filter_map(now).collect();
         written
     }
 
@@ -130,7 +130,7 @@ impl KernelSettings {
     }
 
     fn write(&self, target: usize) -> Result<(), SettingFailure> {
-        let mut written = self.places_of(target).filter_map(|(place, new)| Some((&self.files[place], new?)));
+        let mut written = self.files_of(target).filter_map(|(index, new)| Some((&self.files[index], new?)));
         written.try_for_each(|(file, new)| file.set(new).map_err(failed(file)))
     }
 
@@ -139,22 +139,22 @@ impl KernelSettings {
     pub fn restore(&mut self, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
         let (mut goals, mut results) = (Vec::new(), Vec::new());
         // Read all values first: restoring a scheduler changes the queue depth.
-        for (place, applied) in std::mem::take(&mut self.applied).into_iter().rev() {
-            let file = &self.files[place];
+        for (index, applied) in std::mem::take(&mut self.applied).into_iter().rev() {
+            let file = &self.files[index];
             match kernel_file::value(&file.path) {
-                Ok(now) if now == applied || now == file.was => goals.push((place, file.was.clone())),
+                Ok(now) if now == applied || now == file.was => goals.push((index, file.was.clone())),
                 Ok(now) => {
                     let words =
                         format!("somebody else set it to {now}, so it is left alone; it was {}", file.was);
                     results.push(Err(failed(file)(io::Error::other(words))));
-                    goals.push((place, now));
-                    results.push(self.leave(place, undo_log));
+                    goals.push((index, now));
+                    results.push(self.leave(index, undo_log));
                 }
                 Err(error) => results.push(Err(failed(file)(error))),
             }
         }
-        for (place, goal) in goals {
-            let file = &self.files[place];
+        for (index, goal) in goals {
+            let file = &self.files[index];
             let is_there = kernel_file::value(&file.path).is_ok_and(|now| now == goal);
             let put = if is_there { Ok(()) } else { file.set(&goal) };
             results.push(put.map_err(failed(file)));
@@ -163,21 +163,21 @@ impl KernelSettings {
     }
 
     /// Stops managing a file that someone else changed: removes it from the undo log, so that it is not restored.
-    fn leave(&mut self, place: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
-        if self.foreign.insert(place)
-            && let Some(entry) = self.entries.get(place)
+    fn leave(&mut self, index: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
+        if self.foreign.insert(index)
+            && let Some(entry) = self.entries.get(index)
         {
             let left = undo_log.commit(*entry);
-            return left.map_err(|error| failed(&self.files[place])(io::Error::other(error)));
+            return left.map_err(|error| failed(&self.files[index])(io::Error::other(error)));
         }
         Ok(())
     }
 
     /// Returns the files that a target's settings change, as indices in `files` in the order of writing, each with the value to write.
-    fn places_of(&self, target: usize) -> impl Iterator<Item = (usize, Option<&str>)> {
+    fn files_of(&self, target: usize) -> impl Iterator<Item = (usize, Option<&str>)> {
         let touched = self.touched.get(target);
         let files = self.files.iter().enumerate().rev();
-        files.filter_map(move |(place, file)| Some((place, touched?.get(&file.path)?.as_deref())))
+        files.filter_map(move |(index, file)| Some((index, touched?.get(&file.path)?.as_deref())))
     }
 }
 
@@ -190,8 +190,9 @@ fn lock(path: &Path) -> io::Result<Vec<fs::File>> {
     if let Ok(below) = path.strip_prefix("/sys") {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(LOCKS)?;
         let name = below.to_string_lossy().replace('/', "-");
-        let place = own_file::directory(Path::new(LOCKS))?.join(name);
-        locked.push(own_file::open(fs::OpenOptions::new().create(true).append(true).mode(0o600), &place)?);
+        let lock_path = own_file::directory(Path::new(LOCKS))?.join(name);
+        locked
+            .push(own_file::open(fs::OpenOptions::new().create(true).append(true).mode(0o600), &lock_path)?);
     }
     for file in &locked {
         flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
@@ -213,13 +214,13 @@ fn failed(file: &KernelFile) -> impl FnOnce(io::Error) -> SettingFailure + '_ {
 fn of_target(root: &Path, target: &TargetSpec) -> Result<BTreeMap<PathBuf, Option<String>>, Refusal> {
     let mut touched = BTreeMap::new();
     for (setting, value) in target.setting_values() {
-        for place in places(root, target, setting)? {
-            let path = place.join(setting.word());
+        for setting_dir in setting_dirs(root, target, setting)? {
+            let path = setting_dir.join(setting.word());
             check(&path, setting, &value)?;
             touched.insert(path, Some(value.clone()));
             if setting == Setting::Scheduler {
                 // Another scheduler removes the current one's tunables, which return with default values.
-                let tunables = stack::device::sorted(&place.join("iosched"));
+                let tunables = stack::device::sorted(&setting_dir.join("iosched"));
                 touched.extend(
                     tunables
                         .into_iter()
@@ -228,7 +229,7 @@ fn of_target(root: &Path, target: &TargetSpec) -> Result<BTreeMap<PathBuf, Optio
                 );
             }
             let following = FOLLOWING.iter().filter(|(of, _)| *of == setting).flat_map(|(_, names)| *names);
-            for path in following.map(|name| place.join(name)) {
+            for path in following.map(|name| setting_dir.join(name)) {
                 // A queue without writeback throttling has a file that cannot be read.
                 if kernel_file::value(&path).is_ok() {
                     touched.entry(path).or_insert(None);
@@ -275,7 +276,7 @@ fn check(path: &Path, setting: Setting, value: &str) -> Result<(), Refusal> {
 }
 
 /// Returns the directories that contain a setting's file: `queue` of each device, or /proc/sys/vm.
-fn places(root: &Path, target: &TargetSpec, setting: Setting) -> Result<Vec<PathBuf>, Refusal> {
+fn setting_dirs(root: &Path, target: &TargetSpec, setting: Setting) -> Result<Vec<PathBuf>, Refusal> {
     let refused = |words: String| Refusal::input(format!("target {:?}: {setting}: {words}", target.name));
     let scope = setting.scope();
     if scope == SettingScope::Memory {
@@ -369,7 +370,7 @@ fn top(root: &Path, found: &LayerStack) -> Vec<String> {
 #[must_use]
 pub fn changeable(root: &Path, target: &TargetSpec) -> Vec<(Setting, String)> {
     let now = |setting: Setting| {
-        let path = places(root, target, setting).ok()?.first()?.join(setting.word());
+        let path = setting_dirs(root, target, setting).ok()?.first()?.join(setting.word());
         let value = kernel_file::value(&path).ok()?;
         rustix::fs::access(&path, Access::WRITE_OK).ok()?;
         Some((setting, value))
@@ -380,9 +381,10 @@ pub fn changeable(root: &Path, target: &TargetSpec) -> Vec<(Setting, String)> {
 /// Returns the values that the kernel accepts for a setting of a target; empty for a numeric setting, or if the kernel lists none.
 #[must_use]
 pub fn offered(root: &Path, target: &TargetSpec, setting: Setting) -> Vec<String> {
-    let place =
-        places(root, target, setting).ok().and_then(|places| Some(places.first()?.join(setting.word())));
-    let listed = place.filter(|_| setting.range().is_none()).map(|path| kernel_file::offered(&path));
+    let first_path = setting_dirs(root, target, setting)
+        .ok()
+        .and_then(|setting_dirs| Some(setting_dirs.first()?.join(setting.word())));
+    let listed = first_path.filter(|_| setting.range().is_none()).map(|path| kernel_file::offered(&path));
     listed.and_then(Result::ok).unwrap_or_default()
 }
 
@@ -392,6 +394,6 @@ pub fn devices(root: &Path, target: &TargetSpec, setting: Setting) -> Vec<String
     let name = |queue: PathBuf| Some(queue.parent()?.file_name()?.to_string_lossy().into_owned());
     match setting.scope() {
         SettingScope::Memory => Vec::new(),
-        _ => places(root, target, setting).unwrap_or_default().into_iter().filter_map(name).collect(),
+        _ => setting_dirs(root, target, setting).unwrap_or_default().into_iter().filter_map(name).collect(),
     }
 }

@@ -145,11 +145,11 @@ impl Walk<'_> {
     /// Adds the layers below `path` and, if it is a file or block device, the file or device itself.
     fn add_path(&mut self, path: &Path) -> Result<(), StackError> {
         let unreachable = |source| StackError::Path { path: path.to_owned(), source };
-        let place = self.canonical(path).map_err(unreachable)?;
-        let found = fs::metadata(&place).map_err(unreachable)?;
+        let resolved = self.canonical(path).map_err(unreachable)?;
+        let found = fs::metadata(&resolved).map_err(unreachable)?;
         let kind = found.file_type();
         if kind.is_file() || kind.is_block_device() {
-            self.stack.cached_in.push(place.clone());
+            self.stack.cached_in.push(resolved.clone());
         }
         if kind.is_block_device() {
             let number = found.rdev();
@@ -164,7 +164,7 @@ impl Walk<'_> {
         }
         // The mount table and the layers use paths relative to the root.
         let root = fs::canonicalize(self.root).map_err(unreachable)?;
-        let inside = Path::new("/").join(place.strip_prefix(root).unwrap_or(&place));
+        let inside = Path::new("/").join(resolved.strip_prefix(root).unwrap_or(&resolved));
         let mount = mount::of(self.root, &inside).map_err(|(table, reason)| StackError::Mounts {
             path: path.to_owned(),
             table,

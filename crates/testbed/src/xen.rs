@@ -33,10 +33,10 @@ const CAPABILITIES: &str = "proc/xen/capabilities";
 /// Content of that file in the control domain.
 const CONTROL: &str = "control_d";
 /// Maximum time for a tool that only reads.
-const LOOK: Duration = Duration::from_secs(20);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum time for xenconsoled to provide a domain's console, and for a domain to be gone after its destruction.
 const PATIENCE: Duration = Duration::from_secs(20);
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(50);
 /// Silence of a booting domain after which its CPU time is read as a sign of life, and the interval of further readings.
 const ASK_XL: Duration = Duration::from_secs(4);
 
@@ -61,7 +61,7 @@ impl CreatedDomain {
         while let Some(id) = self.id()? {
             match lock.run(XL, ["destroy", &id]) {
                 Err(error) if Instant::now() > end => return Err(io::Error::other(error)),
-                Err(_) | Ok(_) => threads::sleep(LOOK_AGAIN),
+                Err(_) | Ok(_) => threads::sleep(POLL),
             }
             if Instant::now() > end {
                 return Err(io::Error::other("the domain does not end; does its disk hang?"));
@@ -108,7 +108,7 @@ pub(crate) fn check(root: &Path, spec: &XenSpec) -> Result<(), Refusal> {
     if root == Path::new("/") && !rustix::process::geteuid().is_root() {
         return refused("only root may start domains; run iotax as root".into());
     }
-    let Some(info) = XL.look_at(root, &["info"], LOOK) else {
+    let Some(info) = XL.query_at(root, &["info"], QUERY_TIMEOUT) else {
         let error = XL.run(["info"]).err();
         let reason = error.map_or_else(|| "it says nothing".to_owned(), |error| error.to_string());
         return refused(format!("xl info fails: {reason}; do xenstored and xenconsoled run?"));
@@ -282,14 +282,14 @@ fn console_of(id: &str) -> Result<PathBuf, XenDomainError> {
         match XENSTORE_READ.run([&key]) {
             Ok(path) => return Ok(PathBuf::from(String::from_utf8_lossy(&path).trim())),
             Err(error) if Instant::now() > end => return Err(error.into()),
-            Err(_) => threads::sleep(LOOK_AGAIN),
+            Err(_) => threads::sleep(POLL),
         }
     }
 }
 
 /// Returns the CPU time that `xl list` shows for a domain, as text; `None` if it shows none.
 fn cpu_seconds(name: &str) -> Option<String> {
-    let listed = XL.look(["list", name], LOOK).ok()?;
+    let listed = XL.query(["list", name], QUERY_TIMEOUT).ok()?;
     let listed = String::from_utf8_lossy(&listed);
     listed.lines().last()?.split_whitespace().last().map(str::to_owned)
 }

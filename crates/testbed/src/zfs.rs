@@ -32,10 +32,10 @@ const DISKS: &str = "/sys/block";
 /// Prefix of the kernel names of volumes. A number follows.
 const NODE: &str = "zd";
 /// Maximum time for a tool that only reads.
-const LOOK: Duration = Duration::from_secs(3);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum time for another program that opens devices, such as udev, to close a volume.
 const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(100);
 
 /// A pool that iotax created, as recorded in the undo log. It is not in ZFS's cache file, so that no reboot imports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ impl CreatedPool {
         Ok(Self { guid: Some(guid), ..self.clone() })
     }
 
-    /// Destroys the pool; does nothing if it is not imported. Retries for up to 10 s while a volume is in use. Fails at once for a pool
+    /// Destroys the pool; does nothing if it is not imported. Retries for up to 10 s while a volume is in use. Fails immediately for a pool
     /// that is not the one that iotax created, and for a pool that waits for its disk, because zpool(8) would wait too.
     pub(crate) fn destroy(&self, lock: &ProcessLock) -> io::Result<()> {
         kernel_file::check_mounted(Path::new(COUNTERS))?;
@@ -67,7 +67,7 @@ impl CreatedPool {
             self.check_own()?;
             match lock.run(ZPOOL, ["destroy", "-f", &self.name]) {
                 Err(error) if Instant::now() > deadline => return Err(io::Error::other(error)),
-                Err(_) => threads::sleep(LOOK_AGAIN),
+                Err(_) => threads::sleep(POLL),
                 Ok(_) => {}
             }
         }
@@ -91,7 +91,7 @@ impl CreatedPool {
 
 /// Returns the GUID of an imported pool; `None` if zpool(8) shows none.
 fn guid(pool: &str) -> Option<String> {
-    let shown = ZPOOL.look(["get", "-H", "-p", "-o", "value", "guid", pool], LOOK).ok()?;
+    let shown = ZPOOL.query(["get", "-H", "-p", "-o", "value", "guid", pool], QUERY_TIMEOUT).ok()?;
     let guid = String::from_utf8_lossy(&shown).trim().to_owned();
     guid.parse::<u64>().is_ok().then_some(guid)
 }
@@ -121,7 +121,8 @@ pub(crate) fn disks(root: &Path, pool: &str) -> Vec<PathBuf> {
     if is_suspended(pool) {
         return Vec::new();
     }
-    let listed = ZPOOL.look_at(root, &["list", "-v", "-H", "-P", "-L", pool], LOOK).unwrap_or_default();
+    let listed =
+        ZPOOL.query_at(root, &["list", "-v", "-H", "-P", "-L", pool], QUERY_TIMEOUT).unwrap_or_default();
     disks_in(&listed)
 }
 
@@ -137,7 +138,7 @@ pub(crate) fn properties(root: &Path, dataset: &str, names: &str) -> Vec<String>
     if is_suspended(pool_of(dataset)) {
         return Vec::new();
     }
-    let shown = ZFS.look_at(root, &["get", "-H", "-o", "property,value", names, dataset], LOOK);
+    let shown = ZFS.query_at(root, &["get", "-H", "-o", "property,value", names, dataset], QUERY_TIMEOUT);
     let shown = shown.unwrap_or_default();
     let pairs = shown.lines().filter_map(|line| line.split_once('\t'));
     pairs.filter(|(_, value)| *value != "-").map(|(name, value)| format!("{name}={}", value.trim())).collect()
@@ -153,7 +154,7 @@ pub(crate) fn volume(root: &Path, device: &str) -> Option<String> {
         return Some(linked);
     }
     // Without udev there are no links.
-    let shown = ZVOL_ID.look_at(root, &[&format!("/dev/{device}")], LOOK)?;
+    let shown = ZVOL_ID.query_at(root, &[&format!("/dev/{device}")], QUERY_TIMEOUT)?;
     (!shown.is_empty()).then_some(shown)
 }
 
@@ -193,7 +194,7 @@ pub(crate) fn node(volume_name: &str) -> Option<PathBuf> {
         if Instant::now() > deadline {
             return None;
         }
-        threads::sleep(LOOK_AGAIN);
+        threads::sleep(POLL);
     }
 }
 

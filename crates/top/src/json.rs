@@ -57,7 +57,7 @@ pub fn document(frame: &Frame) -> Value {
     let (source, reason) = match &frame.percentiles {
         PercentileSource::Bpf => ("bpf", None),
         PercentileSource::Unknown(reason) => ("unknown", Some(reason.as_str())),
-        PercentileSource::NotTold => ("unknown", None),
+        PercentileSource::NotReported => ("unknown", None),
     };
     let document = TopDocument {
         iotax_top: SCHEMA,

@@ -44,7 +44,7 @@ pub enum PercentileSource {
     Unknown(String),
     /// There are no percentiles, because the figures were imported from another tool's output.
     #[default]
-    NotTold,
+    NotReported,
 }
 
 /// A block device with its counters at the time of the reading.

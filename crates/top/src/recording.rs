@@ -122,7 +122,7 @@ pub struct Recording {
     file: File,
     header: Header,
     /// Byte offset and length of the zstd frame of each reading.
-    places: Vec<(u64, u32)>,
+    spans: Vec<(u64, u32)>,
     is_cut: bool,
 }
 
@@ -134,7 +134,7 @@ impl Recording {
         let format = || RecordingError::Format { path: path.to_owned() };
         let mut file = File::open(path).map_err(failed)?;
         let size = file.metadata().map_err(failed)?.len();
-        let (mut places, mut at) = (Vec::new(), 0);
+        let (mut spans, mut at) = (Vec::new(), 0);
         let mut head = [0; MARK.len() + 4];
         while at + head.len() as u64 <= size {
             file.seek(SeekFrom::Start(at)).and_then(|_| file.read_exact(&mut head)).map_err(failed)?;
@@ -144,16 +144,16 @@ impl Recording {
             if mark != MARK || begin + u64::from(length) > size {
                 break;
             }
-            places.push((begin, length));
+            spans.push((begin, length));
             at = begin + u64::from(length);
         }
-        let (first, rest) = places.split_first().ok_or_else(format)?;
+        let (first, rest) = spans.split_first().ok_or_else(format)?;
         let header: Header = document(&mut file, *first).map_err(|_| format())?;
         if header.iotax_top != VERSION {
             return Err(RecordingError::Version { path: path.to_owned(), found: header.iotax_top });
         }
-        let places = rest.to_vec();
-        Ok(Self { path: path.to_owned(), file, header, places, is_cut: at < size })
+        let spans = rest.to_vec();
+        Ok(Self { path: path.to_owned(), file, header, spans, is_cut: at < size })
     }
 
     /// Returns whether a file that starts with these bytes is a recording.
@@ -173,13 +173,13 @@ impl Recording {
 
     /// Returns the number of complete readings.
     pub fn count(&self) -> usize {
-        self.places.len()
+        self.spans.len()
     }
 
     /// Returns the reading with this index, from 0; `None` past the end.
     pub fn snapshot(&mut self, index: usize) -> Result<Option<MachineSnapshot>, RecordingError> {
-        let Some(place) = self.places.get(index) else { return Ok(None) };
-        document(&mut self.file, *place).map(Some).map_err(|error| RecordingError::Damaged {
+        let Some(span) = self.spans.get(index) else { return Ok(None) };
+        document(&mut self.file, *span).map(Some).map_err(|error| RecordingError::Damaged {
             path: self.path.clone(),
             number: index + 1,
             reason: error.to_string(),

@@ -52,7 +52,7 @@ impl TableKind {
 
 /// Options for the layout of a table: width, sorting and filter.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Look<'a> {
+pub struct TableOptions<'a> {
     /// Width of the screen in characters.
     pub width: usize,
     /// Index of the figure to sort by; `None` to show the busiest rows first.
@@ -139,7 +139,7 @@ fn lay_out<R>(
     figures: &[&Figure<R>],
     (essential, usual): (usize, &[&str]),
     rows: Vec<Source<'_, R>>,
-    (by, look): (Option<&'static str>, &Look<'_>),
+    (by, options): (Option<&'static str>, &TableOptions<'_>),
 ) -> Table {
     let is_sorting = |figure: &Figure<R>| by.map_or(usual.contains(&figure.id), |by| by == figure.id);
     let value = |row: &R| {
@@ -147,7 +147,7 @@ fn lay_out<R>(
         // Unknown values sort last.
         known.reduce(|sum, value| sum + value).unwrap_or(-1.0)
     };
-    let wanted = look.filter.to_lowercase();
+    let wanted = options.filter.to_lowercase();
     let is_wanted = |row: &Source<'_, R>| {
         format!("{} {} {}", row.name, row.remark, row.key).to_lowercase().contains(&wanted)
     };
@@ -157,10 +157,10 @@ fn lay_out<R>(
     let needed = taken(&figures[..essential.min(figures.len())]);
     let heading = title.len() + MARK_OF_ROWS;
     let longest = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).max(heading);
-    let names = longest.min(look.width.saturating_sub(needed).max(SHORTEST_NAME));
-    let skip = look.skip.min(figures.len().saturating_sub(1));
+    let names = longest.min(options.width.saturating_sub(needed).max(SHORTEST_NAME));
+    let skip = options.skip.min(figures.len().saturating_sub(1));
     let figures = &figures[skip..];
-    let mut room = look.width.saturating_sub(names);
+    let mut room = options.width.saturating_sub(names);
     if taken(figures) > room {
         room = room.saturating_sub(MARK);
     }
@@ -198,13 +198,13 @@ fn lay_out<R>(
 
 /// Lays out one table of a frame as text.
 #[must_use]
-pub fn table(kind: TableKind, frame: &Frame, look: &Look<'_>) -> Table {
+pub fn table(kind: TableKind, frame: &Frame, options: &TableOptions<'_>) -> Table {
     match kind {
-        TableKind::Layers => layers(frame, look),
-        TableKind::Guests => guests(frame, look),
-        TableKind::Processes => processes(frame, look),
-        TableKind::Cgroups => cgroups(frame, look),
-        TableKind::Interfaces => interfaces(frame, look),
+        TableKind::Layers => layers(frame, options),
+        TableKind::Guests => guests(frame, options),
+        TableKind::Processes => processes(frame, options),
+        TableKind::Cgroups => cgroups(frame, options),
+        TableKind::Interfaces => interfaces(frame, options),
     }
 }
 
@@ -215,11 +215,11 @@ fn of_layers(percentiles: &PercentileSource) -> impl Iterator<Item = &'static Fi
     figure::LAYERS.iter().filter(move |figure| has_percentiles || !BY_BPF.contains(&figure.id))
 }
 
-fn layers(frame: &Frame, look: &Look<'_>) -> Table {
+fn layers(frame: &Frame, options: &TableOptions<'_>) -> Table {
     let figures: Vec<&Figure<LayerRates>> = of_layers(&frame.percentiles).collect();
     let rows = frame.layers.iter().map(|layer| {
         let LayerRates { name, title, depth, .. } = layer;
-        let depth = if look.is_flat { 0 } else { *depth };
+        let depth = if options.is_flat { 0 } else { *depth };
         Source {
             row: layer,
             key: name.clone(),
@@ -231,8 +231,8 @@ fn layers(frame: &Frame, look: &Look<'_>) -> Table {
     });
     // Names are shortened before any of the columns up to `queue` is left out: these fit on a terminal of 80 columns.
     let essential = figures.iter().position(|figure| figure.id == "queue").map_or(0, |at| at + 1);
-    let by = look.by.and_then(|by| figures.get(by)).map(|figure| figure.id);
-    lay_out("LAYER", &figures, (essential, &["busy"]), rows.collect(), (by, look))
+    let by = options.by.and_then(|by| figures.get(by)).map(|figure| figure.id);
+    lay_out("LAYER", &figures, (essential, &["busy"]), rows.collect(), (by, options))
 }
 
 /// Describes a device: its kind, its kernel name if not shown already, its lower devices if several, and its mount points.
@@ -250,14 +250,14 @@ fn all_of<R>(
     figures: &'static [Figure<R>],
     usual: &[&str],
     rows: Vec<Source<'_, R>>,
-    look: &Look<'_>,
+    options: &TableOptions<'_>,
 ) -> Table {
-    let by = look.by.and_then(|by| figures.get(by)).map(|figure| figure.id);
+    let by = options.by.and_then(|by| figures.get(by)).map(|figure| figure.id);
     let all: Vec<&Figure<R>> = figures.iter().collect();
-    lay_out(title, &all, (all.len(), usual), rows, (by, look))
+    lay_out(title, &all, (all.len(), usual), rows, (by, options))
 }
 
-fn processes(frame: &Frame, look: &Look<'_>) -> Table {
+fn processes(frame: &Frame, options: &TableOptions<'_>) -> Table {
     let name = |pid: u32, name: &str| {
         let guest = frame.guests.iter().find(|guest| guest.pid == pid);
         guest.map_or_else(|| format!("{pid} {name}"), |guest| format!("{pid} guest {}", guest.guest))
@@ -270,19 +270,19 @@ fn processes(frame: &Frame, look: &Look<'_>) -> Table {
         depth: 0,
         heat: Heat::Calm,
     });
-    all_of("PROCESS", figure::PROCESSES, &["read_bytes_per_s", "write_bytes_per_s"], rows.collect(), look)
+    all_of("PROCESS", figure::PROCESSES, &["read_bytes_per_s", "write_bytes_per_s"], rows.collect(), options)
 }
 
-fn cgroups(frame: &Frame, look: &Look<'_>) -> Table {
+fn cgroups(frame: &Frame, options: &TableOptions<'_>) -> Table {
     let rows = frame.cgroups.iter().map(|group| {
         let CgroupRates { path, device, .. } = group;
         let name = format!("{device} {path}");
         Source { row: group, key: name.clone(), name, remark: String::new(), depth: 0, heat: Heat::Calm }
     });
-    all_of("CGROUP", figure::CGROUPS, &["read_bytes_per_s", "write_bytes_per_s"], rows.collect(), look)
+    all_of("CGROUP", figure::CGROUPS, &["read_bytes_per_s", "write_bytes_per_s"], rows.collect(), options)
 }
 
-fn guests(frame: &Frame, look: &Look<'_>) -> Table {
+fn guests(frame: &Frame, options: &TableOptions<'_>) -> Table {
     let name =
         |row: &GuestRates| row.disk.as_ref().map_or(row.guest.clone(), |disk| format!("  {}", tail(disk)));
     let remark = |row: &GuestRates| match (&row.disk, &row.device) {
@@ -298,7 +298,7 @@ fn guests(frame: &Frame, look: &Look<'_>) -> Table {
         depth: usize::from(row.disk.is_some()),
         heat: Heat::Calm,
     });
-    all_of("GUEST", figure::GUESTS, &["read_bytes_per_s", "write_bytes_per_s"], rows.collect(), look)
+    all_of("GUEST", figure::GUESTS, &["read_bytes_per_s", "write_bytes_per_s"], rows.collect(), options)
 }
 
 /// Returns a key that identifies the table row of a guest, or of one of its disks.
@@ -311,7 +311,7 @@ fn tail(path: &str) -> &str {
     path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
 }
 
-fn interfaces(frame: &Frame, look: &Look<'_>) -> Table {
+fn interfaces(frame: &Frame, options: &TableOptions<'_>) -> Table {
     let rows = frame.interfaces.iter().map(|interface| {
         let InterfaceRates { name, rx_drops_per_s, tx_drops_per_s, .. } = interface;
         let has_losses = [rx_drops_per_s, tx_drops_per_s].into_iter().flatten().any(|rate| *rate > 0.0);
@@ -325,7 +325,7 @@ fn interfaces(frame: &Frame, look: &Look<'_>) -> Table {
             heat,
         }
     });
-    all_of("NETWORK", figure::INTERFACES, &["rx_bytes_per_s", "tx_bytes_per_s"], rows.collect(), look)
+    all_of("NETWORK", figure::INTERFACES, &["rx_bytes_per_s", "tx_bytes_per_s"], rows.collect(), options)
 }
 
 /// Formats in one line the shares of time in which tasks waited for I/O, a CPU or memory; `None` if unknown.
@@ -342,7 +342,7 @@ pub fn source(frame: &Frame) -> String {
     match &frame.percentiles {
         PercentileSource::Bpf => "mean: diskstats, p99 and device: BPF".to_owned(),
         PercentileSource::Unknown(reason) => format!("mean: diskstats, p99: unknown ({reason})"),
-        PercentileSource::NotTold => "figures: the text's".to_owned(),
+        PercentileSource::NotReported => "figures: the text's".to_owned(),
     }
 }
 
@@ -369,7 +369,7 @@ pub fn text(frame: &Frame, width: usize) -> String {
     let mut text = format!("{}  {}\n", moment(frame), visible::line(&source(frame)));
     text.extend(pressure(frame).map(|line| line + "\n"));
     for kind in TableKind::ALL {
-        let table = table(kind, frame, &Look { width, ..Look::default() });
+        let table = table(kind, frame, &TableOptions { width, ..TableOptions::default() });
         if table.rows.is_empty() {
             continue;
         }

@@ -78,7 +78,7 @@ pub(super) struct Ceiling {
     /// The estimated highest rate, in I/Os per second.
     pub(super) rate: f64,
     /// Highest rate, in I/Os per second, at which windows are long enough for the queue to reach its steady-state length.
-    pub(super) seen_to: f64,
+    pub(super) observed_to: f64,
     /// The rate if bursts are no longer than observed, in I/Os per second.
     least: f64,
     /// The capacity if a burst was observed, because longer bursts are possible; otherwise the same as `least`.
@@ -141,8 +141,8 @@ impl Queue {
             // Rounding of the rates and errors of the model are spread evenly, since the rounds cannot show them.
             known + fine + coarse * (2.0 * random.random::<f64>() - 1.0)
         };
-        // Far below `seen_to`, windows are more reliable than the model.
-        let floor = (ceiling.seen_to * (-NEAR).exp()).ln();
+        // Far below `observed_to`, windows are more reliable than the model.
+        let floor = (ceiling.observed_to * (-NEAR).exp()).ln();
         let drawn = (0..DRAWS).map(draw).map(|ln: f64| ln.max(floor)).collect();
         Some(Draws { known, drawn })
     }
@@ -155,7 +155,7 @@ impl Queue {
             rounds.iter().flat_map(|round| &round.open).map(|window| window.length).fold(1.0, f64::max);
         let closed = without_chance(&closed, capacity, (variance - 1.0 / capacity) / length);
         // The variance says nothing about rates below those it was estimated from.
-        let seen_to = capacity * (1.0 - (SETTLED * variance / length).sqrt()).max(AROUND.0);
+        let observed_to = capacity * (1.0 - (SETTLED * variance / length).sqrt()).max(AROUND.0);
         let beyond =
             |time: f64, rate: f64, of: f64| Tail::of(rate / of, variance * capacity).beyond(time * of);
         let longest = |most: Nanos| most.0 as f64 / 1e9 - self.base;
@@ -177,7 +177,7 @@ impl Queue {
         let rate = halved((0.0, capacity), exceeds);
         // A burst may be longer than the pause before a window allows, so the rate is between this one and the capacity.
         let most = if saved * capacity > BURST { capacity } else { rate };
-        Some(Ceiling { rate: rate * (most / rate).powf(LONGER), least: rate, most, seen_to, capacity })
+        Some(Ceiling { rate: rate * (most / rate).powf(LONGER), least: rate, most, observed_to, capacity })
     }
 
     /// Estimates the variance of the arriving work from the waits at rates around the capacity; `None` without a window there. The variance

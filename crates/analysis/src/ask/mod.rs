@@ -416,10 +416,10 @@ impl Search {
             }
             let (at, draws, at_capacity) = match (ceiling, by_windows) {
                 (Some((queue, ceiling)), Root::At { rate, middle })
-                    if (rate > ceiling.seen_to) != (ceiling.rate > ceiling.seen_to)
+                    if (rate > ceiling.observed_to) != (ceiling.rate > ceiling.observed_to)
                         && (rate / ceiling.rate).ln().abs() <= root::NEAR =>
                 {
-                    // Only one of the two estimates lies above `seen_to`, so neither is clearly better: combine them.
+                    // Only one of the two estimates lies above `observed_to`, so neither is clearly better: combine them.
                     let draws = || match (queue.draws(condition), Draws::new(&trials, limit, middle)) {
                         (Some(own), Some(other)) => Some(own.and(other)),
                         (own, other) => own.or(other),
@@ -427,8 +427,8 @@ impl Search {
                     ((rate * ceiling.rate).sqrt(), with_interval.then(draws).flatten(), false)
                 }
                 // Windows at this rate are too short to show the queue.
-                (Some((queue, ceiling)), _) if at > ceiling.seen_to => {
-                    let rate = ceiling.rate.max(ceiling.seen_to);
+                (Some((queue, ceiling)), _) if at > ceiling.observed_to => {
+                    let rate = ceiling.rate.max(ceiling.observed_to);
                     // If all draws are below the rate that windows show, they say nothing about its uncertainty.
                     let around = |draws: &Draws| draws.interval(ALPHA).high > rate;
                     let draws = || queue.draws(condition).filter(around);

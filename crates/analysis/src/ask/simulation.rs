@@ -121,9 +121,9 @@ fn late(rate: f64, capacity: f64) -> f64 {
 
 /// Simulates a search whose rates are placed as by [`super::search`].
 fn search(system: &mut System) -> Vec<Trial> {
-    let told = system.capacity * (0.05 * normal(&mut system.random)).exp();
+    let guess = system.capacity * (0.05 * normal(&mut system.random)).exp();
     let mut trials: Vec<Trial> =
-        [0.05, 0.25, 0.45, 0.65, 0.8, 0.95].iter().map(|share| system.trial(0, told * share)).collect();
+        [0.05, 0.25, 0.45, 0.65, 0.8, 0.95].iter().map(|share| system.trial(0, guess * share)).collect();
     for round in 1..ROUNDS {
         let apart = super::search::apart(round);
         let at = match root(&trials, LIMIT).expect("trials") {

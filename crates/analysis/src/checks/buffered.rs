@@ -17,7 +17,7 @@ const SHARE: f64 = 0.1;
 const BTRFS_COPIES: (u32, u32) = (6, 14);
 
 /// Finds direct I/O that left parts of the area in the page cache.
-pub(super) fn seen(case: &Case<'_>) -> Option<Finding> {
+pub(super) fn cached_direct_io(case: &Case<'_>) -> Option<Finding> {
     let cache = case.m.outcome.page_cache.filter(|_| case.is_direct())?;
     let grown = cache.after.saturating_sub(cache.before);
     // An area of unknown size counts as no longer than the part looked at, which is the stricter assumption.
@@ -25,9 +25,9 @@ pub(super) fn seen(case: &Case<'_>) -> Option<Finding> {
     let moved = case.m.outcome.tallies.bytes().min(area);
     let buffered = cache.looked_at as f64 * moved as f64 / area as f64;
     (grown >= FLOOR && grown as f64 >= SHARE * buffered).then(|| {
-        let place = if case.in_guest() { "guest's" } else { "machine's" };
+        let owner = if case.in_guest() { "guest's" } else { "machine's" };
         let evidence = format!(
-            "direct I/O was asked for, and {} of the {} looked at were in the {place} page cache afterwards, {} before",
+            "direct I/O was asked for, and {} of the {} looked at were in the {owner} page cache afterwards, {} before",
             human::bytes(cache.after),
             human::bytes(cache.looked_at),
             human::bytes(cache.before)
@@ -68,8 +68,8 @@ fn filesystems<'a>(
     let guest = record.layers.iter().position(|layer| layer.kind == LayerKind::Guest);
     let away = run.plan.targets.iter().any(|spec| spec.name == record.name && spec.remote().is_some());
     let layers = record.layers.iter().enumerate().filter(|(_, layer)| layer.kind == LayerKind::Filesystem);
-    layers.map(move |(place, layer)| {
-        let elsewhere = away || guest.is_some_and(|guest| place > guest);
+    layers.map(move |(index, layer)| {
+        let elsewhere = away || guest.is_some_and(|guest| index > guest);
         let kernel = if elsewhere { &record.guest_kernel } else { &run.environment.kernel };
         (layer, kernel.as_deref())
     })

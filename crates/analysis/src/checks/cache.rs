@@ -174,11 +174,11 @@ fn neighbour_on_same_devices<'a>(case: &Case<'a>) -> Option<&'a Tallies> {
     let passed_on = neighbour.workload.direct
         && neighbour.workload.ioengine.moves_data()
         && !neighbour.target.stack.is_cached();
-    (passed_on && place(&neighbour.target) == place(case.spec?)).then_some(&share.tallies)
+    (passed_on && storage_key(&neighbour.target) == storage_key(case.spec?)).then_some(&share.tallies)
 }
 
 /// Returns a key for a target's location: targets with equal keys are on the same devices.
-fn place(spec: &TargetSpec) -> impl PartialEq + '_ {
+fn storage_key(spec: &TargetSpec) -> impl PartialEq + '_ {
     (spec.stack.location(), spec.lvm(), spec.remote().map(|it| it.machine))
 }
 

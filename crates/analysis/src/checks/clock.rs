@@ -176,7 +176,7 @@ pub(super) fn sources(run: &Run) -> Vec<Warning> {
 /// Finds CPU time that the hypervisor gave to other guests.
 pub(super) fn steal(case: &Case<'_>) -> Option<Finding> {
     let m = case.m;
-    let place = |name: &str, cpu: Option<HostCpu>| {
+    let sentence = |name: &str, cpu: Option<HostCpu>| {
         let cpu = cpu?;
         let all = cpu.busy_ns() + cpu.idle_ns + cpu.iowait_ns.unwrap_or(0) + cpu.steal_ns;
         let share = cpu.steal_ns as f64 / all as f64;
@@ -185,8 +185,8 @@ pub(super) fn steal(case: &Case<'_>) -> Option<Finding> {
     };
     let inside = if case.in_guest() { "the guest's" } else { "that machine's" };
     let found: Vec<String> = [
-        place("this host's", m.host.as_ref().and_then(|host| host.cpu)),
-        place(inside, m.outcome.inside.as_ref().and_then(|inside| inside.cpu)),
+        sentence("this host's", m.host.as_ref().and_then(|host| host.cpu)),
+        sentence(inside, m.outcome.inside.as_ref().and_then(|inside| inside.cpu)),
     ]
     .into_iter()
     .flatten()

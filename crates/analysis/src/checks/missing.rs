@@ -13,19 +13,19 @@ use crate::edges::{Edge, other_devices};
 use crate::failed::{Failed, SYNC};
 use crate::figures::done;
 use crate::finding::Finding;
-use crate::standing::Standing;
+use crate::sequential_status::SequentialStatus;
 use iotax_model::Run;
 
 /// Finds missing measurements. In a run that adds rounds, a target is no longer measured once its comparisons are decided; this does not
 /// count as missing. In a search, nothing counts as missing.
-pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<Warning> {
+pub(super) fn measurements(run: &Run, status: Option<&SequentialStatus>) -> Option<Warning> {
     // A search chooses its measurements as it goes, so none can be missing.
     if run.plan.searches() {
         return None;
     }
     // A run that waits for a steady state adds rounds one by one.
     let rounds = run.measurements.iter().map(|m| m.round).max().unwrap_or(0).max(run.plan.repeat);
-    let planned = standing.map_or(rounds as usize * run.plan.cells(), |standing| standing.planned);
+    let planned = status.map_or(rounds as usize * run.plan.cells(), |status| status.planned);
     let there = run.measurements.len();
     (there < planned).then(|| Warning {
         kind: WarningKind::Incomplete,
@@ -33,7 +33,7 @@ pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<War
         workload: None,
         round: None,
         evidence: format!("{there} of {planned} measurements are there"),
-        remedy: match standing.and_then(|standing| standing.stopped) {
+        remedy: match status.and_then(|status| status.stopped) {
             _ if run.state == RunState::Running => "wait for its end: it is still measuring".into(),
             Some(_) => {
                 "a new run: this one has taken its looks, and rounds that they counted are not made up for"
@@ -96,13 +96,13 @@ pub(super) fn no_io(case: &Case<'_>) -> Option<Finding> {
     // Streams report bytes even where packets are unknown.
     let Case { workload, m, .. } = case;
     (done(m, &m.outcome.tallies) == 0).then(|| {
-        let (what, place) = if workload.kind.is_network() {
+        let (what, part) = if workload.kind.is_network() {
             ("nothing arrived", "path")
         } else {
             ("no I/O was completed", "storage")
         };
         let evidence = format!("{what} in the window, so this round is compared with nothing");
-        let remedy = &format!("lengthen the runtime; if it stays so, the {place} has stalled");
+        let remedy = &format!("lengthen the runtime; if it stays so, the {part} has stalled");
         case.finding(WarningKind::Incomplete, evidence, remedy).unusable_if(true)
     })
 }

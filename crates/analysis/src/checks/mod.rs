@@ -22,7 +22,7 @@ use crate::comparison::Comparison;
 use crate::edges::Edge;
 use crate::failed::Failed;
 use crate::finding::Finding;
-use crate::standing::Standing;
+use crate::sequential_status::SequentialStatus;
 use iotax_model::Run;
 
 /// A measurement with its run, workload and target.
@@ -104,7 +104,7 @@ pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
         on_disk(cache::kept),
         on_disk(cache::answered),
         on_disk(cache::put_off),
-        on_disk(buffered::seen),
+        on_disk(buffered::cached_direct_io),
         on_disk(content::discarded),
         of_working_disk(generator::saturated),
         of_working(pace::uneven),
@@ -113,22 +113,22 @@ pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
         of_working_disk(load::device),
         load::cpu(&case),
     ];
-    checks.into_iter().flatten().chain(network::seen_in(&case)).collect()
+    checks.into_iter().flatten().chain(network::findings(&case)).collect()
 }
 
 /// Runs the checks of the whole run and of its targets. An import is not checked.
 ///
-/// `broken` lists steps between layers whose two targets are on different devices. `standing` is the progress of a run that adds rounds.
+/// `broken` lists steps between layers whose two targets are on different devices. `status` is the progress of a run that adds rounds.
 pub(super) fn of_run(
     run: &Run,
     comparisons: &[Comparison],
     broken: &[Edge],
-    standing: Option<&Standing>,
+    status: Option<&SequentialStatus>,
 ) -> Vec<Warning> {
     if run.source.is_imported() {
         return Vec::new();
     }
-    let mut found: Vec<Warning> = missing::measurements(run, standing).into_iter().collect();
+    let mut found: Vec<Warning> = missing::measurements(run, status).into_iter().collect();
     found.extend(missing::comparisons(run, comparisons));
     found.extend(broken.iter().filter_map(|edge| missing::not_one_layer(run, edge)));
     found.extend(clock::emulated(run));

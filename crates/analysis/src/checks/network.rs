@@ -12,7 +12,7 @@ use iotax_model::{Warning, WarningKind};
 use super::{Case, about_target};
 use crate::figures::is_stream;
 use crate::finding::Finding;
-use crate::network::{GAP_NS, flows, seen, share, word};
+use crate::network::{GAP_NS, flows, path_nics, share, word};
 use crate::packets::over_flows;
 use iotax_model::Run;
 
@@ -31,7 +31,7 @@ const HEADERS: u64 = 66;
 const DATAGRAM_HEADERS: u64 = 42;
 /// Smallest loss, as a share of the received bytes, at which the receiving interface's counters show if packets were lost before or after
 /// it.
-const TOLD_APART: f64 = 0.2;
+const DISTINCT: f64 = 0.2;
 /// Minimum share of a link's speed, headers included, at which the link counts as saturated.
 const FULL: f64 = 0.9;
 /// Minimum CPU time of a process, as a share of its threads' wall-clock time, at which the process counts as the limit.
@@ -57,7 +57,7 @@ const MATTER: [&str; 8] = [
 const SEGMENTATION: &str = "tx-tcp-segmentation";
 
 /// Runs the network checks of one measurement; none for disk work.
-pub(super) fn seen_in(case: &Case<'_>) -> Vec<Finding> {
+pub(super) fn findings(case: &Case<'_>) -> Vec<Finding> {
     let Some(net) = case.workload.kind.traffic() else { return Vec::new() };
     let mut found: Vec<Finding> = Vec::new();
     found.extend(bypassed(case, net));
@@ -97,13 +97,13 @@ impl Case<'_> {
 
     /// Returns the interface at a place on the path (`client` or `server`) and its counts. Prefers a bridge over its
     /// ports. `None` if no interface is recorded there, or if packets may have passed any of several.
-    fn nic(&self, place: &str) -> Option<(&str, &NicActivity)> {
-        let all = seen(self.m, self.interfaces());
-        let there: Vec<_> = all.into_iter().filter(|seen| seen.place == Some(place)).collect();
+    fn nic(&self, position: &str) -> Option<(&str, &NicActivity)> {
+        let all = path_nics(self.m, self.interfaces());
+        let there: Vec<_> = all.into_iter().filter(|nic| nic.position == Some(position)).collect();
         let one = match there.as_slice() {
-            [one] if self.is_certain(place) => one,
+            [one] if self.is_certain(position) => one,
             several if self.goes(NetPath::Bridge) => {
-                several.iter().find(|seen| seen.driver == Some("bridge"))?
+                several.iter().find(|nic| nic.driver == Some("bridge"))?
             }
             _ => return None,
         };
@@ -112,8 +112,8 @@ impl Case<'_> {
 
     /// Returns whether all packets must have passed the interface at this place. Machines that iotax did not build may have several
     /// interfaces.
-    fn is_certain(&self, place: &str) -> bool {
-        let there = self.interfaces().iter().filter(|interface| interface.place == place);
+    fn is_certain(&self, position: &str) -> bool {
+        let there = self.interfaces().iter().filter(|interface| interface.position == position);
         let given = self.spec.and_then(|spec| spec.network()).is_some_and(|network| network.via.is_given());
         !given || there.count() < 2
     }
@@ -130,10 +130,10 @@ fn bypassed(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
         return None;
     }
     let mut evidence = Vec::new();
-    for place in ["client", "server"] {
-        let Some((name, counted)) = case.nic(place) else { continue };
+    for position in ["client", "server"] {
+        let Some((name, counted)) = case.nic(position) else { continue };
         // The client sends uploads, the server downloads.
-        let (sent, received) = if place == "client" { (true, false) } else { (false, true) };
+        let (sent, received) = if position == "client" { (true, false) } else { (false, true) };
         for (upload, bytes, did) in
             [(sent, counted.tx_bytes, "sent"), (received, counted.rx_bytes, "received")]
         {
@@ -143,7 +143,7 @@ fn bypassed(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
             let Some(carried) = case.bytes(upload).filter(|bytes| asked && *bytes > 0) else { continue };
             if (bytes as f64) < PASSED * carried as f64 {
                 evidence.push(format!(
-                    "{} were carried in the {}, and {name} at the {place} {did} {}",
+                    "{} were carried in the {}, and {name} at the {position} {did} {}",
                     human::bytes(carried),
                     word(upload),
                     human::bytes(bytes)
@@ -191,8 +191,8 @@ fn link(case: &Case<'_>) -> Option<Finding> {
     }
     // An emulated NIC's speed is nominal: nothing enforces it.
     let is_real = |found: &&Interface| {
-        let emulated = case.in_guest() && found.place == "client";
-        found.speed > Some(0) && !emulated && case.is_certain(&found.place)
+        let emulated = case.in_guest() && found.position == "client";
+        found.speed > Some(0) && !emulated && case.is_certain(&found.position)
     };
     let slowest = case.interfaces().iter().filter(is_real);
     let slowest = slowest.min_by_key(|interface| interface.speed)?;
@@ -207,7 +207,7 @@ fn link(case: &Case<'_>) -> Option<Finding> {
             human::bits(busiest),
             human::bits(speed / 8.0),
             slowest.name,
-            slowest.place
+            slowest.position
         );
         let remedy = "the link was measured, not what it costs to reach it: compare CPU per GiB, or measure over a faster link";
         case.finding(WarningKind::LinkBound, evidence, remedy)
@@ -302,9 +302,9 @@ fn lost(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
             continue;
         };
         let Some(part) = share(lost, lost + received).filter(|part| *part > LOST) else { continue };
-        let place = arrived(case, net, upload, lost, received);
-        above &= place == Some(true);
-        let place = match place {
+        let position = arrived(case, net, upload, lost, received);
+        above &= position == Some(true);
+        let position = match position {
             Some(true) => {
                 ", after they had reached the receiver's interface: its sockets' buffers overflowed"
             }
@@ -312,7 +312,7 @@ fn lost(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
             None => "",
         };
         evidence.push(format!(
-            "{} of {} datagrams ({}) were lost in the {}{place}",
+            "{} of {} datagrams ({}) were lost in the {}{position}",
             human::count(lost as f64),
             human::count((lost + received) as f64),
             percent(part),
@@ -340,7 +340,7 @@ fn arrived(case: &Case<'_>, net: &Traffic, upload: bool, lost: u64, received: u6
     let missing = lost * each;
     let reached = counted.rx_bytes.saturating_sub(DATAGRAM_HEADERS * counted.rx_packets);
     // True if the interface's count is nearer to the bytes sent than to the bytes that the sockets received.
-    (missing as f64 >= TOLD_APART * bytes as f64).then_some(reached > bytes + missing / 2)
+    (missing as f64 >= DISTINCT * bytes as f64).then_some(reached > bytes + missing / 2)
 }
 
 /// Finds round-trip messages that never came back.
@@ -390,17 +390,17 @@ fn offloads_of(run: &Run, record: &TargetRecord, base: Option<&TargetRecord>) ->
         let on = interface.offloads.as_ref()?;
         Some(on.iter().filter(|name| MATTER.contains(&name.as_str())).cloned().collect())
     };
-    let ends = record.interfaces.iter().filter(|interface| interface.place != "host");
+    let ends = record.interfaces.iter().filter(|interface| interface.position != "host");
     let mut nets = run.plan.workloads.iter().filter_map(|workload| workload.kind.traffic());
     let tcp = nets.any(|net| net.test == NetTest::Tcp || net.loaded);
     let mut evidence = Vec::new();
     for interface in ends {
         let Some(mine) = has(interface) else { continue };
         let other = base.filter(|base| base.name != record.name).and_then(|base| {
-            let same = base.interfaces.iter().find(|other| other.place == interface.place)?;
+            let same = base.interfaces.iter().find(|other| other.position == interface.position)?;
             Some((base, same, has(same)?))
         });
-        let called = format!("{} at the {}", interface.name, interface.place);
+        let called = format!("{} at the {}", interface.name, interface.position);
         if let Some((base, same, theirs)) = other.filter(|(.., theirs)| *theirs != mine) {
             let list = |names: Vec<&String>| listed(&names.into_iter().cloned().collect::<Vec<_>>());
             let (less, more) =

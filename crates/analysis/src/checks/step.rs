@@ -35,8 +35,8 @@ pub(crate) fn down(series: &[f64]) -> Option<Step> {
         .map(|at| (at, fit(at)))
         .min_by(|one, other| one.1.total_cmp(&other.1))?;
     let step = Step { at, before: mean(&series[..at]), after: mean(&series[at..]) };
-    let told_apart = left <= LEFT * spread && left <= LINE * around_a_line(series);
-    (spread > 0.0 && told_apart && step.after <= FALL * step.before).then_some(step)
+    let is_distinct = left <= LEFT * spread && left <= LINE * around_a_line(series);
+    (spread > 0.0 && is_distinct && step.after <= FALL * step.before).then_some(step)
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -51,9 +51,9 @@ fn squares(values: &[f64]) -> f64 {
 /// Returns the sum of the squared residuals about the least-squares line.
 fn around_a_line(series: &[f64]) -> f64 {
     let middle = (series.len() as f64 - 1.0) / 2.0;
-    let (mean, places) = (mean(series), || (0..series.len()).map(|place| place as f64 - middle));
-    let along: f64 = places().map(|place| place * place).sum();
-    let slope = places().zip(series).map(|(place, value)| place * (value - mean)).sum::<f64>() / along;
+    let (mean, indices) = (mean(series), || (0..series.len()).map(|index| index as f64 - middle));
+    let along: f64 = indices().map(|index| index * index).sum();
+    let slope = indices().zip(series).map(|(index, value)| index * (value - mean)).sum::<f64>() / along;
     squares(series) - slope * slope * along
 }
 

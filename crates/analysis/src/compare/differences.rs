@@ -199,7 +199,7 @@ fn command_lines(a: Option<&str>, b: Option<&str>) -> Option<Difference> {
         let mut left = Vec::new();
         for word in here {
             match rest.iter().position(|known| known == word) {
-                Some(place) => drop(rest.remove(place)),
+                Some(index) => drop(rest.remove(index)),
                 None => left.push(word.clone()),
             }
         }

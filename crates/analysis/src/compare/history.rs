@@ -69,14 +69,14 @@ pub fn history(accounts: &[Account], margin: f64) -> History {
     for (run, account) in accounts.iter().enumerate() {
         for workload in &account.workloads {
             for subject in &account.subjects {
-                let place = RunCell { run, target: subject.name.clone(), workload: workload.name.clone() };
+                let run_cell = RunCell { run, target: subject.name.clone(), workload: workload.name.clone() };
                 let fits = |track: &&mut Followed| {
-                    let first = &track.places[0];
-                    first.run < run && between(first.run, run).is_some_and(|c| joins(c, first, &place))
+                    let first = &track.run_cells[0];
+                    first.run < run && between(first.run, run).is_some_and(|c| joins(c, first, &run_cell))
                 };
                 match followed.iter_mut().find(fits) {
-                    Some(track) => track.places.push(place),
-                    None => followed.push(Followed { places: vec![place] }),
+                    Some(track) => track.run_cells.push(run_cell),
+                    None => followed.push(Followed { run_cells: vec![run_cell] }),
                 }
             }
         }
@@ -100,7 +100,7 @@ struct RunCell {
 
 /// A workload on a target, with its names in each run.
 struct Followed {
-    places: Vec<RunCell>,
+    run_cells: Vec<RunCell>,
 }
 
 /// Returns the indices of the target pair and the workload pair that match `a` with `b`; `None` if `a` and `b` do not match.
@@ -126,25 +126,25 @@ impl Followed {
             let (target, workload) = pair(compared, a, b)?;
             compared.cell(target, workload, metric).map(|cell| cell.ratio.clone())
         };
-        let known = |place: &&RunCell| place.sample(metric, accounts).is_some();
-        let measured: Vec<&RunCell> = self.places.iter().filter(known).collect();
+        let known = |run_cell: &&RunCell| run_cell.sample(metric, accounts).is_some();
+        let measured: Vec<&RunCell> = self.run_cells.iter().filter(known).collect();
         let first = *measured.first()?;
-        let points = measured.iter().enumerate().filter_map(|(i, place)| {
-            let sample = place.sample(metric, accounts)?;
-            let means = accounts[place.run].means(&place.workload, metric);
-            let mean = means.get(place.target.as_str()).map_or_else(|| sample.mean(), |mean| mean.ln());
+        let points = measured.iter().enumerate().filter_map(|(i, run_cell)| {
+            let sample = run_cell.sample(metric, accounts)?;
+            let means = accounts[run_cell.run].means(&run_cell.workload, metric);
+            let mean = means.get(run_cell.target.as_str()).map_or_else(|| sample.mean(), |mean| mean.ln());
             // The mean over all rounds can differ from that of the rounds in the sample; their scatter is the same.
             let band = sample.interval(ALPHA).map(|i| i.map(|end| (end - sample.mean() + mean).exp()));
             Some(HistoryPoint {
-                run: place.run,
-                emulated: accounts[place.run]
-                    .subject(&place.target)
+                run: run_cell.run,
+                emulated: accounts[run_cell.run]
+                    .subject(&run_cell.target)
                     .is_some_and(AccountedTarget::is_emulated),
                 rounds: u32::try_from(sample.n()).unwrap_or(u32::MAX),
                 mean: mean.exp(),
                 band,
-                since_first: (i > 0).then(|| change(first, place)).flatten(),
-                since_previous: i.checked_sub(1).and_then(|before| change(measured[before], place)),
+                since_first: (i > 0).then(|| change(first, run_cell)).flatten(),
+                since_previous: i.checked_sub(1).and_then(|before| change(measured[before], run_cell)),
             })
         });
         Some(Track {

@@ -122,9 +122,9 @@ fn match_up<'a>(ours: &[&'a AccountedTarget], theirs: &[&'a AccountedTarget]) ->
     let mut pass = |matched, fits: fn(&AccountedTarget, &AccountedTarget) -> bool| {
         for (subject, partner) in ours.iter().zip(&mut partners) {
             if partner.is_none()
-                && let Some(place) = free.iter().position(|other| fits(subject, other))
+                && let Some(index) = free.iter().position(|other| fits(subject, other))
             {
-                *partner = Some((free.remove(place), matched));
+                *partner = Some((free.remove(index), matched));
             }
         }
     };
@@ -173,17 +173,17 @@ pub(super) fn workloads<'a>(
     for fits in fits {
         for at in (0..partners.len()).filter(|at| partners[*at].is_none()).collect::<Vec<_>>() {
             let workload = &a.workloads[at];
-            let mut fitting = (0..free.len()).filter(|place| fits(workload, free[*place]));
+            let mut fitting = (0..free.len()).filter(|index| fits(workload, free[*index]));
             // If a source states too little to choose between two candidates, neither is matched.
             let (first, another) = (fitting.next(), fitting.next());
-            let is_only = |place: usize| {
+            let is_only = |index: usize| {
                 let mut others =
                     (0..partners.len()).filter(|other| *other != at && partners[*other].is_none());
-                another.is_none() && !others.any(|other| fits(&a.workloads[other], free[place]))
+                another.is_none() && !others.any(|other| fits(&a.workloads[other], free[index]))
             };
-            let is_told = !a.source.is_imported() && !b.source.is_imported();
-            if let Some(place) = first.filter(|place| is_told || is_only(*place)) {
-                partners[at] = Some(free.remove(place));
+            let is_measured = !a.source.is_imported() && !b.source.is_imported();
+            if let Some(index) = first.filter(|index| is_measured || is_only(*index)) {
+                partners[at] = Some(free.remove(index));
             }
         }
     }
@@ -197,16 +197,16 @@ pub(super) fn workloads<'a>(
 
 /// Lists a run's workloads without a match. The rates of a curve become one entry, because every curve has its own rates.
 fn all_unmatched(lonely: &[&Workload], side: Which, has: &Account, lacks: &Account) -> Vec<Missing> {
-    let is_placed = |workload: &&&Workload| has.has_own_rates && workload.is_open_loop();
-    let placed = lonely.iter().filter(is_placed).count();
-    let others = lonely.iter().filter(|workload| !is_placed(workload));
+    let is_curve_rate = |workload: &&&Workload| has.has_own_rates && workload.is_open_loop();
+    let curve_rates = lonely.iter().filter(is_curve_rate).count();
+    let others = lonely.iter().filter(|workload| !is_curve_rate(workload));
     let mut missing: Vec<Missing> = others.map(|workload| unmatched(workload, side, has, lacks)).collect();
-    missing.extend((placed > 0).then(|| Missing {
+    missing.extend((curve_rates > 0).then(|| Missing {
         side,
         target: None,
         workload: None,
         metric: None,
-        reason: format!("{placed} rates of the curve of {} are not those of {}", has.label, lacks.label),
+        reason: format!("{curve_rates} rates of the curve of {} are not those of {}", has.label, lacks.label),
     }));
     missing
 }

@@ -24,7 +24,7 @@ use iotax_model::Run;
 pub const SUSTAINED: f64 = 0.98;
 
 /// Incomplete I/Os per window that a sustained rate may always have: at low rates two of them already exceed the allowed share.
-const UNDER_WAY: u64 = 2;
+const IN_FLIGHT: u64 = 2;
 
 /// Minimum number of rates that form a curve.
 const FEWEST: usize = 3;
@@ -105,7 +105,7 @@ impl RatePoint<'_> {
     #[must_use]
     pub fn is_sustained(&self) -> bool {
         let missing = self.due.saturating_sub(self.completed);
-        self.kept().is_some_and(|kept| kept >= SUSTAINED || missing <= UNDER_WAY * self.rounds.len() as u64)
+        self.kept().is_some_and(|kept| kept >= SUSTAINED || missing <= IN_FLIGHT * self.rounds.len() as u64)
     }
 
     /// Returns the mean response time in nanoseconds, over all rounds; `None` without an I/O.

@@ -42,7 +42,7 @@ fn measurement(round: u32, late_ns: i64, intervals: &[Vec<u64>]) -> Measurement 
         tallies: tallies(values),
         oldest_ns: None,
         failed: 0,
-        ways: Vec::new(),
+        directions: Vec::new(),
     });
     Measurement {
         target: "host".into(),

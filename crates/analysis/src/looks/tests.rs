@@ -72,11 +72,11 @@ impl Simulation {
         let cases = cases(&mut self.random, &self.pairs, &self.truths);
         let tried = |_, _| true;
         let replay = Replay { plan: &self.plan, pairs: &self.pairs, cases: &cases, tried: &tried };
-        let (latest, standing) = replay.run(&mut self.levels);
+        let (latest, status) = replay.run(&mut self.levels);
         let truth = |case: &PendingComparison| self.truths[case.pair.target - 1];
         let latest =
             cases.iter().zip(latest).map(|(case, latest)| (truth(case), latest.expect("a look was taken")));
-        (latest.collect(), standing.rounds())
+        (latest.collect(), status.rounds())
     }
 
     /// Counts the runs, out of `repetitions`, with a decision that `is_wrong`.
@@ -143,7 +143,7 @@ fn further_metrics(truth: f64, margin: &str, repetitions: u32) -> (Vec<usize>, u
             Replay { plan: &simulation.plan, pairs: &simulation.pairs, cases: &cases, tried: &tried };
         // No run waits for these metrics, so the looks are called directly.
         for (look, rounds) in LOOKS.into_iter().enumerate() {
-            replay.look(look, rounds, &cells, &mut simulation.levels, &mut latest);
+            replay.decide_at(look, rounds, &cells, &mut simulation.levels, &mut latest);
         }
         latest.iter().flatten().filter(|latest| latest.is_decided()).count()
     });

@@ -147,14 +147,14 @@ impl Walk {
     /// Returns the share of all paths that stayed within earlier boundaries and are outside of `boundary` at time `t`.
     fn beyond(&self, t: f64, boundary: f64) -> f64 {
         let scale = (t - self.time).sqrt();
-        let outside = |place: f64| {
-            let (above, below) = ((boundary - place) / scale, (boundary + place) / scale);
+        let outside = |position: f64| {
+            let (above, below) = ((boundary - position) / scale, (boundary + position) / scale);
             normal().sf(above) + normal().sf(below)
         };
         if self.mass.is_empty() {
             return outside(0.0);
         }
-        self.mass.iter().map(|(place, mass)| 2.0 * mass * outside(*place)).sum()
+        self.mass.iter().map(|(position, mass)| 2.0 * mass * outside(*position)).sum()
     }
 
     /// Advances to time `t` and keeps the paths within `boundary`.

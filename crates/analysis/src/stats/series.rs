@@ -113,7 +113,7 @@ mod tests {
             tallies: Tallies { read: Some(tally(ios)), ..Tallies::default() },
             oldest_ns: None,
             failed: 0,
-            ways: Vec::new(),
+            directions: Vec::new(),
         };
         rates.iter().map(|ios| sample(*ios)).collect()
     }

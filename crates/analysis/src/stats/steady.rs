@@ -107,7 +107,7 @@ mod tests {
             tallies: Tallies { read: Some(Tally { ios, ..Tally::default() }), ..Tallies::default() },
             oldest_ns: None,
             failed: 0,
-            ways: Vec::new(),
+            directions: Vec::new(),
         }
     }
 

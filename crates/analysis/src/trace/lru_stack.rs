@@ -67,8 +67,8 @@ impl LruStack {
     fn renumber(&mut self) {
         let mut order: Vec<(&u64, &mut usize)> = self.last.iter_mut().collect();
         order.sort_unstable_by_key(|(_, slot)| **slot);
-        for (place, (_, slot)) in order.iter_mut().enumerate() {
-            **slot = place;
+        for (index, (_, slot)) in order.iter_mut().enumerate() {
+            **slot = index;
         }
         self.next = self.last.len();
         self.nodes.clear();
@@ -91,9 +91,9 @@ mod tests {
         for step in 0..20_000_u64 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let block = (state >> 33) % 300;
-            let place = list.iter().rposition(|listed| *listed == block);
-            let expected = place.map(|place| list.len() - 1 - place);
-            place.map(|place| list.remove(place));
+            let index = list.iter().rposition(|listed| *listed == block);
+            let expected = index.map(|index| list.len() - 1 - index);
+            index.map(|index| list.remove(index));
             if step % 7 == 0 {
                 stack.remove(block);
             } else {

@@ -46,41 +46,41 @@ pub struct Pending {
 /// Finds all changes of level in a series by dividing it repeatedly. Returns the changes in the order of the series.
 #[must_use]
 pub fn changes(values: &[f64]) -> Vec<LevelChange> {
-    let mut places = Vec::new();
-    divide(values, 0, &mut places);
-    places.sort_unstable();
-    let bounds = |places: &[usize], i: usize| {
-        let from = if i == 0 { 0 } else { places[i - 1] };
-        (from, places.get(i + 1).copied().unwrap_or(values.len()))
+    let mut starts = Vec::new();
+    divide(values, 0, &mut starts);
+    starts.sort_unstable();
+    let bounds = |starts: &[usize], i: usize| {
+        let from = if i == 0 { 0 } else { starts[i - 1] };
+        (from, starts.get(i + 1).copied().unwrap_or(values.len()))
     };
     // A position was found while its part held other changes, so it is located again between its neighbours.
-    for i in 0..places.len() {
-        let (from, to) = bounds(&places, i);
-        places[i] = from + most_likely(&values[from..to]).0;
+    for i in 0..starts.len() {
+        let (from, to) = bounds(&starts, i);
+        starts[i] = from + most_likely(&values[from..to]).0;
     }
-    let each = (0..places.len()).map(|i| {
-        let (from, to) = bounds(&places, i);
-        let (at, (earliest, latest)) = (places[i], most_likely(&values[from..to]).1);
+    let each = (0..starts.len()).map(|i| {
+        let (from, to) = bounds(&starts, i);
+        let (at, (earliest, latest)) = (starts[i], most_likely(&values[from..to]).1);
         let (shift, interval) = shift(&values[from..at], &values[at..to]);
         LevelChange { at, between: (from + earliest, from + latest), from, to, shift, interval }
     });
     each.collect()
 }
 
-fn divide(values: &[f64], offset: usize, places: &mut Vec<usize>) {
+fn divide(values: &[f64], offset: usize, starts: &mut Vec<usize>) {
     if let Some(at) = energy::division(values) {
-        places.push(offset + at);
-        divide(&values[..at], offset, places);
-        divide(&values[at..], offset + at, places);
+        starts.push(offset + at);
+        divide(&values[..at], offset, starts);
+        divide(&values[at..], offset + at, starts);
     }
 }
 
 /// Returns the most likely position of one change in a part, and the earliest and latest positions that are likely. The noise is assumed to
 /// be Laplacian, whose likelihood depends on absolute distances from medians, so that a single outlier is not taken for a new level.
 fn most_likely(part: &[f64]) -> (usize, (usize, usize)) {
-    let places = LEAST_SIDE..=part.len() - LEAST_SIDE;
+    let starts = LEAST_SIDE..=part.len() - LEAST_SIDE;
     let distance = |at: usize| spread(&part[..at]) + spread(&part[at..]);
-    let distances: Vec<f64> = places.clone().map(distance).collect();
+    let distances: Vec<f64> = starts.clone().map(distance).collect();
     let least = distances.iter().copied().fold(f64::INFINITY, f64::min);
     let at = distances.iter().position(|distance| *distance <= least).unwrap_or_default();
     // Both medians were fitted, which takes two degrees of freedom.

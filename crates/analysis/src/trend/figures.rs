@@ -82,14 +82,14 @@ impl RunFigures {
     pub fn of(run: &Run, metrics: &[Metric]) -> Self {
         let findings = checks::of_measurements(run);
         let mut cells: Vec<CellFigures> = Vec::new();
-        let mut places: HashMap<CellKey<'_>, usize> = HashMap::new();
+        let mut indices: HashMap<CellKey<'_>, usize> = HashMap::new();
         for m in run.measured().filter(|m| !is_unusable(m, &findings)) {
-            let place = *places.entry(m.cell()).or_insert_with(|| {
+            let index = *indices.entry(m.cell()).or_insert_with(|| {
                 let (target, workload) = (m.target.clone(), m.workload.clone());
                 cells.push(CellFigures { target, workload, rounds: Vec::new() });
                 cells.len() - 1
             });
-            cells[place].rounds.push((m.round, metrics.iter().map(|metric| metric.of(m)).collect()));
+            cells[index].rounds.push((m.round, metrics.iter().map(|metric| metric.of(m)).collect()));
         }
         let metrics = metrics.iter().map(|metric| metric.word().to_owned()).collect();
         Self { metrics, cells, answers: Vec::new() }

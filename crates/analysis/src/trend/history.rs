@@ -106,16 +106,16 @@ pub(super) struct SeriesKey<'a> {
 /// Lists the series of all runs in the order of first appearance, each with the workload of the newest run that has it.
 pub(super) fn series(runs: &[PastRun]) -> Vec<(SeriesKey<'_>, &Workload)> {
     let mut found: Vec<(SeriesKey<'_>, &Workload)> = Vec::new();
-    let mut places: HashMap<SeriesKey<'_>, usize> = HashMap::new();
+    let mut indices: HashMap<SeriesKey<'_>, usize> = HashMap::new();
     for run in runs {
         for KeyedWorkload { workload, keys } in &run.workloads {
             for subject in &run.subjects {
                 let cell = CellKey { target: &subject.name, workload: &workload.name };
                 let key = SeriesKey { cell, keys };
-                if let Some(place) = places.get(&key) {
-                    found[*place].1 = workload;
+                if let Some(index) = indices.get(&key) {
+                    found[*index].1 = workload;
                 } else {
-                    places.insert(key, found.len());
+                    indices.insert(key, found.len());
                     found.push((key, workload));
                 }
             }

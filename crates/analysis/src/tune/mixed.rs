@@ -45,24 +45,24 @@ pub fn screen(run: &Run, candidates: &[Candidate], mixes: &[Vec<bool>], asked: O
     let mut members: Vec<(usize, &String, Metric, Sample, f64)> = Vec::new();
     for (workload, metric) in by_metric {
         let rounds = rounds(run, workload, metric, mixes.len());
-        for place in 0..candidates.len() {
-            let pairs: Vec<(f64, f64)> = rounds.iter().map(|logs| halves(logs, mixes, place)).collect();
+        for index in 0..candidates.len() {
+            let pairs: Vec<(f64, f64)> = rounds.iter().map(|logs| halves(logs, mixes, index)).collect();
             let base = pairs.iter().map(|(_, without)| without.ln()).sum::<f64>() / pairs.len() as f64;
             let sample = Sample::paired(&pairs, metric);
-            members.extend(sample.map(|sample| (place, workload, metric, sample, base.exp())));
+            members.extend(sample.map(|sample| (index, workload, metric, sample, base.exp())));
         }
     }
     let family: Vec<(Metric, Sample)> =
         members.iter().map(|(_, _, metric, sample, _)| (*metric, sample.clone())).collect();
     let decisions = decide_family(family, run.plan.margin.share());
-    for ((place, workload, metric, sample, base), decision) in members.into_iter().zip(decisions) {
+    for ((index, workload, metric, sample, base), decision) in members.into_iter().zip(decisions) {
         let why = withheld.get(workload.as_str()).cloned();
         let decision = if why.is_some() { Decision::none() } else { decision };
         let rounds = u32::try_from(sample.rounds()).unwrap_or(u32::MAX);
-        tried[place].comparisons.push(Comparison {
+        tried[index].comparisons.push(Comparison {
             workload: workload.clone(),
             metric,
-            target: candidates[place].target.clone(),
+            target: candidates[index].target.clone(),
             baseline: run.plan.baseline.clone(),
             ratio: Ratio::new(metric, (sample.mean().exp(), base), &sample, &decision, why),
             rounds,
@@ -83,17 +83,17 @@ fn withheld(run: &Run) -> HashMap<String, String> {
 
 /// Returns the logarithms of a workload's figures by target, for each round in which every target has a figure.
 fn rounds(run: &Run, workload: &str, metric: Metric, targets: usize) -> Vec<Vec<f64>> {
-    let place = |name: &str| run.plan.targets.iter().position(|target| target.name == name);
+    let index = |name: &str| run.plan.targets.iter().position(|target| target.name == name);
     let mut found: Vec<Vec<Option<f64>>> = Vec::new();
     for m in run.measurements.iter().filter(|m| m.workload == workload) {
         let round = m.round as usize;
         if found.len() < round {
             found.resize(round, vec![None; targets]);
         }
-        if let (Some(place), Some(row)) =
-            (place(&m.target).filter(|place| *place < targets), found.get_mut(round - 1))
+        if let (Some(index), Some(row)) =
+            (index(&m.target).filter(|index| *index < targets), found.get_mut(round - 1))
         {
-            row[place] = metric.of(m).map(f64::ln).filter(|log| log.is_finite());
+            row[index] = metric.of(m).map(f64::ln).filter(|log| log.is_finite());
         }
     }
     found.into_iter().filter_map(|row| row.into_iter().collect()).collect()

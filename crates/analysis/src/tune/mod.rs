@@ -105,8 +105,9 @@ impl Tried {
 /// nothing seems to help.
 #[must_use]
 pub fn choose(tried: &[Tried], margin: f64) -> Vec<usize> {
-    let gain = |place: usize| tried[place].gain().unwrap_or(0.0);
-    let best = |places: &mut dyn Iterator<Item = usize>| places.max_by(|a, b| gain(*a).total_cmp(&gain(*b)));
+    let gain = |index: usize| tried[index].gain().unwrap_or(0.0);
+    let best =
+        |indices: &mut dyn Iterator<Item = usize>| indices.max_by(|a, b| gain(*a).total_cmp(&gain(*b)));
     let mut keys: Vec<&str> = Vec::new();
     for one in tried.iter().filter(|one| one.is_better()) {
         if !keys.contains(&one.candidate.key.as_str()) {
@@ -114,16 +115,16 @@ pub fn choose(tried: &[Tried], margin: f64) -> Vec<usize> {
         }
     }
     let of_key = |key: &str| {
-        let is_it = |place: &usize| tried[*place].candidate.key == key && tried[*place].is_better();
+        let is_it = |index: &usize| tried[*index].candidate.key == key && tried[*index].is_better();
         best(&mut (0..tried.len()).filter(is_it))
     };
     let decided: Vec<usize> = keys.into_iter().filter_map(of_key).collect();
     if !decided.is_empty() {
         return decided;
     }
-    let may = |place: &usize| {
-        let one = &tried[*place];
-        !one.has(Verdict::Slower) && one.withheld().is_none() && gain(*place) > 1.0 + margin
+    let may = |index: &usize| {
+        let one = &tried[*index];
+        !one.has(Verdict::Slower) && one.withheld().is_none() && gain(*index) > 1.0 + margin
     };
     best(&mut (0..tried.len()).filter(may)).into_iter().collect()
 }
@@ -199,6 +200,6 @@ impl Tuning {
 
     /// Iterates over the chosen candidates.
     pub fn candidates(&self) -> impl Iterator<Item = &Candidate> {
-        self.chosen.iter().map(|place| &self.tried[*place].candidate)
+        self.chosen.iter().map(|index| &self.tried[*index].candidate)
     }
 }

@@ -56,7 +56,7 @@ const KERNEL: &str = "kernel";
 
 /// An observation during the window other than the load, such as a kernel message, as a line of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SeenEvent<'a> {
+pub struct Observation<'a> {
     /// Nanoseconds from the start of the window.
     pub at_ns: u64,
     /// Source of the line: a word of [`Source`], or `kernel` for the kernel's log.
@@ -67,7 +67,7 @@ pub struct SeenEvent<'a> {
     pub text: &'a str,
 }
 
-impl SeenEvent<'_> {
+impl Observation<'_> {
     /// Returns whether the line comes from the kernel's log.
     #[must_use]
     pub fn is_of_kernel(&self) -> bool {
@@ -241,22 +241,22 @@ impl<'a> Episode<'a> {
             }
             EventEffect { failure: Some(_), name, .. } => Some(format!("{name} failed")),
             EventEffect { unseen_ns: 1.., name, .. } => {
-                let unseen = human::time(effect.unseen_ns as f64);
-                Some(format!("{name} went on for {unseen} after the load had ended"))
+                let left_running = human::time(effect.unseen_ns as f64);
+                Some(format!("{name} went on for {left_running} after the load had ended"))
             }
             _ => None,
         })
     }
 
     /// Lists lines of the kernel's log and other observations, marks included, in order of time.
-    pub fn seen(&self) -> impl Iterator<Item = SeenEvent<'_>> {
+    pub fn observations(&self) -> impl Iterator<Item = Observation<'_>> {
         self.measurement.occurrences.iter().filter_map(|one| {
             let (source, level, text) = match &one.what {
                 Happened::Kernel { level, text } => (KERNEL, Some(*level), text),
-                Happened::Seen { source, text } => (source.word(), None, text),
+                Happened::Observed { source, text } => (source.word(), None, text),
                 Happened::Event { .. } => return None,
             };
-            Some(SeenEvent { at_ns: one.at_ns, source, level, text })
+            Some(Observation { at_ns: one.at_ns, source, level, text })
         })
     }
 
@@ -265,10 +265,10 @@ impl<'a> Episode<'a> {
         let hung = || (!self.has_ended()).then(|| "I/Os had not completed at the end".to_owned());
         match figure {
             WatchFigure::Gap => {
-                let seen = self.longest_gap().map_or(0, |gap| gap.duration_ns);
+                let longest_ns = self.longest_gap().map_or(0, |gap| gap.duration_ns);
                 let waiting = self.measurement.samples.iter().filter_map(|sample| sample.oldest_ns).max();
                 // An I/O that never returned has waited at least this long.
-                (if self.gaps.is_some() { Some(seen) } else { waiting }, hung())
+                (if self.gaps.is_some() { Some(longest_ns) } else { waiting }, hung())
             }
             WatchFigure::Late => {
                 let backlog = self.measurement.outcome.pacing.is_some_and(|pacing| pacing.backlog > 0);
@@ -379,8 +379,8 @@ fn effects<'a>(m: &'a Measurement, gaps: Option<&[CompletionGap]>) -> Vec<EventE
 fn effect(occurrence: &Occurrence) -> Option<EventEffect<'_>> {
     let (name, is_mark, duration_ns, failure) = match &occurrence.what {
         Happened::Event { name, duration_ns, failure } => (name, false, *duration_ns, failure.as_deref()),
-        Happened::Seen { source: Source::Mark, text } => (text, true, None, None),
-        Happened::Kernel { .. } | Happened::Seen { .. } => return None,
+        Happened::Observed { source: Source::Mark, text } => (text, true, None, None),
+        Happened::Kernel { .. } | Happened::Observed { .. } => return None,
     };
     let (unseen_ns, failed) = (0, 0);
     let (gap, recovery) = (None, RecoveryTime::Unknown(Unknown::Nothing));
@@ -417,7 +417,7 @@ mod tests {
                 tallies: Tallies { read: Some(tally), ..Tallies::default() },
                 oldest_ns: None,
                 failed: 0,
-                ways: Vec::new(),
+                directions: Vec::new(),
             }
         };
         (0..).zip(all).map(sample).collect()
@@ -502,7 +502,7 @@ mod tests {
     fn a_mark_has_its_gap_and_recovery_and_other_sightings_have_none() {
         let all = [&[(100, 1); 8][..], &[(0, 0); 4], &[(100, 1); 8]].concat();
         let blackout = Blackout { of: IoClass::Reads, at_ns: 2100 * MS, duration_ns: 900 * MS, ended: true };
-        let seen = |source, text: &str| Happened::Seen { source, text: text.into() };
+        let observed = |source, text: &str| Happened::Observed { source, text: text.into() };
         let outcome = iotax_model::record::Outcome {
             duration_ns: 5000 * MS,
             blackouts: Some(vec![blackout]),
@@ -512,8 +512,8 @@ mod tests {
             samples: samples(&all),
             outcome,
             occurrences: vec![
-                Occurrence { at_ns: 1000 * MS, what: seen(Source::Link, "eth1: down") },
-                Occurrence { at_ns: 2000 * MS, what: seen(Source::Mark, "pulled") },
+                Occurrence { at_ns: 1000 * MS, what: observed(Source::Link, "eth1: down") },
+                Occurrence { at_ns: 2000 * MS, what: observed(Source::Mark, "pulled") },
                 Occurrence { at_ns: 2100 * MS, what: Happened::Kernel { level: 3, text: "sdb".into() } },
             ],
             ..empty()
@@ -531,9 +531,10 @@ mod tests {
             recovery: RecoveryTime::After(1000 * MS),
         };
         assert_eq!(episode.effects, [expected]);
-        let seen: Vec<_> = episode.seen().map(|one| (one.source, one.level, one.text)).collect();
+        let observations: Vec<_> =
+            episode.observations().map(|one| (one.source, one.level, one.text)).collect();
         assert_eq!(
-            seen,
+            observations,
             [("link", None, "eth1: down"), ("mark", None, "pulled"), ("kernel", Some(3), "sdb")]
         );
     }

@@ -129,15 +129,15 @@ pub fn price_comparisons<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<Pric
         let key = MeasurementKey { cell: CellKey { workload, target }, round };
         episodes.iter().find(|episode| episode.measurement.key() == key)
     };
-    let seen = |side: Side<'a>, load: &str, round: u32| {
+    let window = |side: Side<'a>, load: &str, round: u32| {
         let control = watch.control.as_deref().and_then(|control| find(side.target, control, round));
-        Some(Seen { event: side.event, episode: find(side.target, load, round)?, control })
+        Some(EventWindow { event: side.event, episode: find(side.target, load, round)?, control })
     };
     let mut all: Vec<(PriceComparison<'a>, Sample)> = Vec::new();
     for workload in plan.workloads.iter().filter(|workload| !watch.is_control(&workload.name)) {
         for [ours, theirs] in sides(plan, watch, workload) {
-            let of = |side, round| seen(side, &workload.name, round);
-            let rounds: Vec<[Seen<'_, '_>; 2]> =
+            let of = |side, round| window(side, &workload.name, round);
+            let rounds: Vec<[EventWindow<'_, '_>; 2]> =
                 (1..=plan.repeat).filter_map(|round| Some([of(ours, round)?, of(theirs, round)?])).collect();
             let mut both = rounds.iter().flatten();
             let withheld = both.find_map(|one| {
@@ -196,13 +196,13 @@ fn geometric_mean(pairs: &[(f64, f64)]) -> (f64, f64) {
 }
 
 /// An event in one window, with the control of the same round, which is a window without events.
-struct Seen<'a, 'e> {
+struct EventWindow<'a, 'e> {
     event: &'a str,
     episode: &'e Episode<'a>,
     control: Option<&'e Episode<'a>>,
 }
 
-impl<'a, 'e> Seen<'a, 'e> {
+impl<'a, 'e> EventWindow<'a, 'e> {
     fn effect(&self) -> Option<&'e EventEffect<'a>> {
         self.episode.effects.iter().find(|effect| effect.name == self.event && !effect.is_mark)
     }

@@ -1,4 +1,4 @@
-//! Guests whose clock runs at another pace than the host's.
+//! Tests of guests whose clock runs faster or slower than the host's.
 
 use iotax_analysis::grade::Grade;
 use iotax_analysis::judge;
@@ -16,15 +16,15 @@ fn a_clock_that_is_far_off_makes_figures_unusable() {
         (7_000_000_000, 1_000_000_000, Grade::Remarks),
     ] {
         let mut run = ladder(false);
-        let place = run.measurements.iter().position(|m| m.target == "vm-raw").expect("measured");
-        let m = &mut run.measurements[place];
+        let index = run.measurements.iter().position(|m| m.target == "vm-raw").expect("measured");
+        let m = &mut run.measurements[index];
         m.host_duration_ns = Some(host_ns);
         m.host_samples.iter_mut().for_each(|interval| interval.duration_ns = interval_ns);
-        assert_eq!(judge(&run).grades[place], grade, "{host_ns}");
+        assert_eq!(judge(&run).grades[index], grade, "{host_ns}");
     }
 }
 
-/// A message that is late by 60 ms is nothing to a window of 250 ms, in which all of them stand for one another.
+/// A single message that is 60 ms late does not affect a window of 250 ms with many messages.
 #[test]
 fn short_windows_are_held_against_the_hosts_clock_together() {
     // Late by how much, off by what factor, how often a remark for the target, and whether its measurements can be used.

@@ -1,4 +1,4 @@
-//! Ladders as graphs: the edges that an engineer would draw, and no others.
+//! Tests that a ladder's graph has the edges an engineer would draw, and no others.
 
 use iotax_analysis::edges;
 use iotax_analysis::judge;
@@ -209,7 +209,7 @@ fn a_grid_stays_readable() {
         let into = found.iter().filter(|edge| edge.to == *name).count();
         assert!(into <= 2 && (into > 0 || *name == "host"), "{name}: {into} in {found:?}");
     }
-    // The guest is told apart once, by the first in the plan.
+    // The guest's step is drawn once, to the first target in the plan.
     assert_eq!(found.iter().filter(|edge| edge.from == "host").count(), 1);
 }
 

@@ -1,4 +1,4 @@
-//! Each check sees what it is for and stays silent where that is not so.
+//! Tests that each check fires in its own case and only there.
 
 use iotax_analysis::judge;
 use iotax_analysis::stats::verdict::Verdict;
@@ -30,7 +30,7 @@ fn writes() -> Run {
     run(&[("host-file", HOST), ("vm-raw", Truth { slowdown: 1.3, ..HOST })], &[WRITES], 3, false)
 }
 
-/// Makes the devices take only a share of what a target wrote, and so much afterwards, in so long.
+/// Makes the devices receive only a share of the target's writes, and the given bytes after the window, within the given time.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a positive figure")]
 fn put_off(run: &mut Run, target: &str, share: f64, flush: Option<(u64, f64)>) {
     for m in run.measurements.iter_mut().filter(|m| m.target == target) {
@@ -124,10 +124,10 @@ fn the_arcs_own_counts_tell_what_it_answered() {
     }
 }
 
-/// A change to an honest run, with its name.
+/// A change to a correct run, with its name.
 type Change = (&'static str, fn(&mut Run));
 
-/// A change to an honest run, the warning it must draw, words of its evidence, whether it makes the measurement unusable.
+/// A change to a correct run, the expected warning, words of its evidence, and whether the measurement becomes unusable.
 type Case = (WarningKind, &'static str, bool, fn(&mut Run));
 
 #[test]
@@ -309,7 +309,7 @@ fn what_is_near_a_case_and_is_none_draws_no_warning() {
 
 #[test]
 fn a_neighbours_bytes_are_not_counted_as_served() {
-    // The devices serve what so many such programs read.
+    // The devices serve the reads of that many such programs.
     let serving = |programs: u64| {
         let mut run = iotax_testkit::runs::observed::crowd();
         for m in run.measurements.iter_mut().filter(|m| m.target == "vm-noisy") {
@@ -344,18 +344,18 @@ fn a_window_that_is_over_before_the_host_looks_accuses_no_cache() {
     }
 }
 
-/// A change to an honest ladder, the warning it must draw of a target, and words of its evidence.
+/// A change to a correct ladder, the expected warning about a target, and words of its evidence.
 type OfTarget = (WarningKind, &'static str, fn(&mut Run));
 
 fn allocation(written: u64, unwritten: u64, holes: u64) -> Allocation {
     Allocation { written, unwritten, holes, shared: 0, compressed: 0, source: Mapper::Fiemap }
 }
 
-/// Puts a target's file onto a filesystem of another kind.
+/// Moves a target's file to a filesystem of another kind.
 fn onto(run: &mut Run, target: usize, name: &str, options: &str) {
     let layers = &mut run.targets[target].layers;
-    let place = layers.iter().position(|layer| layer.kind == LayerKind::Filesystem).expect("a filesystem");
-    layers[place] = Layer::new(LayerKind::Filesystem, name, options);
+    let index = layers.iter().position(|layer| layer.kind == LayerKind::Filesystem).expect("a filesystem");
+    layers[index] = Layer::new(LayerKind::Filesystem, name, options);
 }
 
 #[test]
@@ -546,9 +546,9 @@ fn pages_and_journals_are_not_taken_for_others_load() {
 fn a_verdict_that_rests_on_an_unusable_measurement_is_withheld_and_says_why() {
     let honest = judge(&ladder(false));
     let mut run = ladder(false);
-    let place =
+    let index =
         run.measurements.iter().position(|m| m.target == "vm-raw" && m.workload == QD1 && m.round == 2);
-    let m = &mut run.measurements[place.expect("measured")];
+    let m = &mut run.measurements[index.expect("measured")];
     m.host.as_mut().expect("observed").disks.get_mut("vda").expect("its disk").read_bytes = 0;
     let judgement = judge(&run);
     for comparison in judgement.comparisons.iter().chain(&judgement.steps) {
@@ -586,7 +586,7 @@ fn an_area_that_is_known_lets_less_show_that_i_o_was_buffered() {
     let mut run = bench();
     run.plan.workloads[0].size = Some(Bytes(1 << 40));
     let moved = run.measurements[0].outcome.tallies.bytes();
-    // A thousandth of the area was looked at, and so a thousandth of what was moved is to be expected there.
+    // Only 0.1% of the area was sampled, so 0.1% of the data is expected there.
     let cache = PageCache { looked_at: GIB, before: 0, after: moved / 1024 };
     run.measurements[0].outcome.page_cache = Some(cache);
     assert_eq!(found(&run).len(), 1);

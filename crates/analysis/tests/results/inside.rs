@@ -1,4 +1,4 @@
-//! Guests from within: where a latency arises, whose CPU time an I/O takes, who gets how much.
+//! Tests of data collected inside guests: the latency and CPU time of each layer, and fairness between guests.
 
 use iotax_analysis::cpu_breakdown::Role;
 use iotax_analysis::fairness::by_count;
@@ -9,7 +9,7 @@ use iotax_model::target::GuestFs;
 use iotax_model::{CellKey, Run};
 
 use iotax_testkit::runs::ladder;
-use iotax_testkit::runs::observed::{SEEN, both_ladders, crowd, look_inside};
+use iotax_testkit::runs::observed::{WAITS, add_guest_data, both_ladders, crowd};
 
 const QD1: &str = "randread-4k-qd1";
 
@@ -39,9 +39,9 @@ fn a_latency_is_cut_where_it_was_seen() {
         ]
     );
     let (device, program) =
-        (vm.seen_by(View::Device).expect("seen"), vm.seen_by(View::Program).expect("seen"));
+        (vm.latency_at(View::Device).expect("seen"), vm.latency_at(View::Program).expect("seen"));
     let added = program - device;
-    let truths = [device, SEEN.0 * added, (SEEN.1 - SEEN.0) * added, (1.0 - SEEN.1) * added];
+    let truths = [device, WAITS.0 * added, (WAITS.1 - WAITS.0) * added, (1.0 - WAITS.1) * added];
     for ((name, ns), truth) in vm.stretches.iter().zip(truths) {
         assert!(near(*ns, truth), "{name}: {ns} for {truth}");
     }
@@ -56,13 +56,13 @@ fn a_latency_is_cut_where_it_was_seen() {
 fn qemus_percentiles_are_near_those_of_its_bins() {
     let judgement = judge(&both_ladders());
     let vm = inside(&judgement, "vm-raw");
-    let qemu = vm.seen_by(View::Qemu).expect("seen");
+    let qemu = vm.latency_at(View::Qemu).expect("seen");
     // The synthetic median lies 2% below the mean before its tail; a bin is a fifth wide.
     assert!((0.75..1.1).contains(&(vm.qemu_p50_ns.expect("bins") / qemu)), "{vm:?}");
     assert!(vm.qemu_p99_ns.expect("bins") > 1.3 * qemu, "{vm:?}");
 }
 
-/// A change to measurements that were watched from within, the stretches that are left, and a word of the reason.
+/// A change to measurements monitored inside the guest, the layers that can still be told apart, and a word of the reason.
 type Case = (fn(&mut Run), &'static [&'static str], &'static str);
 
 #[test]
@@ -99,7 +99,7 @@ fn what_cannot_be_told_apart_is_one_stretch_and_says_so() {
             "host device saw 0.25 I/Os for each of the program's",
         ),
         (
-            // In one round alone nobody looked.
+            // One round has no data from the guest.
             |run| run.measurements[1].outcome.inside = None,
             &[
                 "host device",
@@ -113,7 +113,7 @@ fn what_cannot_be_told_apart_is_one_stretch_and_says_so() {
         let mut run = ladder(false);
         run.plan.workloads.truncate(1);
         run.measurements.retain(|m| m.workload == QD1);
-        run.measurements.iter_mut().filter(|m| m.target.starts_with("vm")).for_each(look_inside);
+        run.measurements.iter_mut().filter(|m| m.target.starts_with("vm")).for_each(add_guest_data);
         change(&mut run);
         let judgement = judge(&run);
         let vm = inside(&judgement, "vm-raw");

@@ -1,4 +1,4 @@
-//! The statements about a run are true.
+//! Tests that the statements about a run are true.
 
 use iotax_analysis::Metric;
 use iotax_analysis::stats::verdict::Verdict;
@@ -101,7 +101,7 @@ fn an_honest_run_draws_no_warning() {
     assert_eq!(judge(&bench()).warnings, []);
 }
 
-/// A change to an honest run, the warning it must draw, and a word of its evidence.
+/// A change to a correct run, the expected warning, and a word of its evidence.
 type Case = (WarningKind, &'static str, fn(&mut Run));
 
 #[test]
@@ -206,7 +206,7 @@ fn a_guests_clock_is_held_against_the_hosts() {
     }
 }
 
-/// Makes the device serve only a share of what was read.
+/// Makes the device serve only a share of the bytes read.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a positive figure")]
 fn serve(run: &mut Run, share: f64) {
     let m = &mut run.measurements[0];
@@ -228,7 +228,7 @@ fn what_cannot_be_checked_draws_no_warning() {
         |r| r.measurements[0].host_cache = None,
         |r| r.measurements[0].host.as_mut().expect("observed").disks.clear(),
         |r| {
-            // Through the page cache a cache is what was asked for.
+            // Buffered I/O is expected to be cached.
             r.plan.workloads[0].direct = false;
             serve(r, 0.0);
         },

@@ -1,4 +1,4 @@
-//! Limits that are known, because they are made up here: found with their rate and burst, and none found where there is none.
+//! Tests that simulated limits are found with their rate and burst, and that none is found without a limit.
 
 use iotax_analysis::limits::{LimitScope, LimitsOnTarget, limits};
 use iotax_model::Run;
@@ -15,7 +15,7 @@ const SECONDS: u64 = 10;
 /// The other side of every comparison of rates.
 const WITHIN: f64 = 0.03;
 
-/// An audit whose every cell does so many I/Os in each second: by workload, round and second from 0.
+/// An audit in which every cell completes the given number of I/Os per second, by workload, round and second (from 0).
 fn audit(mut rate: impl FnMut(&Workload, u32, u64) -> f64) -> Run {
     let suite = Suite::named("audit").expect("known");
     let workloads = (suite.workloads)(&SuiteOptions::default());
@@ -31,7 +31,7 @@ fn audit(mut rate: impl FnMut(&Workload, u32, u64) -> f64) -> Run {
                     tallies: tallies(&workload, whole(rate(&workload, round, second)), 1e6),
                     oldest_ns: None,
                     failed: 0,
-                    ways: Vec::new(),
+                    directions: Vec::new(),
                 })
                 .collect();
             run.measurements.push(m);
@@ -40,7 +40,7 @@ fn audit(mut rate: impl FnMut(&Workload, u32, u64) -> f64) -> Run {
     run
 }
 
-/// A device that does as much as this, before any limit: a fixed time for each I/O, and one for each byte; writes take a third longer.
+/// The rate of a device without a limit: a fixed time per I/O plus a time per byte; writes take a third longer.
 fn device(workload: &Workload) -> f64 {
     let direction = if workload.rw.writes() { 1.3 } else { 1.0 };
     1.0 / (direction * (20e-6 + workload.bs.0 as f64 / 1.5e9))
@@ -162,7 +162,7 @@ fn a_load_whose_own_cpu_is_the_bound_finds_no_limit() {
 
 #[test]
 fn a_quiet_device_has_no_certain_limit() {
-    // Without any noise its bandwidth is nearly the same at both large sizes: a bound of each direction, whose it is not said.
+    // Without noise its bandwidth is nearly the same at both large sizes: a limit of each direction, of unknown source.
     let found = audit(|workload, _, _| device(workload));
     let found = only(&found);
     assert!(found.limits.iter().all(|limit| !limit.scope.is_certain()), "{found:?}");

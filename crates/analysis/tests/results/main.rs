@@ -1,4 +1,4 @@
-//! The crate from outside: synthetic runs in, judgements out.
+//! Tests of the crate's public interface: synthetic runs in, judgements out.
 
 mod clocks;
 mod demands;
@@ -8,6 +8,6 @@ mod inside;
 mod judge;
 mod limits;
 mod network;
+mod network_paths;
 mod replays;
 mod steady;
-mod ways;

@@ -1,4 +1,4 @@
-//! Network paths are compared by their traffic, and each network check fires in its own case only.
+//! Tests that network paths are compared by their traffic, and that each network check fires only in its own case.
 
 use iotax_analysis::judge;
 use iotax_analysis::stats::verdict::Verdict;
@@ -29,7 +29,7 @@ pub(crate) fn two(workload: iotax_model::Workload) -> Run {
     run(&[VETH, VIRTIO], &[workload], 3)
 }
 
-/// The only finding in a run of which one measurement is not as it should be.
+/// Returns the only finding in a run with one faulty measurement.
 pub(crate) fn only(run: &Run, kind: WarningKind) -> Warning {
     let mut all = found(run);
     assert_eq!(all.iter().map(|warning| warning.kind).collect::<Vec<_>>(), [kind], "{all:?}");
@@ -48,8 +48,8 @@ pub(crate) fn network<'a>(judgement: &'a Judgement, target: &str) -> &'a Network
         .expect("a network's")
 }
 
-/// Has datagrams lost, one for each so many that came, which had reached the server's interface or not. It counts headers too,
-/// which of what came are more than half of what was lost.
+/// Loses one datagram per `each` received, before or after the server's interface. The interface also counts headers, whose bytes exceed
+/// half of the lost ones.
 fn lose(m: &mut iotax_model::record::Measurement, each: u64, reached: bool) {
     let flow = &mut m.outcome.carried.as_mut().expect("a network's").flows[0];
     let (bytes, received) = (flow.received_bytes.expect("told"), flow.received_packets.expect("told"));
@@ -268,7 +268,7 @@ fn guests_that_share_a_network_are_held_against_one_another_by_bytes() {
                 tallies: iotax_model::record::Tallies { write: Some(tally), ..Default::default() },
             }
         };
-        // As many packets, of which one's are thrice as long.
+        // The same number of packets, three times as long on one target.
         m.shares = vec![part("1", 3_000_000, 1000), part("2", 1_000_000, 1000)];
     }
     let judgement = judge(&run);
@@ -314,9 +314,9 @@ fn one_throughput_that_is_unlike_the_others_is_flagged_as_such() {
     let mut run = run(&[LOOPBACK, VETH, VIRTIO], &[tcp(Direction::Upload)], 5);
     let slow = TestPath { rate: 0.6 * VIRTIO.rate, ..VIRTIO };
     let odd = measurement(&run.plan.workloads[0], slow, 3, 4);
-    let place = run.measurements.iter().position(|m| m.target == VIRTIO.name && m.round == 3).expect("there");
-    run.measurements[place] =
-        iotax_model::record::Measurement { order: run.measurements[place].order, ..odd };
+    let index = run.measurements.iter().position(|m| m.target == VIRTIO.name && m.round == 3).expect("there");
+    run.measurements[index] =
+        iotax_model::record::Measurement { order: run.measurements[index].order, ..odd };
     let all = found(&run);
     let warning = all.iter().find(|w| w.kind == WarningKind::Outlier).expect("flagged");
     assert!(warning.evidence.starts_with("the throughput was 5.79 Gbit/s where"), "{}", warning.evidence);
@@ -328,7 +328,7 @@ fn interfaces_of_one_name_are_told_apart_by_their_place() {
     let mut run = two(udp());
     for record in &mut run.targets {
         record.interfaces.iter_mut().for_each(|interface| interface.name = "veth0".into());
-        record.interfaces.retain(|interface| interface.place != "host");
+        record.interfaces.retain(|interface| interface.position != "host");
     }
     for m in run.measurements.iter_mut().filter(|m| m.target == "veth") {
         let nics = &mut m.host.as_mut().expect("observed").nics;
@@ -337,10 +337,10 @@ fn interfaces_of_one_name_are_told_apart_by_their_place() {
     }
     let judgement = judge(&run);
     let hops = &network(&judgement, "veth").hops;
-    let places: Vec<_> = hops.iter().map(|hop| (hop.place.as_deref(), hop.name.as_str())).collect();
-    assert_eq!(places, [(Some("client"), "veth0"), (Some("server"), "veth0")]);
+    let positions: Vec<_> = hops.iter().map(|hop| (hop.position.as_deref(), hop.name.as_str())).collect();
+    assert_eq!(positions, [(Some("client"), "veth0"), (Some("server"), "veth0")]);
     assert!(hops[0].activity.tx_bytes > 0 && hops[0].activity.rx_bytes == 0, "{hops:?}");
-    // Under one name without a place nobody knows whose they are.
+    // Interfaces of the same name without a position are ambiguous.
     for m in run.measurements.iter_mut().filter(|m| m.target == "veth") {
         let nics = &mut m.host.as_mut().expect("observed").nics;
         let near = nics.remove("client/veth0").expect("watched");

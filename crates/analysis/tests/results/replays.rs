@@ -1,4 +1,4 @@
-//! Replays that were late are left out of comparisons, and no verdict rests on those that lack I/Os.
+//! Tests that late replays are left out of comparisons, and that no verdict is based on replays that skipped I/Os.
 
 use iotax_analysis::phases::phased_comparisons;
 use iotax_analysis::stats::verdict::Verdict;
@@ -23,7 +23,7 @@ fn replays(late: &[(&str, u32)]) -> Run {
     run
 }
 
-/// Changes what a measurement says of its replay, and makes it ten times as slow.
+/// Changes the replay statistics of a measurement and makes it ten times slower.
 fn spoil(run: &mut Run, target: &str, round: u32, change: fn(&mut Replayed)) {
     let measurement = run.measurements.iter_mut().find(|m| m.target == target && m.round == round);
     let outcome = &mut measurement.expect("measured").outcome;
@@ -83,14 +83,14 @@ fn a_replay_at_other_offsets_says_by_how_much_and_is_judged() {
         (replayed.recorded_sequential, replayed.sequential) = (400, 10);
     }
     let judgement = judge(&run);
-    let told =
+    let scaled =
         judgement.warnings.iter().find(|warning| warning.kind == WarningKind::ScaledReplay).expect("told");
     assert_eq!(
-        told.evidence,
+        scaled.evidence,
         "750 of 1000 I/Os lay elsewhere than in the trace (replay_offsets = compress), 1.50 GiB away on average; 40% of all were sequential in the trace, 1% \
          in the replay"
     );
-    assert!(told.remedy.contains("working_set"), "{}", told.remedy);
+    assert!(scaled.remedy.contains("working_set"), "{}", scaled.remedy);
     let (_, _, verdict, withheld) = iops(&judgement);
     assert_eq!((verdict, withheld), (Verdict::Slower, None));
 }
@@ -103,9 +103,9 @@ fn the_phase_in_which_a_target_is_slower_is_named_and_no_other() {
         let replayed = m.outcome.replayed.as_mut().expect("a replay");
         replayed.phase_ns = 1_000_000_000;
         // A little noise, other in each measurement and phase.
-        let phase = |place: u64| {
-            let noise = (u64::from(m.round) * 7 + place * 3 + m.target.len() as u64) % 5;
-            let slow = if place == 2 && m.target == "vm-raw" { 190 } else { 100 };
+        let phase = |index: u64| {
+            let noise = (u64::from(m.round) * 7 + index * 3 + m.target.len() as u64) % 5;
+            let slow = if index == 2 && m.target == "vm-raw" { 190 } else { 100 };
             ReplayPhase {
                 ios: 500,
                 response_mean_ns: Some(slow * (10_000 + 10 * noise)),

@@ -1,5 +1,5 @@
-//! A simulated flash drive that slows down as its spare blocks are used up: its steady state is found where it begins, and figures are made of
-//! it alone.
+//! Tests with a simulated flash drive that slows down as its spare blocks are used up: the start of its steady state is found, and figures
+//! use only rounds from there on.
 
 use iotax_analysis::{Metric, SteadyState, judge};
 use iotax_model::plan::{Design, UntilSteady};
@@ -9,11 +9,11 @@ use iotax_testkit::runs::{HOST, Truth, complete, measurement, record, target};
 
 /// Pages of the drive.
 const PAGES: usize = 128 * 64;
-/// Pages that it programs in a round.
+/// Number of pages programmed per round.
 const ROUND: u64 = PAGES as u64 / 4;
 
-/// The write amplification of a simulated drive in each round: a write takes that much longer than in a fresh one. `before` are the random
-/// writes before the first round, and `round` the pages that are programmed in each.
+/// Simulates a drive's write amplification per round, by which writes are slower than on a fresh drive. `before` is the number of random
+/// writes before the first round, `round` the number of pages programmed per round.
 fn slowdowns(before: usize, round: u64) -> Vec<f64> {
     let mut drive = Flash::new(PAGES, 64, 16);
     let mut random = random_pages(PAGES);
@@ -31,7 +31,7 @@ fn slowdowns(before: usize, round: u64) -> Vec<f64> {
     (0..25).map(|_| measured()).collect()
 }
 
-/// A run of a host file that never changes and of a drive with these slowdowns, one for each round.
+/// A run with a host file at constant speed and a drive with these slowdowns, one per round.
 fn run_of(slowdowns: &[f64], noise: f64) -> Run {
     let workload = Workload { runtime: Nanos::from_secs(6), size: Some(Bytes(1 << 30)), ..standard() };
     let names = ["host-file", "drive"];
@@ -52,7 +52,7 @@ fn standard() -> Workload {
     "randwrite-4k-qd32".parse().expect("a standard workload")
 }
 
-/// The first round after which a run stops.
+/// The round after which a run stops.
 fn end_of(source: &Run) -> Option<u32> {
     let mut state =
         SteadyState::of(&Run { measurements: vec![], ..source.clone() }).expect("it waits for one");
@@ -62,7 +62,7 @@ fn end_of(source: &Run) -> Option<u32> {
     })
 }
 
-/// The first round from which on the drive's own amplification stays within a tenth of its steady one.
+/// The round from which the drive's amplification stays within 10% of its steady value.
 fn settled(slowdowns: &[f64]) -> u32 {
     let steady = slowdowns[15..].iter().sum::<f64>() / 10.0;
     let unsettled = slowdowns.iter().rposition(|slowdown| (slowdown / steady - 1.0).abs() > 0.1);
@@ -79,7 +79,7 @@ fn fresh_transition_and_steady_are_told_apart() {
         assert!((settled(&drive) + 4..=settled(&drive) + 5).contains(&end), "{end}, noise {noise}");
         let conditioned = slowdowns(4 * PAGES, ROUND);
         assert_eq!((settled(&conditioned), end_of(&run_of(&conditioned, noise))), (1, Some(5)));
-        // Rounds that use up only a part of the spare blocks are alike: the rule as it is written takes a new drive for a steady one.
+        // Rounds that use only part of the spare blocks are alike: the rule, taken literally, finds a new drive steady.
         let short = slowdowns(0, 160);
         assert!(short[..5].iter().all(|slowdown| *slowdown < 1.001), "{short:?}");
         assert_eq!(end_of(&run_of(&short, noise)), Some(5));

@@ -36,7 +36,7 @@ fn the_rounds_said_to_be_needed_are_right_on_average() {
         let truth = (2..1000).find(|n| expected(*n, sd) >= 0.5).expect("some number does");
         let middle = median(&advised).expect("some are undecided");
         let share = f64::from(came_true) / advised.len() as f64;
-        // Early on it is about right; what is still undecided later was unlucky, and needs more than most.
+        // The advice is about right early on. Comparisons that are still undecided later were unlucky and need more rounds than most.
         if 2 * first <= truth {
             let off = middle / f64::from(truth);
             assert!((0.75..1.35).contains(&off), "{sd}, {first} rounds: {middle}, not {truth}");

@@ -1,7 +1,7 @@
-//! Remarks on runs in which nothing is wrong.
+//! The rate of false remarks on runs without faults.
 //!
-//! A closed loop's intervals scatter by 3% and its rounds by 3% (lognormal); an open loop's I/Os are due at random moments (Poisson) and take 200 us
-//! each, give or take half of it. Everything else of a measurement is as it should be.
+//! A closed loop's intervals scatter by 3% and its rounds by 3% (lognormal); an open loop's I/Os are due at random times (Poisson) and take
+//! 200 us +- 50%. Everything else in a measurement is normal.
 
 use iotax_analysis::judge;
 use iotax_model::record::{Measurement, Outcome, Pacing, RunSource, Sample, Tallies, Tally, TargetRecord};
@@ -16,12 +16,12 @@ use crate::simulate::{Random, normal, seeded};
 const MEASUREMENTS: u32 = 2400;
 /// The largest share of clean measurements that may draw a remark of one kind.
 const MOST: f64 = 0.02;
-/// The checks that judge by the scatter of what was measured.
+/// The checks that depend on the scatter of the measured values.
 const JUDGING: [WarningKind; 3] = [WarningKind::Unsteady, WarningKind::Throttled, WarningKind::Outlier];
 /// I/Os a second of the closed loop.
 const CLOSED: f64 = 20_000.0;
 
-/// A clean run: its load, its targets and rounds, and the intervals of each window, of 100 ms.
+/// A run without faults: its load, targets, rounds, and number of 100 ms intervals per window.
 struct Clean {
     rate: Option<u64>,
     targets: u32,
@@ -94,7 +94,7 @@ impl Clean {
                 tallies: Tallies { read: Some(Tally { ios, ..Tally::default() }), ..Tallies::default() },
                 oldest_ns: None,
                 failed: 0,
-                ways: Vec::new(),
+                directions: Vec::new(),
             });
         }
         let ios = all.count();
@@ -119,7 +119,7 @@ fn whole(value: f64) -> u64 {
     value.max(0.0).round() as u64
 }
 
-/// A Poisson count; above a thousand the normal one.
+/// Draws a Poisson-distributed count; above 1,000, by the normal approximation.
 fn poisson(mean: f64, random: &mut Random) -> u64 {
     if mean > 1000.0 {
         return whole(mean + mean.sqrt() * normal(random));
@@ -132,7 +132,7 @@ fn poisson(mean: f64, random: &mut Random) -> u64 {
     count
 }
 
-/// Service times around a mean, of which a hundred stand for the rest.
+/// Draws a hundred service times around a mean, as a sample of all.
 fn latencies(mean_ns: f64, ios: u64, random: &mut Random) -> Histogram {
     let mut histogram = Histogram::new();
     let drawn = ios.clamp(1, 100);

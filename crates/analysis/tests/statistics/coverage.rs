@@ -7,7 +7,7 @@ use crate::page;
 use crate::simulate::{Design, Model, Noise, compared, percent, seeded, standard_error};
 
 const RUNS: u32 = 10_000;
-/// The ratio that is true.
+/// The true ratio.
 const TRUTH: f64 = 1.07;
 
 const MODELS: [(&str, Model); 5] = [
@@ -18,7 +18,7 @@ const MODELS: [(&str, Model); 5] = [
     ("the same, bursts", Model { noise: Noise::Bursts, sd: 0.05, rounds: 0.2, drift: 0.3, uneven: 1.5 }),
 ];
 
-/// The share of runs whose interval holds the truth.
+/// The share of runs whose interval contains the true ratio.
 fn coverage(model: Model, rounds: u32) -> f64 {
     let design = Design::new(4, 5);
     let mut random = seeded(100 + u64::from(rounds));

@@ -15,8 +15,7 @@ const NOISES: [(&str, Noise); 3] = [
     ("bursts", Noise::Bursts),
 ];
 
-/// The share of runs with any false "slower" or "faster" among 15 comparisons, and of those comparisons that are called
-/// the same.
+/// The share of runs with a false "slower" or "faster" among 15 comparisons, and the share of comparisons with the verdict "same".
 fn wrong(noise: Noise, rounds: u32, margin: f64) -> (f64, f64) {
     let design = Design::new(4, 5);
     let model = Model { noise, sd: 0.01, rounds: 0.1, drift: 0.1, uneven: 1.5 };
@@ -34,7 +33,7 @@ fn wrong(noise: Noise, rounds: u32, margin: f64) -> (f64, f64) {
     (f64::from(wrong) / f64::from(RUNS), same as f64 / all as f64)
 }
 
-/// The share of comparisons decided for targets that are half as slow again, in the same noise.
+/// The share of decided comparisons for targets that are 50% slower, under the same noise.
 fn finds_what_is_obvious(rounds: u32) -> f64 {
     const RUNS: u32 = 200;
     let design = Design::new(4, 5);

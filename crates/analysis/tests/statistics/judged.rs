@@ -1,4 +1,4 @@
-//! Whole runs, judged: drift and outliers.
+//! Judges complete runs with drift and outliers.
 
 use iotax_analysis::judge;
 use iotax_model::Run;
@@ -13,7 +13,7 @@ use crate::simulate::{Design, Model, Noise, percent, seeded, standard_error};
 const RUNS: u32 = 150;
 const I_OS: u64 = 1_000;
 
-/// The run whose mean latencies have these logarithms, by round, target and workload, in the order of the schedule.
+/// Builds a run from the logarithms of mean latencies, by round, target and workload, in the order of the schedule.
 fn run(plan: &Plan, figures: &[Vec<Vec<f64>>], orders: &[Vec<Vec<u32>>]) -> Run {
     let mut measurements = Vec::new();
     for (round, (figures, orders)) in (1..).zip(figures.iter().zip(orders)) {
@@ -59,13 +59,13 @@ fn measurement(target: &str, workload: &str, round: u32, order: u32, log: f64) -
     }
 }
 
-/// Runs of one workload, each judged.
-fn judged(targets: usize, rounds: u32, model: Model, mut seen: impl FnMut(&iotax_analysis::Judgement)) {
+/// Simulates and judges runs of one workload.
+fn judged(targets: usize, rounds: u32, model: Model, mut check: impl FnMut(&iotax_analysis::Judgement)) {
     let design = Design::new(targets, 1);
     let mut random = seeded(600 + u64::from(rounds));
     for _ in 0..RUNS {
         let (figures, orders) = design.run_in_order(model, &vec![0.0; targets], rounds, &mut random);
-        seen(&judge(&run(&design.plan, &figures, &orders)));
+        check(&judge(&run(&design.plan, &figures, &orders)));
     }
 }
 

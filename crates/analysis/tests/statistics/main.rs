@@ -1,7 +1,7 @@
-//! The statistics tested on simulated runs whose truth is known, and the page that reports the results.
+//! Tests the statistics on simulated runs with known truth, and writes the page with the results.
 //!
-//! Every seed is fixed. Each table of docs/statistics.md is made here; `IOTAX_UPDATE_DOCS=1 cargo test -p iotax-analysis
-//! --test statistics` writes them anew.
+//! Every seed is fixed. These tests produce each table of docs/statistics.md; `IOTAX_UPDATE_DOCS=1 cargo test -p iotax-analysis --test
+//! statistics` updates them.
 
 mod advice;
 mod alarms;

@@ -51,7 +51,7 @@ fn p_values(run: &[Vec<f64>], rounds: u32, shared: bool, edge: f64) -> Vec<f64> 
     members.into_iter().map(|member| member.with(prior).p_value(edge).expect("rounds")).collect()
 }
 
-/// Levels of a ladder's looks, by look and by how many are left.
+/// Significance levels of a ladder's looks, by look and by number of open comparisons.
 fn levels() -> Vec<Vec<f64>> {
     let looks = Looks::new(&LADDER).expect("rising");
     let level = |look, left: u32| looks.nominal(look, ALPHA / f64::from(left.max(1)));
@@ -65,8 +65,11 @@ fn shared_variances_keep_the_level() {
     let most = ALPHA + 3.0 * standard_error(ALPHA, RUNS);
     let mut rows = Vec::new();
     // By default equal spreads and the two with one that strays.
-    let spreads: Vec<_> =
-        SPREADS.into_iter().enumerate().filter(|(place, _)| thorough() || ![1, 2].contains(place)).collect();
+    let spreads: Vec<_> = SPREADS
+        .into_iter()
+        .enumerate()
+        .filter(|(number, _)| thorough() || ![1, 2].contains(number))
+        .collect();
     for (_, (name, spread)) in spreads {
         for (shape, noise, targets) in [
             ("lognormal", Noise::Normal, 3),
@@ -78,12 +81,12 @@ fn shared_variances_keep_the_level() {
             let (mut held, mut wrong, mut wrong_at_looks) = ([0_u32; 3], [0_u32; 3], 0_u32);
             for _ in 0..RUNS {
                 let run = run(spread, noise, &vec![0.0; targets], &mut random);
-                for (place, rounds) in ROUNDS.into_iter().enumerate() {
+                for (number, rounds) in ROUNDS.into_iter().enumerate() {
                     let p = p_values(&run, rounds, true, 0.0);
-                    held[place] += p.iter().map(|p| u32::from(*p >= ALPHA)).sum::<u32>();
+                    held[number] += p.iter().map(|p| u32::from(*p >= ALPHA)).sum::<u32>();
                     let mut rejected = BTreeSet::new();
                     holm(&p, &mut rejected, |left| ALPHA / left as f64);
-                    wrong[place] += u32::from(!rejected.is_empty());
+                    wrong[number] += u32::from(!rejected.is_empty());
                 }
                 let mut rejected = BTreeSet::new();
                 for (rounds, levels) in LADDER.into_iter().zip(&levels) {
@@ -125,7 +128,7 @@ fn shared_variances_find_more_and_sooner() {
     let mut rows = Vec::new();
     for (name, spread) in SPREADS {
         let mut early = Vec::new();
-        for (way, shared) in [("each its own", false), ("shared", true)] {
+        for (variances, shared) in [("each its own", false), ("shared", true)] {
             let mut random = seeded(950);
             // By effect and look: how many are decided.
             let mut found = [[0_u32; LADDER.len()]; 3];
@@ -139,7 +142,7 @@ fn shared_variances_find_more_and_sooner() {
                 }
             }
             let share = |count: u32| format!("{:.0}", 100.0 * f64::from(count) / f64::from(POWER_RUNS * 5));
-            let mut row = vec![name.to_owned(), way.to_owned()];
+            let mut row = vec![name.to_owned(), variances.to_owned()];
             row.extend(found.map(|found| [0, 3, 7].map(|look| share(found[look])).join(", ")));
             rows.push(row);
             early.push(found[0][0]);

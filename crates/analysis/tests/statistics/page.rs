@@ -1,4 +1,4 @@
-//! The page and the tables in it that are made here.
+//! Compares the tables of a documentation page with computed ones.
 
 use std::path::PathBuf;
 
@@ -13,12 +13,12 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     line(&head) + &line(&rule).replace(' ', "") + &rows
 }
 
-/// Holds docs/statistics.md to a table that was made just now, or writes it there with `IOTAX_UPDATE_DOCS=1`.
+/// Asserts that docs/statistics.md contains a computed table; with `IOTAX_UPDATE_DOCS=1`, writes it there.
 pub(crate) fn holds(name: &str, made: &str) {
     holds_in("statistics.md", name, made);
 }
 
-/// As [`holds`], for a page of docs.
+/// Same as [`holds`], for any page of docs.
 pub(crate) fn holds_in(page: &str, name: &str, made: &str) {
     let path = path(page);
     let page = std::fs::read_to_string(&path).expect("the page is there");
@@ -35,8 +35,8 @@ pub(crate) fn holds_in(page: &str, name: &str, made: &str) {
     std::fs::write(&path, [before, made, after].concat()).expect("written");
 }
 
-/// Holds a table in a page of docs to one that was made just now, or writes it there with `IOTAX_UPDATE_DOCS=1`. Unless tests are thorough,
-/// only a few rows were made, and each must be there.
+/// Asserts that a page of docs contains a computed table; with `IOTAX_UPDATE_DOCS=1`, writes it there. Unless tests are thorough, only a
+/// few rows are computed, and each must be on the page.
 pub(crate) fn holds_rows_in(page: &str, name: &str, made: &str) {
     if thorough() {
         return holds_in(page, name, made);
@@ -50,12 +50,12 @@ pub(crate) fn holds_rows_in(page: &str, name: &str, made: &str) {
     );
 }
 
-/// The file of a page of docs.
+/// Path of a page of docs.
 fn path(page: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page)
 }
 
-/// The page before a table, the table, and the page after it.
+/// Splits a page into the text before a table, the table, and the text after it.
 fn around<'a>(page: &'a str, name: &str) -> [&'a str; 3] {
     let mark = format!("<!-- simulated: {name} -->\n");
     let begin = page.find(&mark).unwrap_or_else(|| panic!("the page has no place for {name}")) + mark.len();

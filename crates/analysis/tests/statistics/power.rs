@@ -10,7 +10,7 @@ use crate::simulate::{Design, Model, Noise, Random, family, normal, percent, see
 
 const RUNS: u32 = 2_000;
 const FAMILIES: u32 = 300;
-/// The ratio that is true.
+/// The true ratio.
 pub(crate) const TRUTH: f64 = 1.05;
 const ROUNDS: [u32; 6] = [3, 5, 8, 10, 15, 20];
 /// Standard deviations of one measurement; a log ratio has that of two.
@@ -60,7 +60,7 @@ fn a_difference_of_five_percent_is_found_as_often_as_theory_says() {
     page::holds("power", &page::table(&head, &rows));
 }
 
-/// The same for one target of three that is slower on all five workloads, among 15 comparisons.
+/// Same, for one of three targets that is slower on all five workloads, among 15 comparisons.
 #[test]
 fn a_family_finds_less_than_one_alone() {
     let design = Design::new(4, 5);

@@ -1,4 +1,4 @@
-//! The error rate of looking after every round.
+//! The error rate of tests after every round.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ const RUNS: u32 = 6_000;
 
 const MODEL: Model = Model { noise: Noise::Normal, sd: 0.03, rounds: 0.1, drift: 0.1, uneven: 1.5 };
 
-/// The designs of the page: when one looks.
+/// The designs on the page: the numbers of rounds at the looks.
 fn designs() -> [(&'static str, Vec<u32>); 4] {
     [
         ("after each of 3 to 10", (3..=10).collect()),
@@ -24,7 +24,7 @@ fn designs() -> [(&'static str, Vec<u32>); 4] {
     ]
 }
 
-/// Holm's procedure at a look: what is rejected stays so, and leaves more for the others.
+/// Applies Holm's procedure at one look. Rejected hypotheses stay rejected and leave a larger share of the error to the others.
 pub(crate) fn holm(p: &[f64], rejected: &mut BTreeSet<usize>, level: impl Fn(usize) -> f64) {
     let mut order: Vec<usize> = (0..p.len()).filter(|i| !rejected.contains(i)).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
@@ -75,7 +75,7 @@ fn looking_after_every_round_keeps_the_level() {
             share(single),
             share(any_of_15)
         );
-        // It does spend what it has, and without it far more would be spent.
+        // The procedure uses its error budget; without it the error would be far larger.
         assert!(
             share(single) > 0.03 && share(naive) > 1.5 * ALPHA,
             "{name}: {} {}",
@@ -93,7 +93,7 @@ fn looking_after_every_round_keeps_the_level() {
     page::holds_rows_in("statistics.md", "sequential", &page::table(&head, &rows));
 }
 
-/// Looks of a ladder of 3 minutes with 20 cells, whose rounds take some 8 seconds.
+/// Looks of a 3-minute ladder with 20 cells, whose rounds take about 8 seconds.
 pub(crate) const LADDER: [u32; 10] = [4, 5, 6, 7, 9, 11, 13, 15, 18, 22];
 
 /// The share of existing effects decided after about 1, 2 and 3 minutes, by spending function.
@@ -158,9 +158,9 @@ fn the_page_says_what_a_look_asks_for() {
     let when: Vec<u32> = (3..=20).collect();
     let looks = Looks::new(&when).expect("rising");
     let shown = [3, 4, 5, 6, 8, 10, 15, 20];
-    let place = |rounds: &u32| when.iter().position(|n| n == rounds).expect("a look");
+    let index_of = |rounds: &u32| when.iter().position(|n| n == rounds).expect("a look");
     let row = |name: &str, alpha: f64| {
-        let levels = shown.iter().map(|n| format!("{:.1e}", looks.nominal(place(n), alpha)));
+        let levels = shown.iter().map(|n| format!("{:.1e}", looks.nominal(index_of(n), alpha)));
         [name.to_owned()].into_iter().chain(levels).collect::<Vec<_>>()
     };
     let rounds = shown.map(|n| format!("{n} rounds"));

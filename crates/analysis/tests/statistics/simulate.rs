@@ -1,4 +1,4 @@
-//! Runs made up from a model: what each cell of each round measured, as logarithms.
+//! Simulates runs from a model: the logarithm of the value that each cell measures in each round.
 
 use std::fmt::Write as _;
 
@@ -26,12 +26,12 @@ pub(crate) enum Noise {
     Normal,
     /// Student's t with 3 degrees of freedom: its fourth moment is infinite.
     Student3,
-    /// Lognormal, and one measurement in 20 half as slow again, as by a neighbour's burst.
+    /// Lognormal, with one measurement in 20 slower by 50%, as in a neighbour's burst.
     Bursts,
 }
 
 impl Noise {
-    /// The logarithm's stray; `sd` is a scale where no standard deviation is finite.
+    /// Draws the deviation of the logarithm. `sd` is only a scale if the standard deviation is not finite.
     pub(crate) fn draw(self, sd: f64, random: &mut Random) -> f64 {
         match self {
             Self::Normal => sd * normal(random),
@@ -58,15 +58,15 @@ pub(crate) fn normal(random: &mut impl Rng) -> f64 {
     }
 }
 
-/// The model of the figures, as parts of their logarithm.
+/// The model of the figures, as components of their logarithm.
 #[derive(Clone, Copy)]
 pub(crate) struct Model {
     pub(crate) noise: Noise,
     /// Standard deviation of one measurement of the baseline.
     pub(crate) sd: f64,
-    /// Factor on that for the other targets.
+    /// The same for the other targets, as a factor.
     pub(crate) uneven: f64,
-    /// Standard deviation of the part that a whole round shares.
+    /// Standard deviation of the component shared by a whole round.
     pub(crate) rounds: f64,
     /// Change from the run's first measurement to its last.
     pub(crate) drift: f64,
@@ -91,12 +91,12 @@ impl Design {
         Self { plan: Plan::from_toml(&text).expect("a plan"), targets, workloads }
     }
 
-    /// The logarithms of a whole run's figures: by round, target and workload. `effects` are the targets' logarithms.
+    /// Simulates the logarithms of a run's figures, by round, target and workload. `effects` are the targets' true log ratios.
     pub(crate) fn run(&self, model: Model, effects: &[f64], rounds: u32, random: &mut Random) -> ByCell<f64> {
         self.run_in_order(model, effects, rounds, random).0
     }
 
-    /// The same, and each measurement's place in the run's order.
+    /// Same, with each measurement's position in the run's order.
     pub(crate) fn run_in_order(
         &self,
         model: Model,
@@ -127,21 +127,19 @@ impl Design {
     }
 }
 
-/// A target against the baseline, which is target 0, as the judgement compares them.
+/// Compares a target with the baseline (target 0) as the judgement does.
 pub(crate) fn compared(run: &[Vec<Vec<f64>>], target: usize, workload: usize) -> Differences {
     let pairs: Vec<(f64, f64)> =
         run.iter().map(|round| (round[target][workload].exp(), round[0][workload].exp())).collect();
     Differences::of_log_ratios(&pairs).expect("positive and finite")
 }
 
-/// All targets against the baseline on all workloads, target by target, as the judgement compares a family: with the family's
-/// prior for the variances.
+/// Compares all targets with the baseline on all workloads as the judgement compares a family: with the family's prior for the variances.
 pub(crate) fn family(run: &[Vec<Vec<f64>>]) -> Vec<Differences> {
     let first = &run[0];
-    let places =
+    let cells =
         (1..first.len()).flat_map(|target| (0..first[0].len()).map(move |workload| (target, workload)));
-    let members: Vec<Differences> =
-        places.map(|(target, workload)| compared(run, target, workload)).collect();
+    let members: Vec<Differences> = cells.map(|(target, workload)| compared(run, target, workload)).collect();
     let prior = prior(members.iter());
     members.into_iter().map(|member| member.with(prior)).collect()
 }

@@ -1,7 +1,7 @@
-//! Histories whose changes are known.
+//! Tests on histories with known changes.
 //!
-//! Each run has a day: 3% from one run to the next, which target and control share, and a slow drift of both by 10% over the history. Each
-//! of both has noise of its own with heavy tails (Student's t with 3 degrees of freedom), and one run in 33 strays by 15%, up or down.
+//! Target and control share noise of 3% from run to run and a slow drift of 10% over the history. Each also has independent noise with
+//! heavy tails (Student's t with 3 degrees of freedom), and one run in 33 deviates by 15%, up or down.
 
 use iotax_analysis::stats::median;
 use iotax_analysis::trend::{LEAST_RUNS, LEVEL, LevelChange, changes, pending};
@@ -13,12 +13,12 @@ use crate::simulate::{Noise, Random, normal, percent, seeded};
 
 /// Series of each case.
 const SERIES: u32 = 400;
-/// The share of steps that are to be found, and the share of flat series that may alarm.
+/// The required share of steps found, and the allowed share of false alarms on flat series.
 const FOUND: f64 = 0.95;
 const FALSE: f64 = 0.05;
-/// Noise from run to run of the ratio, as half the width that holds 68% of runs.
+/// Noise of the ratio from run to run, as half the width that contains 68% of runs.
 const NOISES: [f64; 5] = [0.005, 0.01, 0.015, 0.02, 0.03];
-/// The noise up to which steps of 5% are to be found in 30 runs, and in 60.
+/// The highest noise at which steps of 5% must be found in 30 runs, and in 60.
 const PROMISED: [(f64, usize); 2] = [(0.01, 30), (0.015, 60)];
 
 struct History {
@@ -44,7 +44,7 @@ impl History {
         Self { target, control }
     }
 
-    /// The target changes by a ratio from this run on.
+    /// Changes the target by a ratio from this run on.
     fn stepped(mut self, at: usize, ratio: f64) -> Self {
         self.target[at..].iter_mut().for_each(|value| *value += ratio.ln());
         self
@@ -59,13 +59,13 @@ fn share(times: u32, mut is_so: impl FnMut() -> bool) -> f64 {
     f64::from((0..times).map(|_| u32::from(is_so())).sum::<u32>()) / f64::from(times)
 }
 
-/// The change that is the step, if it was found: at most three runs off.
+/// Returns the change found at most three runs from the true step; `None` if there is none.
 fn found(changes: &[LevelChange], at: usize) -> Option<&LevelChange> {
     changes.iter().find(|change| change.at.abs_diff(at) <= 3)
 }
 
-/// A place with at least ten runs on each side.
-fn place(runs: usize, random: &mut Random) -> usize {
+/// Draws the run of a change, with at least ten runs on each side.
+fn change_point(runs: usize, random: &mut Random) -> usize {
     random.random_range(10..=runs - 10)
 }
 
@@ -85,7 +85,7 @@ fn steps_of_five_percent_are_found() {
             let mut row = vec![format!("{}%", noise * 100.0), format!("{:.0}%", step * 100.0)];
             for runs in [30, 60, 100] {
                 let power = share(SERIES, || {
-                    let at = place(runs, &mut random);
+                    let at = change_point(runs, &mut random);
                     let history = History::flat(runs, noise, &mut random).stepped(at, 1.0 + step);
                     found(&changes(&history.followed()), at).is_some()
                 });
@@ -96,7 +96,7 @@ fn steps_of_five_percent_are_found() {
                 row.push(percent(power));
             }
             let alone = share(SERIES, || {
-                let at = place(100, &mut random);
+                let at = change_point(100, &mut random);
                 let history = History::flat(100, noise, &mut random).stepped(at, 1.0 + step);
                 found(&changes(&history.target), at).is_some()
             });
@@ -108,7 +108,7 @@ fn steps_of_five_percent_are_found() {
     page::holds_rows_in("trend.md", "power", &page::table(&head, &rows));
 }
 
-/// Looked at once at the end, and after every run.
+/// Tests a single analysis at the end, and one after every run.
 #[test]
 fn flat_series_hardly_alarm() {
     let mut random = seeded(2002);
@@ -180,7 +180,7 @@ fn a_change_of_the_machine_is_not_blamed_on_the_target() {
     assert!(of_all(blamed) <= FALSE / 2.0 && of_all(seen) >= FOUND, "{blamed} {seen}");
 }
 
-/// The delay until a step is named, the rate of early hints, and the runs that they ask for.
+/// The delay until a step is reported, the rate of early hints, and the number of runs they request.
 #[test]
 fn a_step_is_named_as_soon_as_it_can_be() {
     let mut random = seeded(2005);
@@ -230,25 +230,25 @@ fn intervals_hold_the_truth() {
     let mut random = seeded(2006);
     let mut rows = Vec::new();
     for (noise, step) in [(0.005, 0.05), (0.015, 0.05), (0.015, 0.03), (0.03, 0.1)] {
-        let (mut all, mut place_held, mut size_held, mut widths) = (0, 0, 0, Vec::new());
+        let (mut all, mut position_held, mut size_held, mut widths) = (0, 0, 0, Vec::new());
         for _ in 0..SERIES {
-            let at = place(60, &mut random);
+            let at = change_point(60, &mut random);
             let history = History::flat(60, noise, &mut random).stepped(at, 1.0 + step);
             let found = changes(&history.followed());
             let [change] = found.as_slice() else { continue };
             all += 1;
-            place_held += u32::from((change.between.0..=change.between.1).contains(&at));
+            position_held += u32::from((change.between.0..=change.between.1).contains(&at));
             let truth = (1.0 + step).ln();
             size_held += u32::from((change.interval.low..=change.interval.high).contains(&truth));
             widths.push((change.between.1 - change.between.0 + 1) as f64);
         }
         let of_all = |count: u32| f64::from(count) / f64::from(all);
-        let (place, size) = (of_all(place_held), of_all(size_held));
-        assert!(place >= 0.93 && size >= 0.91, "{noise} {step}: {place} {size} of {all}");
+        let (position, size) = (of_all(position_held), of_all(size_held));
+        assert!(position >= 0.93 && size >= 0.91, "{noise} {step}: {position} {size} of {all}");
         rows.push(vec![
             format!("{}%", noise * 100.0),
             format!("{:.0}%", step * 100.0),
-            percent(place),
+            percent(position),
             format!("{:.0}", median(&widths).unwrap_or_default()),
             percent(size),
         ]);

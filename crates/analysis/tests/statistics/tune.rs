@@ -10,7 +10,7 @@ use iotax_model::record::{Environment, Measurement, Outcome as Measured, RunSour
 use crate::page;
 use crate::simulate::{Design, Model, Noise, Random, percent, seeded, standard_error};
 
-/// Tunings without an effect, and with one.
+/// Number of simulated tunings without an effect, and with one.
 const RUNS: u32 = 200;
 const PLANTED: u32 = 50;
 const I_OS: u64 = 1_000;
@@ -23,7 +23,7 @@ const CONFIRMATION: u32 = 12;
 const SETTINGS: usize = 11;
 const MIXED: u32 = 3;
 
-/// A measurement whose time per I/O has this logarithm.
+/// A measurement with this logarithm of the time per I/O.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "about a million")]
 fn measurement(target: &str, workload: &str, round: u32, order: u32, log: f64) -> Measurement {
     let ns = (1e6 * log.exp()) as u64;
@@ -44,7 +44,7 @@ fn measurement(target: &str, workload: &str, round: u32, order: u32, log: f64) -
     }
 }
 
-/// A run of targets whose times have these logarithms over the first one's.
+/// A run of targets with these log ratios of the times to the first target's.
 fn run(effects: &[f64], rounds: u32, model: Model, random: &mut Random) -> Run {
     let Design { plan, .. } = Design::new(effects.len(), WORKLOADS);
     let design = Design::new(effects.len(), WORKLOADS);
@@ -76,15 +76,15 @@ fn run(effects: &[f64], rounds: u32, model: Model, random: &mut Random) -> Run {
 }
 
 fn candidates(number: usize) -> Vec<Candidate> {
-    let candidate = |place: usize| Candidate {
-        target: format!("t{}", place + 1),
-        key: format!("setting{place}"),
+    let candidate = |index: usize| Candidate {
+        target: format!("t{}", index + 1),
+        key: format!("setting{index}"),
         value: "1".into(),
     };
     (0..number).map(candidate).collect()
 }
 
-/// A screening by mixes of as many settings as there are effects.
+/// A screening by mixes, with one setting per effect.
 fn mixed_screening(effects: &[f64], model: Model, random: &mut Random) -> (Run, Vec<Tried>) {
     let mixes = mixed::mixes(effects.len()).expect("a design");
     let sum =
@@ -94,7 +94,7 @@ fn mixed_screening(effects: &[f64], model: Model, random: &mut Random) -> (Run, 
     (screening, tried)
 }
 
-/// A whole tuning: the candidates that are recommended, and whether the screening chose any.
+/// Simulates a whole tuning. Returns the recommended candidates, and whether the screening chose any.
 fn tuned(effects: &[f64], model: Model, random: &mut Random) -> (Vec<usize>, bool) {
     let (screening, tried) = if effects.len() > CANDIDATES {
         mixed_screening(effects, model, random)
@@ -108,7 +108,7 @@ fn tuned(effects: &[f64], model: Model, random: &mut Random) -> (Vec<usize>, boo
     if chosen.is_empty() {
         return (chosen, false);
     }
-    let together: f64 = chosen.iter().map(|place| effects[*place]).sum();
+    let together: f64 = chosen.iter().map(|index| effects[*index]).sum();
     let confirmed = confirm(&run(&[0.0, together], CONFIRMATION, model, random), None);
     (if confirmed.outcome == ConfirmedGain::Pays { chosen } else { vec![] }, true)
 }

@@ -8,7 +8,8 @@ use crate::simulate::{Random, normal, percent, seeded};
 
 const RUNS: u32 = 300;
 
-/// Rates around 1, each `phi` of the last one's stray and the rest its own, with a beginning that dies away with `tau` intervals.
+/// Simulates autocorrelated rates around 1: `phi` is the correlation with the previous rate, `tau` the decay of an initial transient, in
+/// intervals.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "about a million")]
 fn samples(n: u32, phi: f64, extra: f64, tau: f64, random: &mut Random) -> Vec<Sample> {
     let mut stray = normal(random);
@@ -23,7 +24,7 @@ fn samples(n: u32, phi: f64, extra: f64, tau: f64, random: &mut Random) -> Vec<S
                 tallies: Tallies { read: Some(read), ..Tallies::default() },
                 oldest_ns: None,
                 failed: 0,
-                ways: Vec::new(),
+                directions: Vec::new(),
             }
         })
         .collect()
@@ -65,25 +66,27 @@ fn a_warm_up_is_found_where_there_is_one() {
         ("twice as fast, 60", 1.0, 60.0),
     ] {
         let mut random = seeded(710);
-        let (mut cut, mut told, mut seconds) = (0, 0, Vec::new());
+        let (mut cut, mut reported, mut seconds) = (0, 0, Vec::new());
         for _ in 0..RUNS {
             let found =
                 series(&samples(60, 0.3, extra, tau, &mut random), Tallies::ios).expect("enough").warm_up;
             let Some(found) = found else { continue };
             cut += 1;
             if (found.ratio - 1.0).abs() > 0.1 && !found.unsettled {
-                told += 1;
+                reported += 1;
                 seconds.push(found.ns as f64 / 1e9);
             }
         }
         let share = |count: u32| f64::from(count) / f64::from(RUNS);
         match name {
-            "none" => assert!(share(told) < 0.02, "{}", share(told)),
-            "twice as fast, 5" | "half as fast, 5" => assert!(share(told) > 0.7, "{name}: {}", share(told)),
+            "none" => assert!(share(reported) < 0.02, "{}", share(reported)),
+            "twice as fast, 5" | "half as fast, 5" => {
+                assert!(share(reported) > 0.7, "{name}: {}", share(reported))
+            }
             _ => {}
         }
         let length = iotax_analysis::stats::median(&seconds).map_or("-".into(), |s| format!("{s:.0}"));
-        rows.push(vec![name.into(), percent(share(cut)), percent(share(told)), length]);
+        rows.push(vec![name.into(), percent(share(cut)), percent(share(reported)), length]);
     }
     let head = ["beginning", "some cut", "named as warm-up", "length, median of intervals"];
     page::holds("warm-up", &page::table(&head, &rows));

@@ -3,7 +3,7 @@
 use iotax_model::survey::{Disk, DiskKind, Fact, Survey};
 use iotax_model::units::human;
 
-use crate::rule::{Rule, Subject, Sureness, disks, seen};
+use crate::rule::{Rule, Subject, Sureness, disks, violation};
 
 /// Usual block size of filesystems, and page size of the page cache, in bytes.
 const PAGE: u64 = 4096;
@@ -72,7 +72,8 @@ pub(super) const RULES: &[Rule] = &[
                 let state = disk.scsi.as_ref()?.state.as_ref()?;
                 let is_lost = ["offline", "transport-offline"].contains(&state.value.as_str());
                 let remedy = format!("dmesg | grep {}; then echo running > {}", disk.name, state.source);
-                is_lost.then(|| seen(&disk.name, format!("its state is {}", state.value), state, remedy))?
+                is_lost
+                    .then(|| violation(&disk.name, format!("its state is {}", state.value), state, remedy))?
             })
         },
     },
@@ -87,7 +88,7 @@ pub(super) const RULES: &[Rule] = &[
             disks(survey, |disk| {
                 let warning = disk.wear.as_ref()?.critical_warning.as_ref().filter(|bits| bits.value != 0)?;
                 let value = format!("critical warning {:#04x}", warning.value);
-                seen(&disk.name, value, warning, format!("back up, then: smartctl -x {}", node(disk)))
+                violation(&disk.name, value, warning, format!("back up, then: smartctl -x {}", node(disk)))
             })
         },
     },
@@ -102,7 +103,7 @@ pub(super) const RULES: &[Rule] = &[
             disks(survey, |disk| {
                 let errors = disk.wear.as_ref()?.media_errors.as_ref().filter(|errors| errors.value > 0)?;
                 let value = format!("{} media errors", errors.value);
-                seen(&disk.name, value, errors, format!("back up, then: smartctl -x {}", node(disk)))
+                violation(&disk.name, value, errors, format!("back up, then: smartctl -x {}", node(disk)))
             })
         },
     },
@@ -117,7 +118,12 @@ pub(super) const RULES: &[Rule] = &[
             disks(survey, |disk| {
                 let used = disk.wear.as_ref()?.percent_used.as_ref().filter(|used| used.value >= 90)?;
                 let value = format!("{}% of its endurance is used", used.value);
-                seen(&disk.name, value, used, format!("plan its replacement; smartctl -A {}", node(disk)))
+                violation(
+                    &disk.name,
+                    value,
+                    used,
+                    format!("plan its replacement; smartctl -A {}", node(disk)),
+                )
             })
         },
     },
@@ -136,7 +142,7 @@ pub(super) const RULES: &[Rule] = &[
                     "the kernel takes it for {}, the disk is {} ({})",
                     kernel.value, own.value, own.source
                 );
-                seen(&disk.name, value, kernel, format!("echo 'write back' > {}", kernel.source))
+                violation(&disk.name, value, kernel, format!("echo 'write back' > {}", kernel.source))
             })
         },
     },
@@ -158,7 +164,7 @@ pub(super) const RULES: &[Rule] = &[
                 };
                 let rest = start.value.checked_rem(block).filter(|rest| *rest > 0)?;
                 let value = format!("it begins {rest} bytes into a block of {}", human::bytes(block));
-                seen(
+                violation(
                     &disk.name,
                     value,
                     start,
@@ -181,7 +187,7 @@ pub(super) const RULES: &[Rule] = &[
                 whole.physical_block_bytes.as_ref().filter(|block| block.value == 512)?;
                 let value = format!("it begins at sector {}", start.value / 512);
                 let remedy = format!("compare: iotax bench {} and iotax bench {}", node(disk), node(whole));
-                seen(&disk.name, value, start, remedy)
+                violation(&disk.name, value, start, remedy)
             })
         },
     },
@@ -196,7 +202,12 @@ pub(super) const RULES: &[Rule] = &[
             disks(survey, |disk| {
                 let scheduler = disk.scheduler.as_ref().filter(|name| name.value == "bfq")?;
                 (disk.kind == DiskKind::Nvme).then(|| {
-                    seen(&disk.name, "scheduler bfq", scheduler, format!("echo none > {}", scheduler.source))
+                    violation(
+                        &disk.name,
+                        "scheduler bfq",
+                        scheduler,
+                        format!("echo none > {}", scheduler.source),
+                    )
                 })?
             })
         },
@@ -214,7 +225,7 @@ pub(super) const RULES: &[Rule] = &[
                 let scheduler = scheduler.filter(|name| !["none", "bfq"].contains(&name.value.as_str()))?;
                 let remedy = format!("measure with and without: iotax tune {}", node(disk));
                 let value = format!("scheduler {}", scheduler.value);
-                (disk.kind == DiskKind::Nvme).then(|| seen(&disk.name, value, scheduler, remedy))?
+                (disk.kind == DiskKind::Nvme).then(|| violation(&disk.name, value, scheduler, remedy))?
             })
         },
     },
@@ -230,7 +241,7 @@ pub(super) const RULES: &[Rule] = &[
                 let scheduler = disk.scheduler.as_ref().filter(|name| name.value == "none")?;
                 let fits = is_real(disk) && is_rotational(disk, true);
                 fits.then(|| {
-                    seen(
+                    violation(
                         &disk.name,
                         "scheduler none, rotational",
                         scheduler,
@@ -251,7 +262,7 @@ pub(super) const RULES: &[Rule] = &[
             disks(survey, |disk| {
                 let flag =
                     disk.rotational.as_ref().filter(|flag| flag.value && disk.kind == DiskKind::Nvme)?;
-                seen(&disk.name, "rotational 1", flag, format!("echo 0 > {}", flag.source))
+                violation(&disk.name, "rotational 1", flag, format!("echo 0 > {}", flag.source))
             })
         },
     },
@@ -269,7 +280,7 @@ pub(super) const RULES: &[Rule] = &[
                     survey.filesystems.iter().any(|held| held.device.as_deref() == Some(&disk.name));
                 let is_disk = !matches!(disk.kind, DiskKind::Partition | DiskKind::Other);
                 (holds_one || is_disk).then(|| {
-                    seen(&disk.name, "read_ahead_kb 0", ahead, format!("echo 128 > {}", ahead.source))
+                    violation(&disk.name, "read_ahead_kb 0", ahead, format!("echo 128 > {}", ahead.source))
                 })?
             })
         },
@@ -285,7 +296,12 @@ pub(super) const RULES: &[Rule] = &[
             disks(survey, |disk| {
                 let ahead = disk.read_ahead_kib.as_ref().filter(|ahead| ahead.value > LONG_READ_AHEAD_KIB)?;
                 let value = format!("read_ahead_kb {}", ahead.value);
-                seen(&disk.name, value, ahead, format!("measure with and without: iotax tune {}", node(disk)))
+                violation(
+                    &disk.name,
+                    value,
+                    ahead,
+                    format!("measure with and without: iotax tune {}", node(disk)),
+                )
             })
         },
     },
@@ -308,7 +324,7 @@ pub(super) const RULES: &[Rule] = &[
                     most.value, hardware.value
                 );
                 let remedy = format!("echo {} > {}", hardware.value.min(1280), most.source);
-                seen(&disk.name, value, most, remedy)
+                violation(&disk.name, value, most, remedy)
             })
         },
     },
@@ -324,7 +340,7 @@ pub(super) const RULES: &[Rule] = &[
                 let flag = disk.no_merges.as_ref().filter(|flag| flag.value == 2)?;
                 let is_bottom = disk.below.is_empty();
                 is_bottom
-                    .then(|| seen(&disk.name, "nomerges 2", flag, format!("echo 0 > {}", flag.source)))?
+                    .then(|| violation(&disk.name, "nomerges 2", flag, format!("echo 0 > {}", flag.source)))?
             })
         },
     },
@@ -341,8 +357,9 @@ pub(super) const RULES: &[Rule] = &[
                 // Without a scheduler, nr_requests is the hardware's queue depth.
                 let is_set = disk.scheduler.as_ref().is_some_and(|name| name.value != "none");
                 let value = format!("nr_requests {}", requests.value);
-                is_set
-                    .then(|| seen(&disk.name, value, requests, format!("echo 256 > {}", requests.source)))?
+                is_set.then(|| {
+                    violation(&disk.name, value, requests, format!("echo 256 > {}", requests.source))
+                })?
             })
         },
     },
@@ -360,7 +377,7 @@ pub(super) const RULES: &[Rule] = &[
                 let driver = scsi.driver.as_ref()?;
                 let is_able = !ONE_AT_A_TIME.iter().any(|name| driver.value.starts_with(name));
                 let value = format!("queue_depth 1 at driver {}", driver.value);
-                is_able.then(|| seen(&disk.name, value, depth, format!("echo 31 > {}", depth.source)))?
+                is_able.then(|| violation(&disk.name, value, depth, format!("echo 31 > {}", depth.source)))?
             })
         },
     },
@@ -377,8 +394,9 @@ pub(super) const RULES: &[Rule] = &[
                     disk.device_cache.as_ref().filter(|cache| cache.value.starts_with("write through"))?;
                 let is_sata =
                     disk.scsi.as_ref()?.driver.as_ref().is_some_and(|driver| driver.value == "ahci");
-                is_sata
-                    .then(|| seen(&disk.name, "write through", cache, format!("hdparm -W1 {}", node(disk))))?
+                is_sata.then(|| {
+                    violation(&disk.name, "write through", cache, format!("hdparm -W1 {}", node(disk)))
+                })?
             })
         },
     },
@@ -394,7 +412,8 @@ pub(super) const RULES: &[Rule] = &[
                 let timeout = disk.scsi.as_ref()?.timeout_s.as_ref()?;
                 let is_short = timeout.value < SHORT_TIMEOUT_S && is_real(disk);
                 let value = format!("{} s", timeout.value);
-                is_short.then(|| seen(&disk.name, value, timeout, format!("echo 30 > {}", timeout.source)))?
+                is_short
+                    .then(|| violation(&disk.name, value, timeout, format!("echo 30 > {}", timeout.source)))?
             })
         },
     },
@@ -418,7 +437,7 @@ pub(super) const RULES: &[Rule] = &[
                 let speed = speeds.map(|(now, most)| format!(" at {now} of {most} GT/s")).unwrap_or_default();
                 let value = format!("{} of {} lanes{speed}", width.value, most.value);
                 (is_narrow || is_slow).then(|| {
-                    seen(&disk.name, value, width, "check the slot; lspci -vv | grep -A30 Non-Volatile")
+                    violation(&disk.name, value, width, "check the slot; lspci -vv | grep -A30 Non-Volatile")
                 })?
             })
         },
@@ -434,7 +453,7 @@ pub(super) const RULES: &[Rule] = &[
             let nodes = survey.machine.nodes.as_ref().map_or(1, |nodes| nodes.value);
             disks(survey, |disk| {
                 let node = disk.node.as_ref().filter(|node| node.value < 0 && nodes > 1)?;
-                seen(
+                violation(
                     &disk.name,
                     format!("numa_node {} on {nodes} nodes", node.value),
                     node,
@@ -455,7 +474,12 @@ pub(super) const RULES: &[Rule] = &[
             disks(survey, |disk| {
                 let (cpu, fact) = only_cpu(disk).filter(|_| cpus > 1)?;
                 let value = format!("{} queues interrupt CPU {cpu} of {cpus} CPUs", disk.interrupts.len());
-                seen(&disk.name, value, fact, "systemctl restart irqbalance, or spread smp_affinity_list")
+                violation(
+                    &disk.name,
+                    value,
+                    fact,
+                    "systemctl restart irqbalance, or spread smp_affinity_list",
+                )
             })
         },
     },
@@ -473,7 +497,7 @@ pub(super) const RULES: &[Rule] = &[
                 let fits = disk.kind == DiskKind::Virtio;
                 let value = format!("1 queue for {cpus} CPUs");
                 fits.then(|| {
-                    seen(
+                    violation(
                         &disk.name,
                         value,
                         queues,
@@ -496,7 +520,12 @@ pub(super) const RULES: &[Rule] = &[
                 let bits = disk.virtio_features.as_ref()?;
                 let is_off = bits.value.as_bytes().get(EVENT_INDEX) == Some(&b'0');
                 is_off.then(|| {
-                    seen(&disk.name, "feature bit 29 is 0", bits, "in the guest's definition: event_idx='on'")
+                    violation(
+                        &disk.name,
+                        "feature bit 29 is 0",
+                        bits,
+                        "in the guest's definition: event_idx='on'",
+                    )
                 })?
             })
         },

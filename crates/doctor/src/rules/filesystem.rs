@@ -3,7 +3,7 @@
 use iotax_model::survey::{DiskKind, Filesystem};
 use iotax_model::units::human;
 
-use crate::rule::{Rule, Subject, Sureness, filesystems, seen};
+use crate::rule::{Rule, Subject, Sureness, filesystems, violation};
 
 /// Free space in percent below which allocators fragment files.
 const LITTLE_SPACE_PERCENT: u64 = 5;
@@ -46,7 +46,7 @@ pub(super) const RULES: &[Rule] = &[
                         filesystem.device.as_deref().unwrap_or("DEVICE")
                     )
                 };
-                seen(&filesystem.point, format!("{} errors", errors.value), errors, remedy)
+                violation(&filesystem.point, format!("{} errors", errors.value), errors, remedy)
             })
         },
     },
@@ -64,7 +64,7 @@ pub(super) const RULES: &[Rule] = &[
                     1 => "a device is missing".to_owned(),
                     more => format!("{more} devices are missing"),
                 };
-                seen(
+                violation(
                     &filesystem.point,
                     words,
                     missing,
@@ -83,7 +83,7 @@ pub(super) const RULES: &[Rule] = &[
         check: |survey| {
             filesystems(survey, |filesystem| {
                 let option = ["nobarrier", "barrier=0"].into_iter().find(|option| filesystem.has(option))?;
-                seen(&filesystem.point, option, &filesystem.options, remount(filesystem, "barrier"))
+                violation(&filesystem.point, option, &filesystem.options, remount(filesystem, "barrier"))
             })
         },
     },
@@ -98,7 +98,7 @@ pub(super) const RULES: &[Rule] = &[
             filesystems(survey, |filesystem| {
                 let fits = is_nfs(filesystem) && is_writable(filesystem) && filesystem.has("soft");
                 fits.then(|| {
-                    seen(
+                    violation(
                         &filesystem.point,
                         "soft",
                         &filesystem.options,
@@ -119,7 +119,7 @@ pub(super) const RULES: &[Rule] = &[
             filesystems(survey, |filesystem| {
                 let protocol = filesystem.option("proto").filter(|protocol| protocol.starts_with("udp"))?;
                 is_nfs(filesystem).then(|| {
-                    seen(
+                    violation(
                         &filesystem.point,
                         format!("proto={protocol}"),
                         &filesystem.options,
@@ -143,7 +143,7 @@ pub(super) const RULES: &[Rule] = &[
                 let is_low = all > 0 && free < all / 100;
                 let value = format!("{free} of {all} inodes are free");
                 is_low.then(|| {
-                    seen(
+                    violation(
                         &filesystem.point,
                         value,
                         space,
@@ -170,7 +170,7 @@ pub(super) const RULES: &[Rule] = &[
                 let is_low = free < ENOUGH_BYTES && free < total / 100 * LITTLE_SPACE_PERCENT;
                 let value = format!("{} of {} are free", human::bytes(free), human::bytes(total));
                 is_low.then(|| {
-                    seen(
+                    violation(
                         &filesystem.point,
                         value,
                         space,
@@ -191,7 +191,7 @@ pub(super) const RULES: &[Rule] = &[
             filesystems(survey, |filesystem| {
                 let fits = filesystem.has("sync") && is_writable(filesystem);
                 fits.then(|| {
-                    seen(&filesystem.point, "sync", &filesystem.options, remount(filesystem, "async"))
+                    violation(&filesystem.point, "sync", &filesystem.options, remount(filesystem, "async"))
                 })?
             })
         },
@@ -207,7 +207,7 @@ pub(super) const RULES: &[Rule] = &[
             filesystems(survey, |filesystem| {
                 let fits = filesystem.option("data") == Some("journal");
                 fits.then(|| {
-                    seen(
+                    violation(
                         &filesystem.point,
                         "data=journal",
                         &filesystem.options,
@@ -228,7 +228,7 @@ pub(super) const RULES: &[Rule] = &[
             filesystems(survey, |filesystem| {
                 let fits = filesystem.option("data") == Some("writeback");
                 fits.then(|| {
-                    seen(
+                    violation(
                         &filesystem.point,
                         "data=writeback",
                         &filesystem.options,
@@ -251,7 +251,7 @@ pub(super) const RULES: &[Rule] = &[
                 let is_strict = !filesystem.has("relatime") && !filesystem.has("noatime");
                 let fits = KINDS.contains(&filesystem.kind.as_str()) && is_writable(filesystem) && is_strict;
                 fits.then(|| {
-                    seen(
+                    violation(
                         &filesystem.point,
                         "neither relatime nor noatime",
                         &filesystem.options,
@@ -272,7 +272,7 @@ pub(super) const RULES: &[Rule] = &[
             filesystems(survey, |filesystem| {
                 let seconds: u64 =
                     filesystem.option("commit")?.parse().ok().filter(|seconds| *seconds > LONG_COMMIT_S)?;
-                seen(
+                violation(
                     &filesystem.point,
                     format!("commit={seconds}"),
                     &filesystem.options,
@@ -293,7 +293,7 @@ pub(super) const RULES: &[Rule] = &[
                 let size = |key: &str| filesystem.option(key)?.parse::<u64>().ok();
                 let (read, write) = (size("rsize")?, size("wsize")?);
                 let fits = is_nfs(filesystem) && read.min(write) < SMALL_TRANSFER;
-                fits.then(|| seen(&filesystem.point, format!("rsize={read}, wsize={write}"), &filesystem.options, "mount it without rsize and wsize; the server's limit is in /proc/fs/nfsd/max_block_size"))?
+                fits.then(|| violation(&filesystem.point, format!("rsize={read}, wsize={write}"), &filesystem.options, "mount it without rsize and wsize; the server's limit is in /proc/fs/nfsd/max_block_size"))?
             })
         },
     },
@@ -308,7 +308,7 @@ pub(super) const RULES: &[Rule] = &[
             filesystems(survey, |filesystem| {
                 let fits = is_nfs(filesystem) && filesystem.has("noac");
                 fits.then(|| {
-                    seen(
+                    violation(
                         &filesystem.point,
                         "noac",
                         &filesystem.options,
@@ -343,7 +343,7 @@ pub(super) const RULES: &[Rule] = &[
                     if filesystem.kind == "xfs" { "sunit" } else { "stripe" }
                 );
                 (!knows).then(|| {
-                    seen(
+                    violation(
                         &filesystem.point,
                         value,
                         &filesystem.options,
@@ -364,7 +364,9 @@ pub(super) const RULES: &[Rule] = &[
             filesystems(survey, |filesystem| {
                 let fits = filesystem.kind.starts_with("fuse.") || filesystem.kind == "fuseblk";
                 let remedy = format!("compare it with its disk: iotax bench {}", filesystem.point);
-                fits.then(|| seen(&filesystem.point, filesystem.kind.clone(), &filesystem.options, remedy))?
+                fits.then(|| {
+                    violation(&filesystem.point, filesystem.kind.clone(), &filesystem.options, remedy)
+                })?
             })
         },
     },
@@ -387,7 +389,7 @@ pub(super) const RULES: &[Rule] = &[
                     });
                 let is_trimmed = filesystem.options.value.iter().any(|option| option.starts_with("discard"));
                 (is_ssd && !is_trimmed && is_writable(filesystem)).then(|| {
-                    seen(
+                    violation(
                         &filesystem.point,
                         "no discard option, and fstrim.timer is off",
                         timer,

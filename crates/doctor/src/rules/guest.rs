@@ -2,12 +2,12 @@
 
 use iotax_model::survey::{Fact, GuestDisk, GuestSetup};
 
-use crate::rule::{Rule, Subject, Sureness, Violation, guest_disks, guest_nics, seen};
+use crate::rule::{Rule, Subject, Sureness, Violation, guest_disks, guest_nics, violation};
 
 /// Number of virtual CPUs from which a guest's disk with a single queue or without an I/O thread is reported.
 const MANY_CPUS: u64 = 4;
 
-fn place(guest: &GuestSetup, name: &str) -> String {
+fn device_of(guest: &GuestSetup, name: &str) -> String {
     format!("{} {name}", guest.name)
 }
 
@@ -25,7 +25,7 @@ fn setting(
     remedy: &str,
 ) -> Option<Violation> {
     let fact = fact.filter(|fact| words.contains(&fact.value.as_str()))?;
-    seen(place(guest, &disk.name), format!("{key}={}", fact.value), fact, remedy)
+    violation(device_of(guest, &disk.name), format!("{key}={}", fact.value), fact, remedy)
 }
 
 fn is_virtio(disk: &GuestDisk) -> bool {
@@ -98,7 +98,7 @@ pub(super) const RULES: &[Rule] = &[
                 let cache = disk.cache.as_ref().filter(buffered)?;
                 let aio = aio(disk).filter(|aio| aio.value == "native")?;
                 let value = format!("aio=native with cache={}", cache.value);
-                seen(place(guest, &disk.name), value, aio, "cache='none' io='native'")
+                violation(device_of(guest, &disk.name), value, aio, "cache='none' io='native'")
             })
         },
     },
@@ -114,8 +114,8 @@ pub(super) const RULES: &[Rule] = &[
                 let shared = disk.shared.as_ref().filter(|shared| shared.value)?;
                 let is_qcow2 = is(disk.format.as_ref(), &["qcow2"]);
                 is_qcow2.then(|| {
-                    seen(
-                        place(guest, &disk.name),
+                    violation(
+                        device_of(guest, &disk.name),
                         "shareable qcow2",
                         shared,
                         "a raw image or a volume for the cluster's filesystem",
@@ -135,8 +135,8 @@ pub(super) const RULES: &[Rule] = &[
             let forbidden = survey.machine.io_uring_disabled.as_ref().filter(|state| state.value == 2);
             guest_disks(survey, |guest, disk| {
                 let state = forbidden.filter(|_| is(aio(disk), &["io_uring"]))?;
-                seen(
-                    place(guest, &disk.name),
+                violation(
+                    device_of(guest, &disk.name),
                     "aio=io_uring with io_uring_disabled 2",
                     state,
                     "sysctl kernel.io_uring_disabled=0, or aio=native",
@@ -154,7 +154,7 @@ pub(super) const RULES: &[Rule] = &[
         check: |survey| {
             let of = |guest: &GuestSetup| {
                 let emulated = guest.emulated.as_ref().filter(|emulated| emulated.value)?;
-                seen(&guest.name, "TCG", emulated, "<domain type='kvm'>, or -accel kvm; ls -l /dev/kvm")
+                violation(&guest.name, "TCG", emulated, "<domain type='kvm'>, or -accel kvm; ls -l /dev/kvm")
             };
             survey.guests.iter().filter_map(of).collect()
         },
@@ -170,7 +170,7 @@ pub(super) const RULES: &[Rule] = &[
             let of = |guest: &GuestSetup| {
                 let host = u64::from(survey.machine.environment.cpus?);
                 let vcpus = guest.vcpus.as_ref().filter(|vcpus| vcpus.value > host)?;
-                seen(
+                violation(
                     &guest.name,
                     format!("{} CPUs on a host with {host}", vcpus.value),
                     vcpus,
@@ -192,7 +192,7 @@ pub(super) const RULES: &[Rule] = &[
                 let model = guest.cpu_model.as_ref();
                 let model = model
                     .filter(|model| ["qemu64", "kvm64", "qemu32", "kvm32"].contains(&model.value.as_str()))?;
-                seen(&guest.name, model.value.clone(), model, "<cpu mode='host-model'/>, or -cpu host")
+                violation(&guest.name, model.value.clone(), model, "<cpu mode='host-model'/>, or -cpu host")
             };
             survey.guests.iter().filter_map(of).collect()
         },
@@ -259,8 +259,8 @@ pub(super) const RULES: &[Rule] = &[
                 let own = disk.logical_block_bytes.as_ref().map_or(512, |block| block.value);
                 let value = format!("blocks of {own} on a disk of {block}, cache={}", cache.value);
                 (own < block).then(|| {
-                    seen(
-                        place(guest, &disk.name),
+                    violation(
+                        device_of(guest, &disk.name),
                         value,
                         cache,
                         format!("<blockio logical_block_size='{block}'/> for a new disk"),
@@ -285,7 +285,12 @@ pub(super) const RULES: &[Rule] = &[
                 let value = format!("cache={} with aio=threads", cache.value);
                 let fact = disk.aio.as_ref().unwrap_or(cache);
                 is_threads.then(|| {
-                    seen(place(guest, &disk.name), value, fact, "measure it: iotax tune vm-raw:DIR --try aio")
+                    violation(
+                        device_of(guest, &disk.name),
+                        value,
+                        fact,
+                        "measure it: iotax tune vm-raw:DIR --try aio",
+                    )
                 })?
             })
         },
@@ -302,8 +307,8 @@ pub(super) const RULES: &[Rule] = &[
                 let threads =
                     disk.iothreads.as_ref().filter(|threads| threads.value == 0 && is_virtio(disk))?;
                 guest.vcpus.as_ref().filter(|vcpus| vcpus.value >= MANY_CPUS)?;
-                seen(
-                    place(guest, &disk.name),
+                violation(
+                    device_of(guest, &disk.name),
                     "no iothread",
                     threads,
                     "measure it: iotax tune vm-raw:DIR --try iothread",
@@ -322,8 +327,8 @@ pub(super) const RULES: &[Rule] = &[
             guest_disks(survey, |guest, disk| {
                 let queues = disk.queues.as_ref().filter(|queues| queues.value == 1 && is_virtio(disk))?;
                 let vcpus = guest.vcpus.as_ref().filter(|vcpus| vcpus.value >= MANY_CPUS)?.value;
-                seen(
-                    place(guest, &disk.name),
+                violation(
+                    device_of(guest, &disk.name),
                     format!("queues=1 for {vcpus} CPUs"),
                     queues,
                     "remove queues='1'",
@@ -354,8 +359,8 @@ pub(super) const RULES: &[Rule] = &[
         check: |survey| {
             guest_disks(survey, |guest, disk| {
                 let limits = disk.throttle.as_ref()?;
-                seen(
-                    place(guest, &disk.name),
+                violation(
+                    device_of(guest, &disk.name),
                     limits.value.clone(),
                     limits,
                     format!("virsh blkdeviotune {} {}", guest.name, disk.name),
@@ -375,8 +380,8 @@ pub(super) const RULES: &[Rule] = &[
                 let model = nic.model.as_ref();
                 let model =
                     model.filter(|model| REAL_NICS.iter().any(|name| model.value.starts_with(name)))?;
-                seen(
-                    place(guest, &nic.name),
+                violation(
+                    device_of(guest, &nic.name),
                     model.value.clone(),
                     model,
                     "<model type='virtio'/>, once the guest has its driver",
@@ -396,8 +401,8 @@ pub(super) const RULES: &[Rule] = &[
                 let vhost = nic.vhost.as_ref().filter(|vhost| !vhost.value)?;
                 let fits = is(nic.model.as_ref(), &["virtio"]) && is(nic.backend.as_ref(), &["tap"]);
                 fits.then(|| {
-                    seen(
-                        place(guest, &nic.name),
+                    violation(
+                        device_of(guest, &nic.name),
                         "vhost off",
                         vhost,
                         "modprobe vhost_net; <driver name='vhost'/> or vhost=on",
@@ -416,8 +421,8 @@ pub(super) const RULES: &[Rule] = &[
         check: |survey| {
             guest_nics(survey, |guest, nic| {
                 let backend = nic.backend.as_ref().filter(|backend| backend.value == "user")?;
-                seen(
-                    place(guest, &nic.name),
+                violation(
+                    device_of(guest, &nic.name),
                     "user mode",
                     backend,
                     "a bridge with tap, or passt; iotax net ladder shows the difference",

@@ -3,7 +3,7 @@
 use iotax_model::survey::{BrokenChain, Image, ProbedBacking, Survey};
 use iotax_model::units::human;
 
-use crate::rule::{Rule, Subject, Sureness, Violation, images, quoted, seen};
+use crate::rule::{Rule, Subject, Sureness, Violation, images, quoted, violation};
 
 /// QEMU's default limit of the L2 table cache of a qcow2 image, in bytes.
 const L2_CACHE: u64 = 32 << 20;
@@ -44,7 +44,7 @@ fn probed(image: &Image, is_meant: fn(Option<&str>) -> bool) -> Option<Violation
         format.unwrap_or("FORMAT"),
         quoted(overlay)
     );
-    seen(&image.path, value, header, remedy)
+    violation(&image.path, value, header, remedy)
 }
 
 pub(super) const RULES: &[Rule] = &[
@@ -58,7 +58,7 @@ pub(super) const RULES: &[Rule] = &[
         check: |survey| {
             images(survey, |image| {
                 let header = image.qcow2.as_ref().filter(|header| header.value.corrupt == Some(true))?;
-                seen(
+                violation(
                     &image.path,
                     "corrupt: true",
                     header,
@@ -86,7 +86,7 @@ pub(super) const RULES: &[Rule] = &[
                     human::bytes(space.value.available_bytes),
                     space.source
                 );
-                is_over.then(|| seen(&image.path, value, file, "free space, or move the image; fstrim in the guest with discard=unmap gives some back"))?
+                is_over.then(|| violation(&image.path, value, file, "free space, or move the image; fstrim in the guest with discard=unmap gives some back"))?
             })
         },
     },
@@ -105,7 +105,12 @@ pub(super) const RULES: &[Rule] = &[
                     "restore it; if it was moved, with the guest off: qemu-img rebase -u -b NEW_PLACE -F FORMAT {}",
                     quoted(overlay)
                 );
-                seen(&image.path, format!("{overlay} is on {base}, which does not exist"), header, remedy)
+                violation(
+                    &image.path,
+                    format!("{overlay} is on {base}, which does not exist"),
+                    header,
+                    remedy,
+                )
             })
         },
     },
@@ -124,7 +129,7 @@ pub(super) const RULES: &[Rule] = &[
                     "name the right base, with the guest off: qemu-img rebase -u -b BASE -F FORMAT {}",
                     quoted(overlay)
                 );
-                seen(&image.path, format!("{overlay} is on {base}, which is above it"), header, remedy)
+                violation(&image.path, format!("{overlay} is on {base}, which is above it"), header, remedy)
             })
         },
     },
@@ -159,7 +164,7 @@ pub(super) const RULES: &[Rule] = &[
                     .qcow2
                     .as_ref()
                     .filter(|header| header.value.encryption.as_deref() == Some("aes"))?;
-                seen(
+                violation(
                     &image.path,
                     "encrypt.format aes",
                     header,
@@ -189,7 +194,7 @@ pub(super) const RULES: &[Rule] = &[
                 );
                 let needed = disk.div_ceil(cluster) * entry;
                 (disk > covered).then(|| {
-                    seen(
+                    violation(
                         &image.path,
                         value,
                         header,
@@ -210,7 +215,7 @@ pub(super) const RULES: &[Rule] = &[
             images(survey, |image| {
                 let header = image.qcow2.as_ref()?;
                 let cluster = header.value.cluster_bytes.filter(|size| *size < CLUSTER)?;
-                seen(
+                violation(
                     &image.path,
                     format!("clusters of {}", human::bytes(cluster)),
                     header,
@@ -233,7 +238,7 @@ pub(super) const RULES: &[Rule] = &[
                 let is_whole = header.value.extended_l2 != Some(true);
                 let value = format!("clusters of {} on a backing image", human::bytes(cluster));
                 is_whole.then(|| {
-                    seen(
+                    violation(
                         &image.path,
                         value,
                         header,
@@ -256,7 +261,7 @@ pub(super) const RULES: &[Rule] = &[
                 let depth = header.value.backing.len();
                 let value = format!("{depth} images below it");
                 (depth >= LONG_CHAIN).then(|| {
-                    seen(
+                    violation(
                         &image.path,
                         value,
                         header,
@@ -277,7 +282,7 @@ pub(super) const RULES: &[Rule] = &[
             images(survey, |image| {
                 let header = image.qcow2.as_ref().filter(|header| header.value.snapshots > 0)?;
                 let value = format!("{} snapshots", header.value.snapshots);
-                seen(
+                violation(
                     &image.path,
                     value,
                     header,
@@ -300,7 +305,7 @@ pub(super) const RULES: &[Rule] = &[
             images(survey, |image| {
                 let header =
                     image.qcow2.as_ref().filter(|header| header.value.compat.as_deref() == Some("0.10"))?;
-                seen(
+                violation(
                     &image.path,
                     "compat 0.10",
                     header,
@@ -319,7 +324,7 @@ pub(super) const RULES: &[Rule] = &[
         check: |survey| {
             images(survey, |image| {
                 let format = image.format.as_ref().filter(|format| format.value != "qcow2")?;
-                seen(
+                violation(
                     &image.path,
                     format.value.clone(),
                     format,
@@ -342,7 +347,7 @@ pub(super) const RULES: &[Rule] = &[
                 let mean = allocated.checked_div(extents.value)?;
                 let value = format!("{} extents of {} on average", extents.value, human::bytes(mean));
                 (mean < SMALL_EXTENT).then(|| {
-                    seen(
+                    violation(
                         &image.path,
                         value,
                         extents,
@@ -371,7 +376,7 @@ pub(super) const RULES: &[Rule] = &[
                         .flat_map(|guest| &guest.disks)
                         .any(|disk| disk.path.as_ref().is_some_and(|path| path.value == image.path));
                 (is_copied && is_image).then(|| {
-                    seen(
+                    violation(
                         &image.path,
                         "no attribute C",
                         in_place,

@@ -3,7 +3,7 @@
 use iotax_model::survey::{Disk, DiskKind, MapperTarget, SwallowedFlushes};
 use iotax_model::units::human;
 
-use crate::rule::{Rule, Subject, Sureness, Violation, disks, seen};
+use crate::rule::{Rule, Subject, Sureness, Violation, disks, violation};
 
 /// Minimum usage of a pool or snapshot, in percent, at which it may be full before anyone checks again.
 const NEARLY_FULL_PERCENT: u64 = 90;
@@ -12,8 +12,8 @@ const PARITY: [&str; 3] = ["raid4", "raid5", "raid6"];
 
 /// Builds a violation that cites a line of dmsetup's output; always `Some`.
 #[expect(clippy::unnecessary_wraps, reason = "checks end with it, and have nothing to report otherwise")]
-fn seen_in(disk: &Disk, value: String, line: &MapperTarget, remedy: String) -> Option<Violation> {
-    Some(Violation { place: title(disk), seen: value, source: line.source.clone(), remedy })
+fn mapper_violation(disk: &Disk, value: String, line: &MapperTarget, remedy: String) -> Option<Violation> {
+    Some(Violation { component: title(disk), observed: value, source: line.source.clone(), remedy })
 }
 
 /// Returns the device's name in /dev/mapper, or the kernel's name if there is none.
@@ -60,7 +60,7 @@ pub(super) const RULES: &[Rule] = &[
                     human::grouped(*asked),
                     human::grouped(*passed_on)
                 );
-                seen(
+                violation(
                     target,
                     value,
                     fact,
@@ -82,7 +82,7 @@ pub(super) const RULES: &[Rule] = &[
                 let is_layer = matches!(disk.kind, DiskKind::Mapped | DiskKind::Raid | DiskKind::Bcache);
                 let offset = disk.alignment_bytes.as_ref().filter(|offset| offset.value != 0 && is_layer)?;
                 let value = format!("alignment_offset {}", offset.value);
-                seen(
+                violation(
                     title(disk),
                     value,
                     offset,
@@ -109,7 +109,7 @@ pub(super) const RULES: &[Rule] = &[
                     below.source
                 );
                 let remedy = format!("losetup --sector-size {} when it is attached", below.value);
-                (own.value < below.value).then(|| seen(&disk.name, value, own, remedy))?
+                (own.value < below.value).then(|| violation(&disk.name, value, own, remedy))?
             })
         },
     },
@@ -129,7 +129,12 @@ pub(super) const RULES: &[Rule] = &[
                     std::path::Path::new(&path.value).extension().is_none_or(|end| end != "snap")
                 });
                 is_image.then(|| {
-                    seen(&disk.name, "dio 0", direct, format!("losetup --direct-io=on /dev/{}", disk.name))
+                    violation(
+                        &disk.name,
+                        "dio 0",
+                        direct,
+                        format!("losetup --direct-io=on /dev/{}", disk.name),
+                    )
                 })?
             })
         },
@@ -157,7 +162,7 @@ pub(super) const RULES: &[Rule] = &[
                 } else {
                     "dmsetup table shows the layer's options"
                 };
-                all.then(|| seen(title(disk), value, own, remedy))?
+                all.then(|| violation(title(disk), value, own, remedy))?
             })
         },
     },
@@ -172,7 +177,7 @@ pub(super) const RULES: &[Rule] = &[
             disks(survey, |disk| {
                 let missing = disk.raid.as_ref()?.missing.as_ref().filter(|missing| missing.value > 0)?;
                 let value = format!("{} members are missing", missing.value);
-                seen(
+                violation(
                     &disk.name,
                     value,
                     missing,
@@ -195,7 +200,7 @@ pub(super) const RULES: &[Rule] = &[
                 raid.level.as_ref().filter(|level| PARITY.contains(&level.value.as_str()))?;
                 let count = raid.mismatches.as_ref().filter(|count| count.value > 0)?;
                 let value = format!("mismatch_cnt {}", count.value);
-                seen(
+                violation(
                     &disk.name,
                     value,
                     count,
@@ -216,7 +221,7 @@ pub(super) const RULES: &[Rule] = &[
                 let action = disk.raid.as_ref()?.action.as_ref()?;
                 let is_busy = !["idle", "frozen"].contains(&action.value.as_str());
                 let value = format!("sync_action {}", action.value);
-                is_busy.then(|| seen(&disk.name, value, action, "wait for it: cat /proc/mdstat"))?
+                is_busy.then(|| violation(&disk.name, value, action, "wait for it: cat /proc/mdstat"))?
             })
         },
     },
@@ -234,8 +239,9 @@ pub(super) const RULES: &[Rule] = &[
                     .level
                     .as_ref()
                     .is_some_and(|level| level.value != "raid0" && level.value.starts_with("raid"));
-                let bitmap = raid.bitmap.as_ref().filter(|place| place.value == "none" && has_redundancy)?;
-                seen(
+                let bitmap =
+                    raid.bitmap.as_ref().filter(|location| location.value == "none" && has_redundancy)?;
+                violation(
                     &disk.name,
                     "bitmap none",
                     bitmap,
@@ -259,7 +265,7 @@ pub(super) const RULES: &[Rule] = &[
                 let is_full = metadata.max(data) >= NEARLY_FULL_PERCENT;
                 let value = format!("data {data}%, metadata {metadata}% used");
                 is_full.then(|| {
-                    seen_in(
+                    mapper_violation(
                         disk,
                         value,
                         line,
@@ -286,7 +292,12 @@ pub(super) const RULES: &[Rule] = &[
                     || used.is_some_and(|used| used >= NEARLY_FULL_PERCENT);
                 let value = used.map_or_else(|| part.clone(), |used| format!("{used}% used"));
                 is_full.then(|| {
-                    seen_in(disk, value, line, "lvextend --size +1g SNAPSHOT, or lvremove SNAPSHOT".into())
+                    mapper_violation(
+                        disk,
+                        value,
+                        line,
+                        "lvextend --size +1g SNAPSHOT, or lvremove SNAPSHOT".into(),
+                    )
                 })?
             })
         },
@@ -314,7 +325,7 @@ pub(super) const RULES: &[Rule] = &[
                     .any(|below| is_hidden(below, "-cow"));
                 let value = format!("it is on {}, which snapshots share", title(origin));
                 (!is_snapshot).then(|| {
-                    seen(
+                    violation(
                         title(disk),
                         value,
                         uuid,
@@ -346,7 +357,12 @@ pub(super) const RULES: &[Rule] = &[
                     title(disk)
                 );
                 (is_ssd && is_queued).then(|| {
-                    seen_in(disk, "neither no_read_workqueue nor no_write_workqueue".into(), line, remedy)
+                    mapper_violation(
+                        disk,
+                        "neither no_read_workqueue nor no_write_workqueue".into(),
+                        line,
+                        remedy,
+                    )
                 })?
             })
         },
@@ -364,8 +380,9 @@ pub(super) const RULES: &[Rule] = &[
                     disk.mapped.as_ref()?.uuid.as_ref().filter(|uuid| uuid.value.starts_with("mpath-"))?;
                 let paths = &disk.below;
                 let value = format!("its only path is {}", paths.first()?);
-                (paths.len() == 1)
-                    .then(|| seen(title(disk), value, uuid, "multipath -ll; then check the other path"))?
+                (paths.len() == 1).then(|| {
+                    violation(title(disk), value, uuid, "multipath -ll; then check the other path")
+                })?
             })
         },
     },
@@ -388,7 +405,7 @@ pub(super) const RULES: &[Rule] = &[
                     .collect();
                 let value = format!("failed: {}", failed.join(", "));
                 (!failed.is_empty())
-                    .then(|| seen_in(disk, value, line, "multipath -ll; dmesg shows why".into()))?
+                    .then(|| mapper_violation(disk, value, line, "multipath -ll; dmesg shows why".into()))?
             })
         },
     },
@@ -403,7 +420,7 @@ pub(super) const RULES: &[Rule] = &[
             disks(survey, |disk| {
                 let line = table(disk, "multipath")
                     .find(|line| line.words.iter().any(|word| word == "queue_if_no_path"))?;
-                seen_in(
+                mapper_violation(
                     disk,
                     "queue_if_no_path".into(),
                     line,
@@ -427,7 +444,7 @@ pub(super) const RULES: &[Rule] = &[
                 let is_path =
                     survey.disks.iter().any(|above| above.below.contains(&disk.name) && is_multipath(above));
                 let value = format!("recovery_tmo {} s", recovery.value);
-                (is_late && is_path).then(|| seen(&disk.name, value, recovery, "node.session.timeo.replacement_timeout = 5 in /etc/iscsi/iscsid.conf; then log in again"))?
+                (is_late && is_path).then(|| violation(&disk.name, value, recovery, "node.session.timeo.replacement_timeout = 5 in /etc/iscsi/iscsid.conf; then log in again"))?
             })
         },
     },
@@ -444,7 +461,7 @@ pub(super) const RULES: &[Rule] = &[
                 let is_path =
                     survey.disks.iter().any(|above| above.below.contains(&disk.name) && is_multipath(above));
                 is_path.then(|| {
-                    seen(
+                    violation(
                         &disk.name,
                         "fast_io_fail_tmo off",
                         fail,
@@ -465,7 +482,7 @@ pub(super) const RULES: &[Rule] = &[
             disks(survey, |disk| {
                 let state =
                     disk.bcache.as_ref()?.state.as_ref().filter(|state| state.value == "inconsistent")?;
-                seen(
+                violation(
                     &disk.name,
                     "state inconsistent",
                     state,
@@ -488,7 +505,7 @@ pub(super) const RULES: &[Rule] = &[
                 let mode = bcache.mode.as_ref().filter(|mode| mode.value == "none");
                 let fact = state.or(mode)?;
                 let value = if state.is_some() { "state no cache" } else { "cache_mode none" };
-                seen(
+                violation(
                     &disk.name,
                     value,
                     fact,

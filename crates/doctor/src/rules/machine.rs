@@ -3,7 +3,7 @@
 use iotax_model::survey::MachineSetup;
 use iotax_model::units::human;
 
-use crate::rule::{Rule, Subject, Sureness, Violation, seen};
+use crate::rule::{Rule, Subject, Sureness, Violation, violation};
 
 /// Minimum percentage of the last 5 minutes with all tasks stalled on memory at which memory pressure is reported.
 const STALLS_PERCENT: f64 = 5.0;
@@ -29,7 +29,7 @@ fn some(machine: Option<&iotax_model::survey::Fact<u64>>) -> Option<u64> {
 fn slow_clock(machine: &MachineSetup) -> Option<Violation> {
     const SLOW: [&str; 4] = ["hpet", "acpi_pm", "jiffies", "refined-jiffies"];
     let clock = machine.clocksource.as_ref().filter(|clock| SLOW.contains(&clock.value.as_str()))?;
-    seen(
+    violation(
         HERE,
         clock.value.clone(),
         clock,
@@ -42,7 +42,7 @@ fn governor(machine: &MachineSetup) -> Option<Violation> {
     const OWN: [&str; 3] = ["intel_pstate", "amd-pstate-epp", "amd_pstate_epp"];
     let governor = machine.governor.as_ref().filter(|governor| governor.value == "powersave")?;
     let driver = machine.frequency_driver.as_ref().filter(|driver| !OWN.contains(&driver.value.as_str()))?;
-    seen(
+    violation(
         HERE,
         format!("powersave with driver {}", driver.value),
         governor,
@@ -56,7 +56,7 @@ fn dirty_background(machine: &MachineSetup) -> Option<Violation> {
     // The kernel sets the pair that is not in use to 0.
     let (fact, limit) = percent.or(bytes).filter(|(fact, limit)| fact.value >= *limit)?;
     let background = fact.value;
-    seen(
+    violation(
         HERE,
         format!("background {background}, limit {limit}"),
         fact,
@@ -75,7 +75,7 @@ fn dirty_small(machine: &MachineSetup) -> Option<Violation> {
         Some((fact, format!("dirty_bytes {}", human::bytes(fact.value))))
     };
     let (fact, value) = by_bytes().or_else(by_percent)?;
-    seen(HERE, value, fact, "sysctl vm.dirty_background_ratio=10 vm.dirty_ratio=20")
+    violation(HERE, value, fact, "sysctl vm.dirty_background_ratio=10 vm.dirty_ratio=20")
 }
 
 fn swappiness(machine: &MachineSetup) -> Option<Violation> {
@@ -85,7 +85,7 @@ fn swappiness(machine: &MachineSetup) -> Option<Violation> {
     let is_extreme = swappiness.value == 0 || swappiness.value > 100;
     let value = format!("swappiness {} with swap on {}", swappiness.value, swaps.join(", "));
     (is_extreme && is_on_disk)
-        .then(|| seen(HERE, value, swappiness, "sysctl vm.swappiness=60 (10 for hosts of guests)"))?
+        .then(|| violation(HERE, value, swappiness, "sysctl vm.swappiness=60 (10 for hosts of guests)"))?
 }
 
 pub(super) const RULES: &[Rule] = &[
@@ -101,7 +101,7 @@ pub(super) const RULES: &[Rule] = &[
             one(used.zip(survey.machine.aio_max.as_ref()).and_then(|(used, most)| {
                 let is_low = most.value > 0 && used.value > most.value / 10 * 9;
                 let value = format!("{} of {} are reserved", used.value, most.value);
-                is_low.then(|| seen(HERE, value, used, "sysctl fs.aio-max-nr=1048576"))?
+                is_low.then(|| violation(HERE, value, used, "sysctl fs.aio-max-nr=1048576"))?
             }))
         },
     },
@@ -142,7 +142,7 @@ pub(super) const RULES: &[Rule] = &[
         check: |survey| {
             let percent = survey.machine.dirty_percent.as_ref();
             one(percent.filter(|percent| percent.value >= MANY_DIRTY_PERCENT).and_then(|percent| {
-                seen(
+                violation(
                     HERE,
                     format!("dirty_ratio {}", percent.value),
                     percent,
@@ -179,7 +179,12 @@ pub(super) const RULES: &[Rule] = &[
         check: |survey| {
             let mode = survey.machine.zone_reclaim.as_ref().filter(|mode| mode.value != 0);
             one(mode.and_then(|mode| {
-                seen(HERE, format!("zone_reclaim_mode {}", mode.value), mode, "sysctl vm.zone_reclaim_mode=0")
+                violation(
+                    HERE,
+                    format!("zone_reclaim_mode {}", mode.value),
+                    mode,
+                    "sysctl vm.zone_reclaim_mode=0",
+                )
             }))
         },
     },
@@ -193,7 +198,7 @@ pub(super) const RULES: &[Rule] = &[
         check: |survey| {
             let defrag = survey.machine.huge_page_defrag.as_ref().filter(|defrag| defrag.value == "always");
             one(defrag.and_then(|defrag| {
-                seen(HERE, "defrag always", defrag, format!("echo madvise > {}", defrag.source))
+                violation(HERE, "defrag always", defrag, format!("echo madvise > {}", defrag.source))
             }))
         },
     },
@@ -208,7 +213,7 @@ pub(super) const RULES: &[Rule] = &[
             let stalls =
                 survey.machine.memory_stalls_percent.as_ref().filter(|stalls| stalls.value >= STALLS_PERCENT);
             one(stalls.and_then(|stalls| {
-                seen(
+                violation(
                     HERE,
                     format!("full avg300 {:.1}%", stalls.value),
                     stalls,
@@ -227,7 +232,7 @@ pub(super) const RULES: &[Rule] = &[
         check: |survey| {
             let steal = survey.machine.steal_percent.as_ref().filter(|steal| steal.value >= STEAL_PERCENT);
             one(steal.and_then(|steal| {
-                seen(
+                violation(
                     HERE,
                     format!("{:.1}% of the CPU time since boot", steal.value),
                     steal,
@@ -248,7 +253,7 @@ pub(super) const RULES: &[Rule] = &[
             let line =
                 line.filter(|line| line.value.split_whitespace().any(|word| word == "mitigations=off"));
             one(line.and_then(|line| {
-                seen(
+                violation(
                     HERE,
                     "mitigations=off",
                     line,
@@ -269,7 +274,7 @@ pub(super) const RULES: &[Rule] = &[
             limits
                 .filter_map(|limit| {
                     let value = format!("{} {}", limit.file, limit.limit.value);
-                    seen(&limit.of, value, &limit.limit, "systemctl show --property=IOReadBandwidthMax,IOWriteBandwidthMax,CPUQuotaPerSecUSec UNIT")
+                    violation(&limit.of, value, &limit.limit, "systemctl show --property=IOReadBandwidthMax,IOWriteBandwidthMax,CPUQuotaPerSecUSec UNIT")
                 })
                 .collect()
         },

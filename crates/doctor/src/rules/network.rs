@@ -2,7 +2,7 @@
 
 use iotax_model::survey::{Fact, NetworkInterface, Survey};
 
-use crate::rule::{Rule, Subject, Sureness, Violation, interfaces, seen};
+use crate::rule::{Rule, Subject, Sureness, Violation, interfaces, violation};
 
 /// Bytes that VXLAN over IPv4 adds to a packet.
 const VXLAN_BYTES: u64 = 50;
@@ -42,7 +42,7 @@ fn partner<'a>(survey: &'a Survey, interface: &NetworkInterface) -> Option<&'a N
 
 fn tcp_off(fact: Option<&Fact<u64>>, name: &str) -> Vec<Violation> {
     let off = fact.filter(|fact| fact.value == 0);
-    off.and_then(|fact| seen("tcp", format!("{name} 0"), fact, format!("sysctl net.ipv4.{name}=1")))
+    off.and_then(|fact| violation("tcp", format!("{name} 0"), fact, format!("sysctl net.ipv4.{name}=1")))
         .into_iter()
         .collect()
 }
@@ -76,7 +76,7 @@ pub(super) const RULES: &[Rule] = &[
                     format!("MTU {}, {} has {} ({})", own.value, partner.name, other.value, other.source);
                 let (smaller, larger) =
                     if own.value < other.value { (interface, other.value) } else { (partner, own.value) };
-                seen(&interface.name, value, own, mtu_set(&smaller.name, larger))
+                violation(&interface.name, value, own, mtu_set(&smaller.name, larger))
             })
         },
     },
@@ -95,7 +95,7 @@ pub(super) const RULES: &[Rule] = &[
                 let room = below.mtu.as_ref()?.value.checked_sub(VXLAN_BYTES)?;
                 let value = format!("MTU {}, {} has room for {room}", own.value, below.name);
                 (own.value > room)
-                    .then(|| seen(&interface.name, value, own, mtu_set(&interface.name, room)))?
+                    .then(|| violation(&interface.name, value, own, mtu_set(&interface.name, room)))?
             })
         },
     },
@@ -109,7 +109,7 @@ pub(super) const RULES: &[Rule] = &[
         check: |survey| {
             interfaces(survey, |interface| {
                 let duplex = interface.duplex.as_ref().filter(|duplex| duplex.value == "half")?;
-                seen(
+                violation(
                     &interface.name,
                     "half",
                     duplex,
@@ -132,7 +132,7 @@ pub(super) const RULES: &[Rule] = &[
                 let is_often = errors.value > received / 10_000_000;
                 let value = format!("{} of {received} packets", errors.value);
                 is_often.then(|| {
-                    seen(
+                    violation(
                         &interface.name,
                         value,
                         errors,
@@ -153,7 +153,7 @@ pub(super) const RULES: &[Rule] = &[
             interfaces(survey, |interface| {
                 let state = interface.bond_state.as_ref().filter(|state| state.value == "down")?;
                 let bond = interface.master.as_ref().map_or("its bond", |master| master.value.as_str());
-                seen(
+                violation(
                     &interface.name,
                     format!("down in {bond}"),
                     state,
@@ -175,7 +175,7 @@ pub(super) const RULES: &[Rule] = &[
                 let is_up = interface.state.as_ref().is_some_and(|state| state.value == "up");
                 let value = format!("{} Mbit/s", speed.value);
                 is_up.then(|| {
-                    seen(
+                    violation(
                         &interface.name,
                         value,
                         speed,
@@ -197,7 +197,7 @@ pub(super) const RULES: &[Rule] = &[
                 ["tcp-segmentation-offload", "generic-segmentation-offload", "generic-receive-offload"];
             interfaces(survey, |interface| {
                 let (name, fact) = off(interface, &NAMES)?;
-                seen(
+                violation(
                     &interface.name,
                     format!("{name}: off"),
                     fact,
@@ -216,7 +216,7 @@ pub(super) const RULES: &[Rule] = &[
         check: |survey| {
             interfaces(survey, |interface| {
                 let (name, fact) = off(interface, &["tx-checksumming"])?;
-                seen(
+                violation(
                     &interface.name,
                     format!("{name}: off"),
                     fact,
@@ -241,7 +241,7 @@ pub(super) const RULES: &[Rule] = &[
                     .filter(|ring| ring.value.entries < ring.value.entries_max)?;
                 let value =
                     format!("{} packets, ring of {} ({})", missed.value, ring.value.entries, ring.source);
-                seen(
+                violation(
                     &interface.name,
                     value,
                     missed,
@@ -264,7 +264,7 @@ pub(super) const RULES: &[Rule] = &[
                 let is_spread = interface.receive_steering.as_ref().is_none_or(|steering| steering.value);
                 let fits = interface.is_device && cpus >= MANY_CPUS && !is_spread;
                 let value = format!("1 receive queue for {cpus} CPUs, rps_cpus 0");
-                fits.then(|| seen(&interface.name, value, queues, format!("more queues for the guest's card, or: echo ff > /sys/class/net/{}/queues/rx-0/rps_cpus", interface.name)))?
+                fits.then(|| violation(&interface.name, value, queues, format!("more queues for the guest's card, or: echo ff > /sys/class/net/{}/queues/rx-0/rps_cpus", interface.name)))?
             })
         },
     },
@@ -302,7 +302,7 @@ pub(super) const RULES: &[Rule] = &[
             all.into_iter()
                 .filter_map(|(fact, name, usual)| {
                     let most = fact.filter(|most| most.value < SMALL_BUFFER)?;
-                    seen(
+                    violation(
                         "tcp",
                         format!("{name} ends at {}", most.value),
                         most,

@@ -1,4 +1,4 @@
-//! Planted faults: each changes a few lines of the recorded host, and exactly one rule must find it.
+//! Tests of planted faults: each changes a few lines of the recorded host, and exactly one rule must find it.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -9,8 +9,8 @@ use iotax_testkit::tree;
 
 use crate::{HOST, qcow2, short, survey_of};
 
-/// Short names for the directories of devices, at the beginning of a changed line.
-const PLACES: [(&str, &str); 9] = [
+/// Short names for device directories, used at the beginning of a changed line.
+const COMPONENTS: [(&str, &str); 9] = [
     ("NVME/", "sys/devices/pci0000:00/0000:01:00.0/nvme/nvme0/"),
     ("SDA/", "sys/devices/pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0/block/sda/"),
     ("MD5/", "sys/devices/virtual/block/md5/"),
@@ -170,7 +170,7 @@ const FILESYSTEMS: &[Fault] = &[
     ),
 ];
 
-/// On a path that only a survey of it reads.
+/// Faults on a path that only a survey of this path reads.
 const PATHS: &[(&str, Fault)] = &[
     ("/net/a.img", ("nfs-soft", &["@mounts|wsize=1048576,hard|wsize=1048576,soft"], "/proc/self/mountinfo")),
     ("/net/a.img", ("nfs-over-udp", &["@mounts|proto=tcp|proto=udp"], "/proc/self/mountinfo")),
@@ -391,7 +391,7 @@ fn line_of(path: &str) -> Option<&'static str> {
     HOST.lines().find(|line| !line.starts_with('#') && path_of(line) == path)
 }
 
-/// The lines of a fault in full. One without content removes its file.
+/// Expands the lines of a fault. A line without content removes its file.
 fn lines(changes: &[&str]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for change in changes {
@@ -407,9 +407,9 @@ fn lines(changes: &[&str]) -> Vec<String> {
         } else if let Some(image) = change.strip_prefix("qcow2 ") {
             lines.push(qcow2::line(image));
         } else {
-            let place = PLACES.iter().find(|(name, _)| change.starts_with(name));
+            let component = COMPONENTS.iter().find(|(name, _)| change.starts_with(name));
             let line = |(name, path): &(&str, &str)| change.replacen(name, path, 1);
-            lines.push(place.map_or_else(|| (*change).to_owned(), line));
+            lines.push(component.map_or_else(|| (*change).to_owned(), line));
         }
     }
     lines
@@ -438,7 +438,7 @@ fn survey_with(root: &Path, changes: &[&str], path: Option<&str>) -> Survey {
     survey
 }
 
-/// Plants a fault; `path` is what is surveyed, or nothing for the machine. Returns what is wrong.
+/// Plants a fault and surveys `path`, or the machine without one. Returns the errors.
 fn wrong(root: &Path, path: Option<&str>, (rule, changes, evidence): Fault) -> Option<String> {
     let found = examine(&survey_with(root, changes, path));
     let is_right = !found.is_empty()
@@ -447,7 +447,7 @@ fn wrong(root: &Path, path: Option<&str>, (rule, changes, evidence): Fault) -> O
     (!is_right).then(|| format!("{rule} by {changes:?}, evidence {evidence}: {:?}", short(&found)))
 }
 
-/// The rule on what a run measured, which no tree has.
+/// Tests the rule based on a run's measurements, which a recorded tree does not contain.
 const MEASURED: &str = "flushes-swallowed";
 
 #[test]
@@ -464,8 +464,8 @@ fn a_layer_that_swallowed_flushes_is_named_with_their_counts() {
     survey.swallowed_flushes.push(Fact::new(swallowed, "run 7 of 2026-11-28T12:00:00Z"));
     let found = examine(&survey);
     let [finding] = found.as_slice() else { panic!("{:?}", short(&found)) };
-    assert_eq!((finding.rule.id, finding.violation.place.as_str()), (MEASURED, "t"));
-    assert_eq!(finding.violation.seen, "1,000 asked, 0 passed on by volatile (drop_flush=1)");
+    assert_eq!((finding.rule.id, finding.violation.component.as_str()), (MEASURED, "t"));
+    assert_eq!(finding.violation.observed, "1,000 asked, 0 passed on by volatile (drop_flush=1)");
     assert_eq!(finding.violation.source, "run 7 of 2026-11-28T12:00:00Z");
 }
 

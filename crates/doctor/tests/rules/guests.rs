@@ -1,4 +1,4 @@
-//! Guests as libvirt defines them and as QEMU's command line does.
+//! Tests of guests, defined by libvirt's XML and by QEMU's command line.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use iotax_model::survey::Survey;
 use iotax_testbed::{libvirt, survey};
 use iotax_testkit::tree;
 
-/// Files of libvirt's XML that the testbed's tests read too.
+/// XML files of libvirt domains, shared with the testbed's tests.
 fn domain(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testbed/tests/system/libvirt").join(name);
     std::fs::read_to_string(path).expect("a domain")
@@ -162,7 +162,7 @@ fn the_header_of_a_raw_disk_is_not_followed() {
         "sys/devices/system/cpu/online = 0-63\nproc/self/mountinfo = 1 0 0:5 / / rw - ext4 none rw\nsrv/b = data",
     );
     tree::add(root.path(), &crate::qcow2::line("srv/a base=/srv/b"));
-    let look = |format: &str| {
+    let inspect = |format: &str| {
         let xml = of(
             &format!(
                 "<disk type='file' device='disk'><driver name='qemu' type='{format}' discard='unmap' iothread='1'/><source file='/srv/a'/><target dev='vda' bus='virtio'/></disk>"
@@ -171,7 +171,7 @@ fn the_header_of_a_raw_disk_is_not_followed() {
         );
         survey::guest(root.path(), libvirt::setup(&xml, "virsh dumpxml web1").expect("a domain"))
     };
-    let (raw, declared) = (look("raw"), look("qcow2"));
+    let (raw, declared) = (inspect("raw"), inspect("qcow2"));
     assert_eq!((raw.images[0].format.is_none(), raw.images[0].qcow2.is_none()), (true, true));
     assert!(!ids(&raw).iter().any(|id| id.starts_with("image-")), "{:?}", ids(&raw));
     assert!(ids(&declared).contains(&"image-raw-base-probed"), "{:?}", ids(&declared));
@@ -207,7 +207,7 @@ fn a_guest_is_known_by_every_way_to_name_its_file() {
     }
 }
 
-/// A running guest, by its command line and the files that it has open; none for a process whose files may not be seen.
+/// A running guest, by its command line and open files; no files for a process that this user may not inspect.
 fn running(line: &str, open: &[&str]) -> Survey {
     let root = tree::build(&format!("proc/77/cmdline = {}", line.replace(' ', "\\x00")));
     for (number, file) in open.iter().enumerate() {
@@ -264,7 +264,7 @@ fn a_disk_behind_a_protocol_has_no_aio() {
             r#"file=json:{"driver":"raw",,"file":{"driver":"rbd",,"pool":"vms",,"image":"disk1"}},if=none,id=d,cache=none"#,
         ),
     ];
-    let look = |drive: &str| {
+    let inspect = |drive: &str| {
         running(&format!("qemu-system-x86_64 -accel kvm {drive} -device virtio-blk-pci,drive=d"), &[])
     };
     let of = |survey: &Survey| {
@@ -275,17 +275,17 @@ fn a_disk_behind_a_protocol_has_no_aio() {
         )
     };
     for (protocol, drive) in drives {
-        let survey = look(&format!("-drive {drive}"));
+        let survey = inspect(&format!("-drive {drive}"));
         assert_eq!(of(&survey), (None, Some(protocol.to_owned())), "{drive}");
         assert_eq!(ids(&survey), [""; 0], "{drive}");
-        // Nor does a setting matter that QEMU does not look at.
-        assert_eq!(ids(&look(&format!("-drive {drive},aio=io_uring"))), [""; 0], "{drive}");
+        // Settings that QEMU ignores do not matter either.
+        assert_eq!(ids(&inspect(&format!("-drive {drive},aio=io_uring"))), [""; 0], "{drive}");
     }
     let nodes = r#"-blockdev {"driver":"rbd","pool":"vms","image":"disk1","node-name":"s","cache":{"direct":true}} -blockdev {"driver":"raw","file":"s","node-name":"d","cache":{"direct":true}}"#;
-    let survey = look(nodes);
+    let survey = inspect(nodes);
     assert_eq!(of(&survey), (None, Some("rbd".to_owned())));
     assert_eq!(ids(&survey), [""; 0]);
-    let local = look(
+    let local = inspect(
         r#"-drive file=json:{"driver":"raw",,"file":{"driver":"file",,"filename":"/srv/a.img"}},if=none,id=d,cache=none"#,
     );
     assert_eq!(of(&local), (Some("/srv/a.img".to_owned()), None));

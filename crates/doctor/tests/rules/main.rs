@@ -1,4 +1,4 @@
-//! Every rule on a recorded host: a few changed lines make exactly that rule fire, and the host as it is none.
+//! Tests every rule on a recorded host: no rule fires on the unchanged host, and a few changed lines make exactly one fire.
 
 mod documented;
 mod faults;
@@ -27,7 +27,7 @@ fn survey_of(root: &Path, path: Option<&str>) -> Survey {
 fn short(findings: &[Finding]) -> Vec<String> {
     let one = |finding: &Finding| {
         let violation = &finding.violation;
-        format!("{} {}: {} ({})", finding.rule.id, violation.place, violation.seen, violation.source)
+        format!("{} {}: {} ({})", finding.rule.id, violation.component, violation.observed, violation.source)
     };
     findings.iter().map(one).collect()
 }

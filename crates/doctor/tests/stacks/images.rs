@@ -53,7 +53,7 @@ fn images_are_known_by_their_headers() {
     ];
     for (name, expected) in cases {
         let path = at.join(name);
-        // What is left of this machine's disk is not what is tested here.
+        // Findings about this machine's disk are not tested here.
         let found: Vec<&str> =
             ids(&path, text(at)).into_iter().filter(|id| *id != "image-larger-than-space").collect();
         assert_eq!(found, expected, "{name}");
@@ -62,7 +62,7 @@ fn images_are_known_by_their_headers() {
     assert_eq!(found, ["image-format-probed", "image-chain-long"]);
 }
 
-/// A QEMU that does not run its guest; killed when it is dropped.
+/// A QEMU process whose guest does not run; killed on drop.
 struct Qemu(Child);
 
 impl Drop for Qemu {

@@ -56,7 +56,7 @@ impl Drop for Mounted {
     }
 }
 
-fn place() -> TempDir {
+fn temp_dir() -> TempDir {
     // Not /tmp, which may be a tmpfs.
     TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
 }
@@ -65,7 +65,7 @@ fn place() -> TempDir {
 fn a_partition_that_begins_at_sector_63_is_found() {
     require!(root);
     require!(program "losetup", "truncate", "sfdisk", "partx", "sh");
-    let dir = place();
+    let dir = temp_dir();
     let file = dir.path().join("disk");
     run("truncate", &["-s", "16M", text(&file)]);
     let script = format!("echo 'start=63, size=8192' | sfdisk --quiet --no-reread {}", text(&file));
@@ -84,7 +84,7 @@ fn a_partition_that_begins_at_sector_63_is_found() {
 fn blocks_of_512_on_blocks_of_4096_and_a_cached_loop_are_found() {
     require!(root);
     require!(program "losetup", "truncate", "mkfs.ext4", "mount", "umount");
-    let dir = place();
+    let dir = temp_dir();
     let Some(below) = Loop::attach(dir.path(), "below", "64M", &["--sector-size", "4096", "--direct-io=on"])
     else {
         return;
@@ -101,7 +101,7 @@ fn blocks_of_512_on_blocks_of_4096_and_a_cached_loop_are_found() {
 fn mount_options_that_cost_or_endanger_are_found() {
     require!(root);
     require!(program "losetup", "truncate", "mkfs.ext4", "mount", "umount");
-    let dir = place();
+    let dir = temp_dir();
     let cases: [(&str, &[&str]); 6] = [
         ("relatime", &[]),
         ("nobarrier", &["barriers-off"]),
@@ -124,7 +124,7 @@ fn mount_options_that_cost_or_endanger_are_found() {
 fn a_full_filesystem_and_an_image_that_does_not_fit_are_found() {
     require!(root);
     require!(program "losetup", "truncate", "mkfs.ext4", "mount", "umount", "fallocate", "stat");
-    let dir = place();
+    let dir = temp_dir();
     let Some(device) = Loop::attach(dir.path(), "disk", "64M", &["--direct-io=on"]) else { return };
     run("mkfs.ext4", &["-q", "-m", "0", "-N", "16", text(&device.0)]);
     let mounted = Mounted::mount(&device.0, dir.path().join("mnt"), "relatime");
@@ -141,7 +141,7 @@ fn a_full_filesystem_and_an_image_that_does_not_fit_are_found() {
 fn an_image_in_a_thousand_pieces_is_found() {
     require!(root);
     require!(program "losetup", "truncate", "mkfs.ext4", "mount", "umount", "stat", "filefrag");
-    let dir = place();
+    let dir = temp_dir();
     let Some(device) = Loop::attach(dir.path(), "disk", "64M", &["--direct-io=on"]) else { return };
     run("mkfs.ext4", &["-q", "-m", "0", "-b", "4096", text(&device.0)]);
     let mounted = Mounted::mount(&device.0, dir.path().join("mnt"), "relatime");

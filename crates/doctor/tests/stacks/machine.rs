@@ -8,15 +8,15 @@ use crate::found;
 
 #[test]
 fn this_machine_has_neither_fault_nor_cost() {
-    // What other tests and other users of this machine cause.
+    // Findings caused by other tests and users of this machine.
     const OTHERS: [&str; 4] = ["memory-stalls", "cpu-stolen", "filesystem-nearly-full", "cgroup-limit"];
     let found = found(Path::new(env!("CARGO_TARGET_TMPDIR")));
-    let told: Vec<String> = found
+    let texts: Vec<String> = found
         .iter()
         .filter(|finding| finding.rule.sureness < Sureness::Depends && !OTHERS.contains(&finding.rule.id))
         .map(|finding| format!("{}: {:?}", finding.rule.id, finding.violation))
         .collect();
-    assert!(told.is_empty(), "{told:?}");
+    assert!(texts.is_empty(), "{texts:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Faults on real stacks of this machine: loop devices, mounts, images, a running QEMU.
+//! Tests of faults on real stacks: loop devices, mounts, images, a running QEMU.
 
 mod images;
 mod loops;
@@ -10,7 +10,7 @@ use std::process::Command;
 use iotax_doctor::{Finding, examine};
 use iotax_testbed::survey;
 
-/// Runs a program that a test required, and returns what it printed.
+/// Runs a program that the test requires, and returns its stdout.
 fn run(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(iotax_testkit::program(program)).args(arguments).output().expect("it starts");
     assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -21,12 +21,12 @@ fn found(path: &Path) -> Vec<Finding> {
     examine(&survey::path(Path::new("/"), path).expect("a path"))
 }
 
-/// The rules that fire for things whose names contain `place`. Other tests have devices of their own.
-fn ids(path: &Path, place: &str) -> Vec<&'static str> {
+/// Returns the rules that fire for components whose names contain `component`; other devices belong to other tests.
+fn ids(path: &Path, component: &str) -> Vec<&'static str> {
     let found = found(path);
     found
         .iter()
-        .filter(|finding| finding.violation.place.contains(place))
+        .filter(|finding| finding.violation.component.contains(component))
         .map(|finding| finding.rule.id)
         .collect()
 }

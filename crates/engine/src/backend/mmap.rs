@@ -39,11 +39,11 @@ impl Transfer for Mapping {
 
     #[inline]
     fn read(&mut self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let (place, length) = self.place(offset, buffer.len());
-        // SAFETY: `length` bytes are mapped at `place`; the buffer is no shorter and lies outside the
+        let (address, length) = self.locate(offset, buffer.len());
+        // SAFETY: `length` bytes are mapped at `address`; the buffer is no shorter and lies outside the
         // mapping. Others may change the file meanwhile, as with any read: the bytes are only copied. If the
         // file has lost a page, the fault handler replaces that page.
-        unsafe { ptr::copy_nonoverlapping(place, buffer.as_mut_ptr(), length) };
+        unsafe { ptr::copy_nonoverlapping(address, buffer.as_mut_ptr(), length) };
         self.moved(file, offset, length)
     }
 
@@ -52,9 +52,9 @@ impl Transfer for Mapping {
         if !self.protection.contains(ProtFlags::WRITE) {
             return Err(Errno::BADF.into());
         }
-        let (place, length) = self.place(offset, buffer.len());
+        let (address, length) = self.locate(offset, buffer.len());
         // SAFETY: as in read, and the mapping may be written.
-        unsafe { ptr::copy_nonoverlapping(buffer.as_ptr(), place, length) };
+        unsafe { ptr::copy_nonoverlapping(buffer.as_ptr(), address, length) };
         self.moved(file, offset, length)
     }
 
@@ -79,11 +79,11 @@ impl Mapping {
 
     /// Returns the address of `offset` in the mapping, and the number of bytes mapped from there, at most `wanted`.
     #[inline]
-    fn place(&self, offset: u64, wanted: usize) -> (*mut u8, usize) {
+    fn locate(&self, offset: u64, wanted: usize) -> (*mut u8, usize) {
         let offset = usize::try_from(offset).unwrap_or(usize::MAX).min(self.length);
         // SAFETY: the address lies within the mapping or at its end.
-        let place = unsafe { self.memory.add(offset) };
-        (place.as_ptr(), wanted.min(self.length - offset))
+        let address = unsafe { self.memory.add(offset) };
+        (address.as_ptr(), wanted.min(self.length - offset))
     }
 
     /// Returns the number of bytes copied, or an error if a page fault failed during the copy.
@@ -97,9 +97,9 @@ impl Mapping {
     #[cold]
     fn mend(&mut self, mut file: &File, offset: u64, length: usize) -> io::Result<usize> {
         let page = page_size();
-        let (place, _) = self.place(offset, 0);
-        let within = place.addr() % page;
-        let first = place.wrapping_sub(within);
+        let (address, _) = self.locate(offset, 0);
+        let within = address.addr() % page;
+        let first = address.wrapping_sub(within);
         // After a failed remapping the old pages stay lost, so nothing here can be relied on any more.
         if self.torn {
             return Err(Errno::IO.into());

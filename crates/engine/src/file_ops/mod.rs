@@ -201,9 +201,9 @@ impl<'a> TestArea<'a> {
             return Ok(Self::Area(target));
         }
         let directory = Path::new(job.directory.as_deref().ok_or(EngineError::NoDirectory(test))?);
-        let looked = EngineError::system(format!("reading {}", directory.display()));
+        let failed = EngineError::system(format!("reading {}", directory.display()));
         // Everything in the directory is removed at the end.
-        match fs::read_dir(directory).map_err(looked)?.next() {
+        match fs::read_dir(directory).map_err(failed)?.next() {
             None => Ok(Self::Directory(directory)),
             Some(_) => Err(EngineError::NotEmpty(directory.display().to_string())),
         }

@@ -23,7 +23,7 @@ struct Seeks {
     random: SplitMix64,
     begin: u64,
     /// Number of records in the area.
-    places: u64,
+    blocks: u64,
     /// Number of records that this worker reads, over all passes.
     each: u64,
 }
@@ -38,7 +38,7 @@ pub(super) fn seeks(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineE
         record,
         random: SplitMix64::new(setup.seed, Purpose::Offsets, setup.number.into()),
         begin: setup.workload.offset.0,
-        places: setup.size / setup.workload.bs.0,
+        blocks: setup.size / setup.workload.bs.0,
         each: each.saturating_mul(setup.passes()),
     }))
 }
@@ -47,7 +47,7 @@ impl Routine for Seeks {
     fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
         for number in 1..=self.each {
             let bytes = self.record.bytes();
-            let offset = self.begin + self.random.below(self.places) * bytes.len() as u64;
+            let offset = self.begin + self.random.below(self.blocks) * bytes.len() as u64;
             // A record is at most 64 MiB long.
             let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
             self.output.rewind(meter, offset)?;

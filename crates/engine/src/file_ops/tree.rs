@@ -63,9 +63,9 @@ pub(super) fn plan(files: u64, directories: u64, bytes: u64, seed: u64) -> Vec<E
 
 /// Picks a directory at random. Low numbers are more likely, so that a few directories hold most of the files.
 fn pick<'a>(random: &mut SplitMix64, folders: &'a [(String, usize)]) -> (&'a str, usize) {
-    let place = random.unit() * random.unit().sqrt() * folders.len() as f64;
+    let position = random.unit() * random.unit().sqrt() * folders.len() as f64;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is below the length")]
-    let (path, depth) = &folders[place as usize];
+    let (path, depth) = &folders[position as usize];
     (path, *depth)
 }
 
@@ -77,10 +77,10 @@ fn name(
     endings: &[(&str, u64)],
 ) -> String {
     let ending = {
-        let mut place = random.below(endings.iter().map(|(_, share)| share).sum());
+        let mut position = random.below(endings.iter().map(|(_, share)| share).sum());
         let found = endings.iter().find(|(_, share)| {
-            let is_it = place < *share;
-            place = place.saturating_sub(*share);
+            let is_it = position < *share;
+            position = position.saturating_sub(*share);
             is_it
         });
         found.map_or("", |(ending, _)| ending)

@@ -60,7 +60,7 @@ pub(super) fn list(root: &File, folder: &str) -> io::Result<Vec<(String, bool)>>
             FileType::Unknown => {
                 FileType::from_raw_mode(statat(root, &path, AtFlags::SYMLINK_NOFOLLOW)?.st_mode)
             }
-            told => told,
+            other => other,
         };
         found.push((path, kind == FileType::Directory));
     }

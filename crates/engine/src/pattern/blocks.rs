@@ -41,16 +41,16 @@ impl Blocks {
 
     #[inline]
     pub(super) fn next(&mut self, size: Size) -> u64 {
-        let place = self.draw.next() * self.unit;
-        self.start + if self.is_uniform { place } else { self.fit(place, size) }
+        let offset = self.draw.next() * self.unit;
+        self.start + if self.is_uniform { offset } else { self.fit(offset, size) }
     }
 
     /// Aligns a drawn offset for an I/O of this size; moves it back if the I/O would exceed the area.
     #[inline(never)]
-    fn fit(&self, place: u64, size: Size) -> u64 {
+    fn fit(&self, offset: u64, size: Size) -> u64 {
         let (length, align) = (u64::from(size.length), self.align.unwrap_or(u64::from(size.align)));
-        let place = place - place % align;
+        let offset = offset - offset % align;
         // One that would leave the area keeps its length and moves back as far as necessary.
-        place - (place + length).saturating_sub(self.size).next_multiple_of(align)
+        offset - (offset + length).saturating_sub(self.size).next_multiple_of(align)
     }
 }

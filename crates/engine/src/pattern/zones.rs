@@ -102,11 +102,11 @@ mod tests {
     fn random_places_stay_in_their_zone_and_come_once() {
         let keys = [("rw", "randread"), ("zonesize", "16k"), ("zoneskip", "16k")];
         let offsets = offsets(&keys, 16);
-        for (visit, places) in offsets.chunks(4).enumerate() {
+        for (visit, visited) in offsets.chunks(4).enumerate() {
             let first = [0, 8][visit % 2];
-            let mut places = places.to_vec();
-            places.sort_unstable();
-            assert_eq!(places, (first..first + 4).collect::<Vec<_>>(), "{visit}");
+            let mut visited = visited.to_vec();
+            visited.sort_unstable();
+            assert_eq!(visited, (first..first + 4).collect::<Vec<_>>(), "{visit}");
         }
     }
 }

@@ -48,8 +48,8 @@ impl Keys {
 
     /// Returns whether this write repeats an earlier content. Repeats are evenly spaced, so that the percentage is exact even over few writes.
     const fn repeats(&self, number: u64) -> bool {
-        let place = number % 100;
-        number > 0 && (place + 1) * self.dedupe_percentage / 100 > place * self.dedupe_percentage / 100
+        let index = number % 100;
+        number > 0 && (index + 1) * self.dedupe_percentage / 100 > index * self.dedupe_percentage / 100
     }
 }
 

@@ -62,24 +62,24 @@ impl Shape {
     fn put_sectors(&self, key: u64, number: u64, piece: &mut [u8]) {
         let start = usize::try_from(number).unwrap_or(usize::MAX) * BASE;
         let (sectors, _) = piece.as_chunks_mut::<SECTOR>();
-        for ((place, sector), base) in
+        for ((position, sector), base) in
             (start..).step_by(SECTOR).zip(sectors).zip(self.base.chunks(SECTOR / 8))
         {
-            let (random, filler) = sector.split_at_mut(self.random_at(place));
+            let (random, filler) = sector.split_at_mut(self.random_at(position));
             mask(key, base, random);
             if self.period == 0 {
                 filler.fill(0);
             } else {
-                let phase = (place + random.len()) % self.period;
+                let phase = (position + random.len()) % self.period;
                 filler.copy_from_slice(&self.filler[phase..phase + filler.len()]);
             }
         }
     }
 
-    /// Returns the number of random bytes at the start of the sector at byte `place` of a buffer.
+    /// Returns the number of random bytes at the start of the sector at byte `position` of a buffer.
     #[inline]
-    fn random_at(&self, place: usize) -> usize {
-        self.random.saturating_sub(place % self.chunk).min(SECTOR)
+    fn random_at(&self, position: usize) -> usize {
+        self.random.saturating_sub(position % self.chunk).min(SECTOR)
     }
 
     /// Overwrites the first random bytes of every sector with a number derived from the key, so that the sector differs from all others and
@@ -92,8 +92,8 @@ impl Shape {
                 sector[..8].copy_from_slice(&nth(key, number).to_ne_bytes());
             }
         } else if !self.is_constant() {
-            for (number, (place, sector)) in (0..).zip((0..).step_by(SECTOR).zip(sectors)) {
-                let length = self.random_at(place).min(8);
+            for (number, (position, sector)) in (0..).zip((0..).step_by(SECTOR).zip(sectors)) {
+                let length = self.random_at(position).min(8);
                 sector[..length].copy_from_slice(&nth(key, number).to_ne_bytes()[..length]);
             }
         }

@@ -89,9 +89,9 @@ fn the_asked_share_of_writes_repeats_an_earlier_one() {
             for _ in 0..writes {
                 refresh(&mut payload, &mut buffer);
                 // A few places represent the content, so that a gigabyte need not be hashed.
-                let places = [0, length / 2, length - 16]
+                let samples = [0, length / 2, length - 16]
                     .map(|at| u128::from_ne_bytes(buffer[at..at + 16].try_into().expect("16 bytes")));
-                seen.insert(places);
+                seen.insert(samples);
             }
             let share = 100.0 - seen.len() as f64 * 100.0 / f64::from(writes);
             eprintln!("{percent}% of writes of {length}: {share:.1}%");

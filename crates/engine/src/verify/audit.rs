@@ -47,12 +47,12 @@ pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
     let mut recovery = Recovery { last_flush, ..Recovery::default() };
     let mut blocks: BTreeMap<u64, Last> = BTreeMap::new();
     // Writes are numbered when they begin and recorded when they end: the difference is the number in flight.
-    let mut under_way = 0;
+    let mut in_flight = 0;
     let (_, state) = journal::read(journal, &mut |number, record| {
         let Record::Write { offset, length, generation } = record else { return };
         let is_durable = number < durable_records;
         let before = recovery.writes;
-        under_way = under_way.max(generation.saturating_sub(before));
+        in_flight = in_flight.max(generation.saturating_sub(before));
         recovery.writes += 1;
         recovery.durable_writes += u64::from(is_durable);
         for block in (offset..offset + u64::from(length)).step_by(step) {
@@ -103,7 +103,7 @@ pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
         }
     })?;
     // When a write was acknowledged, writes with numbers beyond those in flight had not begun.
-    let is_reordered = |before: &&u64| newest > *before + 1 + under_way;
+    let is_reordered = |before: &&u64| newest > *before + 1 + in_flight;
     recovery.reordered = stale.iter().filter(is_reordered).count() as u64;
     if !held.is_empty() {
         recovery.lost_from = first_missing(journal, &held).map_err(unread)?;

@@ -22,8 +22,8 @@ pub(crate) enum Expected {
 pub(crate) fn judge(block: &[u8], offset: u64, expected: Expected) -> Result<(), FaultKind> {
     let (sectors, _) = block.as_chunks::<SECTOR>();
     let mut sums = Sums::default();
-    for (place, sector) in (offset..).step_by(SECTOR).zip(sectors) {
-        sums.add(place, stamp::read(sector, place), expected);
+    for (sector_offset, sector) in (offset..).step_by(SECTOR).zip(sectors) {
+        sums.add(sector_offset, stamp::read(sector, sector_offset), expected);
     }
     sums.verdict(sectors.len(), expected)
 }
@@ -32,8 +32,10 @@ pub(crate) fn judge(block: &[u8], offset: u64, expected: Expected) -> Result<(),
 /// measurement to its place.
 pub(crate) fn oldest_generation(block: &[u8], offset: u64, run: u64) -> u64 {
     let (sectors, _) = block.as_chunks::<SECTOR>();
-    let generation = |(place, sector)| match stamp::read(sector, place) {
-        Found::Whole(stamp) if stamp.offset == place && stamp.mark.run == run => stamp.mark.generation,
+    let generation = |(sector_offset, sector)| match stamp::read(sector, sector_offset) {
+        Found::Whole(stamp) if stamp.offset == sector_offset && stamp.mark.run == run => {
+            stamp.mark.generation
+        }
         _ => 0,
     };
     (offset..).step_by(SECTOR).zip(sectors).map(generation).min().unwrap_or(0)
@@ -60,15 +62,15 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, place: u64, found: Found, expected: Expected) {
+    fn add(&mut self, sector_offset: u64, found: Found, expected: Expected) {
         match found {
             Found::Damaged => self.damaged += 1,
-            Found::Whole(stamp) if stamp.offset != place => self.astray += 1,
+            Found::Whole(stamp) if stamp.offset != sector_offset => self.astray += 1,
             Found::Whole(stamp) => self.add_whole(stamp, expected),
             Found::Zeros | Found::Foreign => {
                 *(if found == Found::Zeros { &mut self.zeros } else { &mut self.foreign }) += 1;
-                self.gap |= place < self.covered_to;
-                self.last_bare = Some(place);
+                self.gap |= sector_offset < self.covered_to;
+                self.last_bare = Some(sector_offset);
             }
         }
     }

@@ -71,13 +71,13 @@ pub(crate) enum Found {
 pub(crate) fn write_stamps(buffer: &mut [u8], io: &Io, mark: Mark, verify: Verify) {
     let magic = if verify == Verify::Crc32c { CRC32C } else { XXH3 };
     let (sectors, _) = buffer.as_chunks_mut::<SECTOR>();
-    for (place, sector) in (0_u32..).step_by(SECTOR).zip(sectors) {
+    for (io_offset, sector) in (0_u32..).step_by(SECTOR).zip(sectors) {
         put(sector, 8, magic.to_le_bytes());
         put(sector, 12, io.length.to_le_bytes());
         put(sector, 16, mark.run.to_le_bytes());
         put(sector, 24, mark.generation.to_le_bytes());
-        put(sector, 32, (io.offset + u64::from(place)).to_le_bytes());
-        put(sector, 40, place.to_le_bytes());
+        put(sector, 32, (io.offset + u64::from(io_offset)).to_le_bytes());
+        put(sector, 40, io_offset.to_le_bytes());
         put(sector, 0, checksum(magic, &sector[8..]).to_le_bytes());
     }
 }
@@ -98,14 +98,14 @@ pub(crate) fn read(sector: &Sector, offset: u64) -> Found {
     if u64::from_le_bytes(get(sector, 0)) != checksum(magic, &sector[8..]) {
         return Found::Damaged;
     }
-    let place = u32::from_le_bytes(get(sector, 40));
+    let io_offset = u32::from_le_bytes(get(sector, 40));
     Found::Whole(Stamp {
         mark: Mark {
             run: u64::from_le_bytes(get(sector, 16)),
             generation: u64::from_le_bytes(get(sector, 24)),
         },
         offset: stamped_offset,
-        start: stamped_offset.wrapping_sub(place.into()),
+        start: stamped_offset.wrapping_sub(io_offset.into()),
         length: u32::from_le_bytes(get(sector, 12)),
     })
 }
@@ -138,9 +138,9 @@ mod tests {
             let mut buffer = [0xA5; 1024];
             write_stamps(&mut buffer, &io, mark, verify);
             let (sectors, _) = buffer.as_chunks::<SECTOR>();
-            for (place, sector) in [0, 512].into_iter().zip(sectors) {
-                let stamp = Stamp { mark, offset: 8192 + place, start: 8192, length: 1024 };
-                assert_eq!(read(sector, 8192 + place), Found::Whole(stamp));
+            for (io_offset, sector) in [0, 512].into_iter().zip(sectors) {
+                let stamp = Stamp { mark, offset: 8192 + io_offset, start: 8192, length: 1024 };
+                assert_eq!(read(sector, 8192 + io_offset), Found::Whole(stamp));
                 // Read from another offset, the stamp still shows the offset that it was written for.
                 assert_eq!(read(sector, 0), Found::Whole(stamp));
             }

@@ -63,22 +63,22 @@ impl Table {
         usize::try_from(self.block).unwrap_or(usize::MAX)
     }
 
-    fn place(&self, offset: u64) -> usize {
+    fn index(&self, offset: u64) -> usize {
         usize::try_from((offset - self.start) / self.block).unwrap_or(usize::MAX)
     }
 
     /// Returns the table's entries of the blocks that an I/O covers.
     fn of(&self, io: &Io) -> &[AtomicU64] {
-        let first = self.place(io.offset);
+        let first = self.index(io.offset);
         &self.entries[first..first + (io.length as usize).div_ceil(self.block_length())]
     }
 
     /// Claims the blocks of a write and returns the write's generation; `None` if another write has claimed one of the blocks.
     pub(crate) fn claim(&self, io: &Io) -> Option<u64> {
         let blocks = self.of(io);
-        for (place, entry) in blocks.iter().enumerate() {
+        for (index, entry) in blocks.iter().enumerate() {
             if entry.fetch_or(BUSY, Ordering::Acquire) & BUSY != 0 {
-                for claimed in &blocks[..place] {
+                for claimed in &blocks[..index] {
                     claimed.fetch_and(!BUSY, Ordering::Release);
                 }
                 return None;
@@ -96,13 +96,13 @@ impl Table {
     }
 
     /// Reads the entries of an I/O's blocks. If a later call returns the same entries, no write began or ended in between.
-    pub(crate) fn look(&self, io: &Io) -> impl Iterator<Item = u64> {
+    pub(crate) fn entries_of(&self, io: &Io) -> impl Iterator<Item = u64> {
         self.of(io).iter().map(|entry| entry.load(Ordering::Acquire))
     }
 
     /// Returns what is known of the block at `offset`.
     pub(crate) fn at(&self, offset: u64) -> Known {
-        Self::known(self.entries[self.place(offset)].load(Ordering::Acquire))
+        Self::known(self.entries[self.index(offset)].load(Ordering::Acquire))
     }
 
     /// Decodes a table entry.

@@ -66,7 +66,7 @@ impl Verifier {
                 noted[0] = generation;
             }
             IoKind::Read => {
-                noted.iter_mut().zip(table.look(io)).for_each(|(noted, state)| *noted = state);
+                noted.iter_mut().zip(table.entries_of(io)).for_each(|(noted, state)| *noted = state);
             }
             // sync_file_range(2) makes nothing durable.
             IoKind::RangeSync(_) => {}
@@ -136,8 +136,8 @@ impl Verifier {
         };
         let block = table.block_length();
         let noted = &self.noted[slot * self.per_slot..];
-        let places = (io.offset..).step_by(block).zip(buffer.chunks(block));
-        for (((offset, content), then), now) in places.zip(noted).zip(table.look(io)) {
+        let blocks = (io.offset..).step_by(block).zip(buffer.chunks(block));
+        for (((offset, content), then), now) in blocks.zip(noted).zip(table.entries_of(io)) {
             let expected = self.verification.expected(offset, table.block(), Table::known(now));
             if let (Some(expected), true) = (expected, *then == now) {
                 self.findings.add(judge(content, offset, expected), offset);

@@ -110,7 +110,7 @@ impl Slots {
     pub(super) fn first_due(&self) -> [Option<u64>; 3] {
         let mut first = [None; 3];
         for of in self.in_flight.iter().filter(|of| of.submitted_at > 0) {
-            let first = &mut first[blackouts::way(of.io.direction)];
+            let first = &mut first[blackouts::class_index(of.io.direction)];
             *first = Some(first.map_or(of.intended_at, |due: u64| due.min(of.intended_at)));
         }
         first

@@ -13,7 +13,7 @@ use iotax_model::threads;
 const SPIN_NS: u64 = 20_000;
 
 /// Maximum time in nanoseconds that a worker waiting for its start sleeps before it checks the stop flag.
-const LOOK_UP_NS: u64 = 50_000_000;
+const POLL_NS: u64 = 50_000_000;
 
 /// Returns how many nanoseconds to sleep from `now` so that the thread wakes up 20 us before `wake`, to spin for the rest; 0 if `wake` is
 /// nearer than that.
@@ -22,7 +22,7 @@ pub(super) const fn patience(now: u64, wake: u64) -> u64 {
     wake.saturating_sub(now).saturating_sub(SPIN_NS)
 }
 
-/// Sleeps until 20 us before `wake`; if `wake` is nearer than that, returns at once.
+/// Sleeps until 20 us before `wake`; if `wake` is nearer than that, returns immediately.
 pub(super) fn idle(now: u64, wake: u64) {
     match patience(now, wake) {
         0 => std::hint::spin_loop(),
@@ -51,7 +51,7 @@ pub(super) fn until_start(
             return Ok(priority);
         }
         let wake = window.start.min(recorder.boundary.max(now + 1));
-        punctual::sleep_until(clock::system() + (wake - now).min(LOOK_UP_NS));
+        punctual::sleep_until(clock::system() + (wake - now).min(POLL_NS));
     }
     Err(Stopped)
 }

@@ -66,14 +66,14 @@ struct World {
 
 impl World {
     fn new(mode: FleetMode, steps: StepNumber, twice: bool, fates: &[Fate]) -> Self {
-        let name = |place: usize| format!("m{place:04}");
-        let names = (0..fates.len()).map(|place| (name(place), assignment(mode)));
+        let name = |index: usize| format!("m{index:04}");
+        let names = (0..fates.len()).map(|index| (name(index), assignment(mode)));
         let coordinator = Coordinator::new(mode, "v1", SILENCE, names);
-        let members = fates.iter().enumerate().map(|(place, fate)| {
-            let offset_ns = 1_000 * SECOND * (place as u64 % 7 + 1);
+        let members = fates.iter().enumerate().map(|(index, fate)| {
+            let offset_ns = 1_000 * SECOND * (index as u64 % 7 + 1);
             let simulated =
                 Simulated { fate: *fate, offset_ns, step: 0, kept: 0, is_gone: false, is_silent: false };
-            (name(place), simulated)
+            (name(index), simulated)
         });
         Self {
             coordinator,
@@ -98,7 +98,7 @@ impl World {
     fn act(&mut self, actions: Vec<CoordinatorAction>) {
         for action in actions {
             match action {
-                CoordinatorAction::Send { member, message } => self.told(&member, message),
+                CoordinatorAction::Send { member, message } => self.deliver(&member, message),
                 CoordinatorAction::Keep { member, number, part } => {
                     let key = (member.clone(), number);
                     assert!(self.on_disk.insert(key, *part).is_none(), "{member} {number} is kept once");
@@ -120,7 +120,7 @@ impl World {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "a message is gone once it is sent")]
-    fn told(&mut self, name: &str, message: ToMember) {
+    fn deliver(&mut self, name: &str, message: ToMember) {
         let now_ns = self.now_ns;
         let member = self.member(name);
         if let ToMember::Acknowledge { number } = message {
@@ -322,11 +322,11 @@ fn a_second_attempt_does_not_count_as_beginning_with_the_others() {
     go(pong(1, 1), 1);
     go(FromMember::Ready { step: 1 }, SECOND);
     let actions = go(FromMember::Ready { step: 1 }, 3 * SECOND);
-    let told = actions.iter().find_map(|action| match action {
+    let started = actions.iter().find_map(|action| match action {
         CoordinatorAction::Send { message: ToMember::Go { at_member_ns, .. }, .. } => Some(*at_member_ns),
         _ => None,
     });
-    let at_ns = told.expect("it is let go again");
+    let at_ns = started.expect("it is let go again");
     go(FromMember::Began { step: 1, intended_member_ns: at_ns, at_member_ns: at_ns }, 4 * SECOND);
     let part = Box::new(RunPart::Measurement(Measurement { order: 1, ..Measurement::default() }));
     let kept = go(FromMember::Kept { number: 1, part }, 5 * SECOND);
@@ -348,9 +348,9 @@ fn samples_of_leaves_are_told_and_nothing_else_of_them() {
         Merged { step: 1, interval: 0, members: 2, ios: 7, bytes: 0, latency: iotax_model::Histogram::new() };
     let mut take =
         |message| coordinator.take(Incoming::Message { member: "leaf-1".into(), message, at_ns: 1 }, 1);
-    let told = take(FromMember::Sample(merged.clone()));
+    let merged_event = take(FromMember::Sample(merged.clone()));
     let expected = News::Sample { from: "leaf-1".into(), merged: Box::new(merged) };
-    assert_eq!(told, [CoordinatorAction::Tell(expected)]);
+    assert_eq!(merged_event, [CoordinatorAction::Tell(expected)]);
     assert_eq!(take(FromMember::Doing("something".into())), []);
     assert_eq!(take(FromMember::Over { state: RunState::Complete, reason: None }), []);
 }

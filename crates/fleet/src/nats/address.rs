@@ -97,8 +97,8 @@ fn parse(given: &str) -> Result<Address, String> {
     if address.user.is_some() != address.password_file.is_some() {
         return Err("user and password-file belong together".into());
     }
-    let ways = [address.creds.is_some(), address.user.is_some(), address.nkey.is_some()];
-    if ways.iter().filter(|way| **way).count() > 1 {
+    let methods = [address.creds.is_some(), address.user.is_some(), address.nkey.is_some()];
+    if methods.iter().filter(|is_given| **is_given).count() > 1 {
         return Err("creds, user and nkey exclude each other".into());
     }
     Ok(address)
@@ -236,8 +236,8 @@ mod tests {
             ("nats://a?user=u", "password-file belong together"),
             ("nats://a?creds=c&nkey=n", "exclude each other"),
         ] {
-            let told = url.parse::<Address>().unwrap_err().to_string();
-            assert!(told.contains(reason) && told.contains("nats://HOST"), "{url}: {told}");
+            let refusal = url.parse::<Address>().unwrap_err().to_string();
+            assert!(refusal.contains(reason) && refusal.contains("nats://HOST"), "{url}: {refusal}");
         }
     }
 }

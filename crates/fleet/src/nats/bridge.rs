@@ -16,14 +16,14 @@ const SETTLE: Duration = Duration::from_secs(10);
 
 impl Agent {
     /// Forwards messages between the coordinator and the worker process until either end is gone or forwarding fails, and returns the
-    /// reason. Waits at most `patience` for each message, and calls `look` before each wait. Afterwards, `input` is closed and the process
+    /// reason. Waits at most `patience` for each message, and calls `on_poll` before each wait. Afterwards, `input` is closed and the process
     /// undoes its changes; wait for its end before calling [`Self::free`].
     pub fn carry(
         &mut self,
         output: impl Read + Send + 'static,
         input: impl Write + Send + 'static,
         patience: Duration,
-        mut look: impl FnMut(&mut Self),
+        mut on_poll: impl FnMut(&mut Self),
     ) -> String {
         let feeder = self.feeder();
         let reading = threads::spawn("from process", move || read_all(output, &feeder));
@@ -34,7 +34,7 @@ impl Agent {
             return error.to_string();
         }
         loop {
-            look(self);
+            on_poll(self);
             match self.next(patience) {
                 Ok(Some(MemberEvent::Coordinator(message))) => drop(to_process.send(message)),
                 Ok(Some(MemberEvent::Local(message))) => {

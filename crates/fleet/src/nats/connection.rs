@@ -104,7 +104,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects and subscribes to subjects. With `is_patient`, keeps trying while the server is unreachable; returns other errors at once.
+    /// Connects and subscribes to subjects. With `is_patient`, keeps trying while the server is unreachable; returns other errors immediately.
     pub(super) fn open(
         address: &Address,
         name: &str,
@@ -113,13 +113,14 @@ impl Connection {
     ) -> Result<Self, NatsError> {
         let (outgoing, to_send) = unbounded_channel();
         let (arrivals, incoming) = mpsc::channel();
-        let (told, opened) = mpsc::channel();
+        let (result_sender, opened) = mpsc::channel();
         let shared = Arc::new(Shared::default());
         let pump = Pump { arrivals: arrivals.clone(), shared: Arc::clone(&shared) };
         let (address, name) = (address.clone(), name.to_owned());
-        let thread =
-            threads::spawn("nats", move || pump.run(&address, &name, subjects, is_patient, to_send, &told))
-                .map_err(|error| NatsError::Files(format!("NATS: {error}")))?;
+        let thread = threads::spawn("nats", move || {
+            pump.run(&address, &name, subjects, is_patient, to_send, &result_sender)
+        })
+        .map_err(|error| NatsError::Files(format!("NATS: {error}")))?;
         opened.recv().unwrap_or_else(|_| {
             Err(NatsError::Link(LinkError::Closed("the client of NATS has ended".into())))
         })?;
@@ -189,19 +190,19 @@ impl Pump {
         subjects: Vec<String>,
         is_patient: bool,
         to_send: UnboundedReceiver<(String, Vec<u8>)>,
-        told: &mpsc::Sender<Result<(), NatsError>>,
+        result_sender: &mpsc::Sender<Result<(), NatsError>>,
     ) {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => {
-                let _ = told.send(Err(NatsError::Files(format!("no runtime for NATS: {error}"))));
+                let _ = result_sender.send(Err(NatsError::Files(format!("no runtime for NATS: {error}"))));
                 return;
             }
         };
         runtime.block_on(async {
             match self.connect(address, name, is_patient).await {
-                Ok(client) => self.carry(&client, subjects, to_send, told).await,
-                Err(error) => drop(told.send(Err(error))),
+                Ok(client) => self.carry(&client, subjects, to_send, result_sender).await,
+                Err(error) => drop(result_sender.send(Err(error))),
             }
         });
     }
@@ -249,7 +250,7 @@ impl Pump {
         client: &Client,
         subjects: Vec<String>,
         mut to_send: UnboundedReceiver<(String, Vec<u8>)>,
-        told: &mpsc::Sender<Result<(), NatsError>>,
+        result_sender: &mpsc::Sender<Result<(), NatsError>>,
     ) {
         let mut incoming = SelectAll::new();
         for subject in subjects {
@@ -257,14 +258,14 @@ impl Pump {
                 Ok(subscription) => incoming.push(subscription),
                 Err(error) => {
                     let reason = error.to_string();
-                    let _ = told.send(Err(NatsError::Files(reason)));
+                    let _ = result_sender.send(Err(NatsError::Files(reason)));
                     return;
                 }
             }
         }
         // After the flush, the server has registered the subscriptions.
         let _ = client.flush().await;
-        if told.send(Ok(())).is_err() {
+        if result_sender.send(Ok(())).is_err() {
             return;
         }
         loop {

@@ -170,8 +170,8 @@ mod tests {
     fn a_frame_of_another_version_is_refused_by_its_number() {
         let mut bytes = Frame::plain(Kind::Alive, 1, Vec::new()).encode();
         bytes[0] = 9;
-        let told = Frame::decode(&bytes).unwrap_err().to_string();
-        assert!(told.contains("version 9") && told.contains("version 1"), "{told}");
+        let refusal = Frame::decode(&bytes).unwrap_err().to_string();
+        assert!(refusal.contains("version 9") && refusal.contains("version 1"), "{refusal}");
     }
 
     #[test]

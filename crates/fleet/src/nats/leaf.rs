@@ -55,8 +55,8 @@ impl Merger {
         let key = (fleet.to_owned(), sample.step, sample.interval);
         self.counts.late += u64::from(self.passed.contains(&key));
         match self.open.entry(key) {
-            Entry::Vacant(place) => drop(place.insert((sample, now_ns))),
-            Entry::Occupied(mut place) => place.get_mut().0.merge(&sample),
+            Entry::Vacant(slot) => drop(slot.insert((sample, now_ns))),
+            Entry::Occupied(mut slot) => slot.get_mut().0.merge(&sample),
         }
     }
 
@@ -203,8 +203,8 @@ mod tests {
             for (index, (step, interval, latencies, pause)) in given.iter().enumerate() {
                 let sample = sample(*step, *interval, latencies);
                 match truth.entry((*step, *interval)) {
-                    Entry::Vacant(place) => drop(place.insert(sample.clone())),
-                    Entry::Occupied(mut place) => place.get_mut().merge(&sample),
+                    Entry::Vacant(slot) => drop(slot.insert(sample.clone())),
+                    Entry::Occupied(mut slot) => slot.get_mut().merge(&sample),
                 }
                 now += pause;
                 let leaf = &mut leaves[index % 2];
@@ -215,8 +215,8 @@ mod tests {
             let mut sums: BTreeMap<(StepNumber, u32), Merged> = BTreeMap::new();
             for merged in passed {
                 match sums.entry((merged.step, merged.interval)) {
-                    Entry::Vacant(place) => drop(place.insert(merged)),
-                    Entry::Occupied(mut place) => place.get_mut().merge(&merged),
+                    Entry::Vacant(slot) => drop(slot.insert(merged)),
+                    Entry::Occupied(mut slot) => slot.get_mut().merge(&merged),
                 }
             }
             prop_assert_eq!(sums, truth);

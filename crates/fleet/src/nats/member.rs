@@ -150,8 +150,8 @@ impl Agent {
     pub fn next(&mut self, patience: Duration) -> Result<Option<MemberEvent>, LinkError> {
         let until = Instant::now() + patience;
         loop {
-            if let Some(told) = self.ready.pop_front() {
-                return Ok(Some(told));
+            if let Some(event) = self.ready.pop_front() {
+                return Ok(Some(event));
             }
             let now = monotonic_ns();
             let wake_ns = self.tick(now)?;
@@ -413,12 +413,12 @@ impl Agent {
         let subject = match work.leaves.as_slice() {
             [] => self.subjects.from(fleet, &self.who.name),
             leaves => {
-                let place = self
+                let index = self
                     .who
                     .name
                     .bytes()
                     .fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
-                self.subjects.sample(&leaves[place % leaves.len()], fleet, &self.who.name)
+                self.subjects.sample(&leaves[index % leaves.len()], fleet, &self.who.name)
             }
         };
         self.connection.publish(subject, frame);

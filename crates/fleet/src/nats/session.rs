@@ -27,7 +27,7 @@ pub(super) struct Session {
     waiting: VecDeque<Chunk>,
     acknowledged: u64,
     /// Number of frames at the start of `waiting` that are sent and not assumed lost.
-    on_the_way: usize,
+    in_flight: usize,
     window: usize,
     patience_ns: u64,
     repeat_at_ns: u64,
@@ -50,7 +50,7 @@ impl Session {
             epoch,
             waiting: VecDeque::new(),
             acknowledged: 0,
-            on_the_way: 0,
+            in_flight: 0,
             window: FIRST_WINDOW,
             patience_ns: FIRST_PATIENCE_NS,
             repeat_at_ns: u64::MAX,
@@ -87,26 +87,26 @@ impl Session {
 
     /// Returns the next data frame to send; `None` if none can be sent now. Call it until it returns `None`.
     pub(super) fn next(&mut self, now_ns: u64) -> Option<Frame> {
-        if now_ns >= self.repeat_at_ns && self.on_the_way > 0 {
+        if now_ns >= self.repeat_at_ns && self.in_flight > 0 {
             // All frames in flight may be lost. Slow down: the network or the other end may be overloaded.
-            self.repeated += self.on_the_way as u64;
-            self.on_the_way = 0;
+            self.repeated += self.in_flight as u64;
+            self.in_flight = 0;
             self.window = 1;
             self.patience_ns = (self.patience_ns * 2).min(MOST_PATIENCE_NS);
         }
-        if self.on_the_way >= self.window {
+        if self.in_flight >= self.window {
             return None;
         }
-        let chunk = self.waiting.get(self.on_the_way)?;
-        if self.on_the_way == 0 {
+        let chunk = self.waiting.get(self.in_flight)?;
+        if self.in_flight == 0 {
             self.repeat_at_ns = now_ns.saturating_add(self.patience_ns);
         }
-        self.on_the_way += 1;
+        self.in_flight += 1;
         self.owes = false;
         Some(Frame {
             kind: Kind::Data,
             epoch: self.epoch,
-            sequence: self.acknowledged + self.on_the_way as u64,
+            sequence: self.acknowledged + self.in_flight as u64,
             acknowledged: self.received,
             goes_on: chunk.goes_on,
             is_compressed: chunk.is_compressed,
@@ -125,12 +125,12 @@ impl Session {
         Frame { acknowledged: self.received, ..Frame::plain(Kind::Alive, self.epoch, Vec::new()) }
     }
 
-    /// Assumes that all frames in flight are lost, so that they are sent again at once. Called when the connection is restored.
+    /// Assumes that all frames in flight are lost, so that they are sent again immediately. Called when the connection is restored.
     pub(super) fn reconnected(&mut self) {
         self.patience_ns = FIRST_PATIENCE_NS;
         self.window = FIRST_WINDOW;
-        self.repeated += self.on_the_way as u64;
-        self.on_the_way = 0;
+        self.repeated += self.in_flight as u64;
+        self.in_flight = 0;
         self.repeat_at_ns = u64::MAX;
     }
 
@@ -163,11 +163,11 @@ impl Session {
         };
         self.waiting.drain(..new);
         self.acknowledged = number;
-        self.on_the_way = self.on_the_way.saturating_sub(new);
+        self.in_flight = self.in_flight.saturating_sub(new);
         self.window = (self.window + new).min(WIDEST);
         self.patience_ns = FIRST_PATIENCE_NS;
         self.repeat_at_ns =
-            if self.on_the_way > 0 { now_ns.saturating_add(self.patience_ns) } else { u64::MAX };
+            if self.in_flight > 0 { now_ns.saturating_add(self.patience_ns) } else { u64::MAX };
     }
 }
 

@@ -1,4 +1,4 @@
-//! Members that measure nothing, and what asks them.
+//! Simulated members that measure nothing, and a simulated coordinator.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,20 +10,20 @@ use iotax_fleet::message::{FromMember, Merged, RunPart, ToMember};
 use iotax_fleet::nats::{Address, Agent, AgentName, MemberEvent, NatsHub};
 use iotax_model::{Histogram, RunState, Warning, WarningKind};
 
-/// Silence that tests put up with.
+/// The time without a message after which tests give up a member.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The longest a test waits for anything.
 pub(crate) const LONG: Duration = Duration::from_mins(1);
 
-/// An agent in a thread, whose work is to answer pings, and at `Begin` to say so many parts.
+/// An agent in a thread that answers pings and sends a number of parts at `Begin`.
 pub(crate) struct Double {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Vec<String>>>,
 }
 
 impl Double {
-    /// Starts one that says `parts` parts.
+    /// Starts an agent that sends `parts` parts.
     pub(crate) fn start(url: &str, name: &str, parts: u64) -> Self {
         let address: Address = url.parse().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
@@ -44,12 +44,12 @@ impl Double {
         Self { stop, thread: Some(thread) }
     }
 
-    /// Waits until it has ended, and returns why each of its works was over.
+    /// Waits for the end of the agent. Returns the reason for the end of each of its tasks.
     pub(crate) fn join(mut self) -> Vec<String> {
         self.thread.take().unwrap().join().unwrap()
     }
 
-    /// Ends it as soon as its work is over.
+    /// Ends the agent as soon as its current task is over.
     pub(crate) fn end(self) -> Vec<String> {
         self.stop.store(true, Ordering::Relaxed);
         self.join()
@@ -64,12 +64,12 @@ impl Drop for Double {
 
 fn work(agent: &mut Agent, parts: u64) -> String {
     loop {
-        let told = match agent.next(Duration::from_millis(50)) {
-            Ok(Some(MemberEvent::Coordinator(told))) => told,
+        let received = match agent.next(Duration::from_millis(50)) {
+            Ok(Some(MemberEvent::Coordinator(received))) => received,
             Ok(_) => continue,
             Err(error) => return error.to_string(),
         };
-        let sent = match told {
+        let sent = match received {
             ToMember::Ping { number } => agent.send(&FromMember::Pong {
                 number,
                 received_member_ns: 1,
@@ -91,7 +91,7 @@ fn work(agent: &mut Agent, parts: u64) -> String {
     }
 }
 
-/// A part whose text is not compressed to nothing.
+/// A part with text that does not compress well.
 pub(crate) fn part(number: u64) -> FromMember {
     let words = (0..200).map(|i| format!("{:x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ i));
     let text = words.collect::<Vec<_>>().concat();
@@ -112,12 +112,12 @@ fn sample(number: u64) -> Merged {
     Merged { step: 1, interval: 0, members: 1, ios: 1, bytes: 512, latency }
 }
 
-/// A coordinator of these doubles.
+/// A coordinator for these simulated members.
 pub(crate) fn hub(url: &str, fleet: &str) -> NatsHub {
     NatsHub::open_with(&url.parse().unwrap(), fleet, "1.0", None, PATIENCE).unwrap()
 }
 
-/// Receives until `enough` says so; returns all.
+/// Receives until `enough` returns true. Returns all events.
 pub(crate) fn receive(hub: &mut NatsHub, mut enough: impl FnMut(&[Incoming]) -> bool) -> Vec<Incoming> {
     let until = Instant::now() + LONG;
     let mut all = Vec::new();
@@ -128,7 +128,7 @@ pub(crate) fn receive(hub: &mut NatsHub, mut enough: impl FnMut(&[Incoming]) -> 
     all
 }
 
-/// The numbers of the parts of a member, in the order in which they came.
+/// Returns the numbers of a member's parts in order of arrival.
 pub(crate) fn numbers(all: &[Incoming], name: &str) -> Vec<u64> {
     let number = |incoming: &Incoming| match incoming {
         Incoming::Message { member, message: FromMember::Kept { number, .. }, .. } if member == name => {
@@ -139,12 +139,12 @@ pub(crate) fn numbers(all: &[Incoming], name: &str) -> Vec<u64> {
     all.iter().filter_map(number).collect()
 }
 
-/// Parts that came in from anyone.
+/// Returns the number of parts received from all members.
 pub(crate) fn parts(all: &[Incoming]) -> usize {
     all.iter().filter(|one| matches!(one, Incoming::Message { message: FromMember::Kept { .. }, .. })).count()
 }
 
-/// Has all begin.
+/// Tells all members to begin.
 pub(crate) fn begin(hub: &mut NatsHub) {
     hub.send(To::All, &ToMember::Begin).unwrap();
 }

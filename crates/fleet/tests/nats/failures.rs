@@ -1,4 +1,4 @@
-//! Faults: servers, coordinators and members that are killed.
+//! Tests with killed servers, coordinators and members.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn a_server_that_is_killed_in_the_middle_loses_nothing() {
     begin(&mut hub);
     let mut all = receive(&mut hub, |all| parts(all) >= 100);
     server.kill();
-    // Some of what was on its way is still in this process.
+    // Some messages in flight are still in this process.
     for _ in 0..3 {
         all.extend(hub.receive(Duration::from_millis(100)).unwrap());
     }
@@ -42,22 +42,22 @@ fn a_coordinator_that_dies_is_followed_by_another_and_refused_if_it_comes_back()
     let mut first = hub(&url, "f1");
     begin(&mut first);
     receive(&mut first, |all| parts(all) == 5);
-    // It says nothing any more, as one that was killed or stopped.
+    // It is silent, like a killed or stopped one.
     let mut second = hub(&url, "f1");
     assert!(second.epoch() > first.epoch());
     begin(&mut second);
     let all = receive(&mut second, |all| parts(all) == 5);
     assert_eq!(numbers(&all, "one"), [1, 2, 3, 4, 5]);
     let until = std::time::Instant::now() + super::double::LONG;
-    let told = loop {
+    let refusal = loop {
         match first.receive(Duration::from_millis(50)) {
             Ok(_) => assert!(std::time::Instant::now() < until, "the first coordinator is not refused"),
             Err(error) => break error,
         }
     };
     assert!(
-        matches!(&told, LinkError::Closed(reason) if reason.contains("another coordinator has taken over fleet f1")),
-        "{told}"
+        matches!(&refusal, LinkError::Closed(reason) if reason.contains("another coordinator has taken over fleet f1")),
+        "{refusal}"
     );
     assert!(first.send(iotax_fleet::link::To::All, &iotax_fleet::message::ToMember::Cancel).is_err());
     // What a refused coordinator does at its end is nothing to the members.
@@ -111,7 +111,7 @@ fn an_agent_that_is_started_anew_is_lost_at_once() {
     drop(first);
 }
 
-/// The stdout of a process: nothing until the test says that it has ended.
+/// The stdout of a process; it blocks until the test ends the process.
 struct Output(std::sync::mpsc::Receiver<()>);
 
 impl std::io::Read for Output {

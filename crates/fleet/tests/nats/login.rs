@@ -1,4 +1,4 @@
-//! TLS, users and permissions.
+//! Tests of TLS, users and permissions.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair,
 
 use super::double::{Double, begin, parts, receive};
 
-/// A CA, and certificates of a server and a client that lead to it.
+/// A CA, and certificates of a server and a client signed by it.
 fn certificates(directory: &Path) {
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -62,7 +62,7 @@ fn certificates_of_both_ends_are_checked() {
     assert!(NatsOperator::connect(&missing).unwrap_err().to_string().starts_with("/nowhere.pem: "));
 }
 
-/// The permissions of docs/fleet-nats.md.
+/// The permissions listed in docs/fleet-nats.md.
 fn users(_: &Path) -> String {
     let page = include_str!("../../../../docs/fleet-nats.md");
     let begin = page.find("authorization {").expect("the example has users");

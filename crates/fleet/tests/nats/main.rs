@@ -1,4 +1,4 @@
-//! The two ends over a real nats-server.
+//! Tests of coordinator and agents over a real nats-server.
 
 mod double;
 mod failures;

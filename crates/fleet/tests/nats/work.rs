@@ -1,4 +1,4 @@
-//! Fleets without faults.
+//! Tests of fleets without faults.
 
 use std::time::Duration;
 
@@ -52,11 +52,11 @@ fn an_agent_works_for_one_fleet_after_the_other_and_then_drains() {
         begin(&mut hub);
         receive(&mut hub, |all| parts(all) == 3);
         let busy = format!("{}?group=red&wait=1s", server.url());
-        let told = NatsHub::open(&busy.parse().unwrap(), "other", "1.0", None).unwrap_err().to_string();
+        let refusal = NatsHub::open(&busy.parse().unwrap(), "other", "1.0", None).unwrap_err().to_string();
         assert!(
-            told.contains("0 of 1 agents of group \"red\"")
-                && told.contains(&format!("one works for fleet {fleet}")),
-            "{told}"
+            refusal.contains("0 of 1 agents of group \"red\"")
+                && refusal.contains(&format!("one works for fleet {fleet}")),
+            "{refusal}"
         );
         let mut operator = NatsOperator::connect(&server.url().parse().unwrap()).unwrap();
         let there = operator.roll_call(Duration::from_secs(1)).unwrap();
@@ -133,6 +133,6 @@ fn too_few_agents_are_an_error_that_says_what_to_do() {
     let others = NatsHub::open(&address, "f1", "0.9", None).unwrap_err().to_string();
     assert!(others.contains("one is iotax 1.0 (") && others.contains("this is 0.9 ("), "{others}");
     let _twin = Double::start(&server.url(), "one", 0);
-    let told = NatsHub::open(&address, "f1", "1.0", None).unwrap_err().to_string();
-    assert!(told.contains("2 agents call themselves one"), "{told}");
+    let refusal = NatsHub::open(&address, "f1", "1.0", None).unwrap_err().to_string();
+    assert!(refusal.contains("2 agents call themselves one"), "{refusal}");
 }

@@ -171,7 +171,7 @@ impl<'a> Job<'a> {
         let errors = if alone { m.outcome.errors.clone() } else { Vec::new() };
         let several = run.plan.targets.len() > 1;
         let spec = run.plan.targets.iter().find(|target| target.name == m.target);
-        let place = spec.and_then(|spec| spec.path().or(spec.device()));
+        let target_path = spec.and_then(|spec| spec.path().or(spec.device()));
         Some(Self {
             name: if several { format!("{}/{name}", m.target) } else { name.to_owned() },
             group,
@@ -181,7 +181,7 @@ impl<'a> Job<'a> {
             },
             workload: own.unwrap_or(first),
             ioengine: m.outcome.ioengine,
-            filename: place.map(|path| path.display().to_string()),
+            filename: target_path.map(|path| path.display().to_string()),
             ended_at_ms: *ended_at_ms,
             elapsed_s: ended_at_ms.saturating_sub(run.started_at_ms).div_ceil(1000),
             duration_ns,
@@ -235,12 +235,12 @@ impl<'a> Job<'a> {
         for key in KEYS.iter().filter(|key| !NOT_FIOS.contains(&key.name)) {
             let is_known = self.is_known(key.name);
             let Some(value) = keys.get(key.name).and_then(text).filter(|_| is_known) else { continue };
-            let told = key.default.is_none_or(|default| {
+            let is_default = key.default.is_none_or(|default| {
                 let default = default();
                 value != default && value != switched(&default)
             });
             let wanted = ALWAYS.contains(&key.name) && !(key.name == "bs" && lengths);
-            if key.name != "ioengine" && (told || wanted) {
+            if key.name != "ioengine" && (is_default || wanted) {
                 // fio's GiB is 1000 to the third.
                 let is_length = matches!(key.value, "SIZE" | "RANGE" | "SPLIT");
                 options.push((key.name, if is_length { value.replace("iB", "") } else { value }));
@@ -346,11 +346,11 @@ impl Disk {
             }
             add(&mut disks, m, machine, elsewhere);
         }
-        let told = |(mut disk, ns): (Self, u64)| {
+        let named = |(mut disk, ns): (Self, u64)| {
             disk.busy_percent /= ns.max(1) as f64;
             disk
         };
-        disks.into_iter().map(told).collect()
+        disks.into_iter().map(named).collect()
     }
 
     /// Returns the sum of the latencies of all I/Os in milliseconds, from queueing to completion; `None` if not recorded.

@@ -159,9 +159,9 @@ mod tests {
             [histogram(&[1, 3, 999, us, 1999, 200 * us]), histogram(&[ms, 1500 * ms, 2500 * ms, 2500 * ms])]
                 .iter(),
         );
-        let at = |places: &[(usize, f64)], of: &[f64]| {
+        let at = |ranks: &[(usize, f64)], of: &[f64]| {
             (0..of.len()).all(|i| {
-                let share = places.iter().find(|(place, _)| *place == i).map_or(0.0, |(_, share)| *share);
+                let share = ranks.iter().find(|(rank, _)| *rank == i).map_or(0.0, |(_, share)| *share);
                 (of[i] - share).abs() < 1e-9
             })
         };
@@ -180,10 +180,10 @@ mod tests {
             let bins = bins(&histogram);
             prop_assert_eq!(bins.values().sum::<u64>(), values.len() as u64);
             for (p, value) in percentiles(&histogram) {
-                let mut seen = 0;
+                let mut counted = 0;
                 let reached = bins.iter().find(|(_, count)| {
-                    seen += **count;
-                    seen as f64 >= p / 100.0 * values.len() as f64
+                    counted += **count;
+                    counted as f64 >= p / 100.0 * values.len() as f64
                 });
                 let (key, _) = reached.expect("all are reached at 100%");
                 prop_assert_eq!(middle_of_bucket(value), *key, "{} at {}", value, p);

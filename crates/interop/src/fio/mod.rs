@@ -21,12 +21,12 @@ pub const VERSION: &str = concat!("fio-3.33-iotax-", env!("CARGO_PKG_VERSION"));
 /// Mark that identifies JSON output as iotax's by its version field.
 pub(super) const JSON_MARK: Mark = Mark {
     format: "fio-json",
-    place: MarkPosition::Member(&["fio version"], Value::Begins("fio-3.33-iotax-")),
+    position: MarkPosition::Member(&["fio version"], Value::Begins("fio-3.33-iotax-")),
 };
 
 /// Mark that identifies each terse line as iotax's by its version field.
 pub(super) const TERSE_MARK: Mark =
-    Mark { format: "fio-terse", place: MarkPosition::EveryLine(&["3;fio-3.33-iotax-"]) };
+    Mark { format: "fio-terse", position: MarkPosition::EveryLine(&["3;fio-3.33-iotax-"]) };
 
 /// Writes a run as fio's `--output-format=json`.
 ///

@@ -10,7 +10,7 @@ use crate::Unfit;
 use iotax_model::Run;
 
 /// Number of percentile fields per direction.
-const PLACES: usize = 20;
+const COLUMNS: usize = 20;
 const NS_PER_US: u64 = 1_000;
 
 /// Writes one line per job. Unknown figures are empty fields.
@@ -63,9 +63,9 @@ fn direction(job: &Job<'_>, direction: &Direction) -> Vec<String> {
     fields.extend(latency(Spread::default()));
     fields.extend(latency(Spread::of(service)));
     let counted = service.map(percentiles).unwrap_or_default();
-    for place in 0..PLACES {
-        let value = counted.get(place).map_or(0, |(_, ns)| ns / NS_PER_US);
-        fields.push(PERCENTILES.get(place).map_or_else(|| "0%=0".to_owned(), |p| format!("{p:.6}%={value}")));
+    for index in 0..COLUMNS {
+        let value = counted.get(index).map_or(0, |(_, ns)| ns / NS_PER_US);
+        fields.push(PERCENTILES.get(index).map_or_else(|| "0%=0".to_owned(), |p| format!("{p:.6}%={value}")));
     }
     fields.extend(latency(Spread::of(there.then(|| direction.total()))));
     fields.extend([whole(bw.min).to_string(), whole(bw.max).to_string()]);

@@ -125,17 +125,17 @@ impl Sums {
 struct Devices {
     all: Vec<(String, Sums)>,
     /// Index in `all` of each device, by name.
-    places: HashMap<String, usize>,
+    indices: HashMap<String, usize>,
     /// Number of screens in the session so far.
     screens: usize,
 }
 
 impl Devices {
     fn of(&mut self, device: &str, line: usize) -> &mut Sums {
-        let known = self.places.get(device).copied();
+        let known = self.indices.get(device).copied();
         let at = known.unwrap_or_else(|| {
             self.all.push((device.to_owned(), Sums { line, io_ms: Some(0.0), ..Sums::default() }));
-            self.places.insert(device.to_owned(), self.all.len() - 1);
+            self.indices.insert(device.to_owned(), self.all.len() - 1);
             self.all.len() - 1
         });
         &mut self.all[at].1

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::columns::{may_be_rest, placed, words};
+use super::columns::{in_columns, may_be_rest, words};
 use super::lines::Lines;
 use super::parse_util::agree;
 use super::quantity::{nanos_in, number, number_and_unit};
@@ -287,16 +287,16 @@ fn tables(lines: &Lines<'_>, found: &mut Found) {
     if tables.is_empty() {
         return;
     }
-    let told = CsvRates::by(&found.entries);
+    let csv_rates = CsvRates::by(&found.entries);
     for table in tables.iter_mut().filter(|table| table.is_name_cut) {
-        table.machine = told.whole_name(&table.machine);
+        table.machine = csv_rates.whole_name(&table.machine);
     }
     let mut number: HashMap<(String, bool), usize> = HashMap::new();
     for table in &tables {
         *number.entry((table.machine.clone(), table.is_on_a_file)).or_default() += 1;
     }
     for mut table in tables {
-        if told.has(&table, number[&(table.machine.clone(), table.is_on_a_file)]) {
+        if csv_rates.has(&table, number[&(table.machine.clone(), table.is_on_a_file)]) {
             continue;
         }
         table.doubt.into_iter().for_each(|line| found.miss(line));
@@ -360,7 +360,7 @@ impl<'t> Heads<'t> {
         };
         let (name, figures) = row_of(self.last, row)?;
         if may_be_rest(lines.get(at + 1)) {
-            return Err(OUT_OF_PLACE);
+            return Err(MISALIGNED);
         }
         let is_count = |files: &str| files.chars().all(|c| c.is_ascii_digit() || matches!(c, ':' | '/'));
         let mut about = About { line: at + 1, ..About::default() };
@@ -373,9 +373,10 @@ impl<'t> Heads<'t> {
             [.., files] if !is_on_a_file && is_count(files) => {
                 about.files = files;
                 // Since 2.00 the header has the machine's name; before, the row has it.
-                let told = self.machine.take().or((name.len() > 1).then(|| name[0].to_owned()));
-                if let Some(told) = told.filter(|told| !machine.starts_with(told)) {
-                    *machine = told;
+                let name_in_row = self.machine.take().or((name.len() > 1).then(|| name[0].to_owned()));
+                if let Some(name_in_row) = name_in_row.filter(|name_in_row| !machine.starts_with(name_in_row))
+                {
+                    *machine = name_in_row;
                 }
             }
             _ => return Err("not a row of the heads above it"),
@@ -388,10 +389,10 @@ impl<'t> Heads<'t> {
             Line { number: at + 2, text: next.unwrap_or_default().to_owned(), reason: reason.to_owned() }
         });
         // Without `K/sec` in the header, only a suffix gives a rate's unit.
-        let is_told = self.last.contains("K/sec");
+        let has_unit = self.last.contains("K/sec");
         let unit = |(i, text)| {
             let plain = i % 2 == 0 && i != 2 * SEEKS && is_on_a_file && number(text).is_some();
-            if plain && !is_told { "" } else { text }
+            if plain && !has_unit { "" } else { text }
         };
         let figures: Vec<&str> = figures.iter().copied().enumerate().map(unit).collect();
         let tests = if is_on_a_file { &ON_A_FILE } else { &ON_FILES };
@@ -451,16 +452,19 @@ struct CsvRates(HashMap<(String, bool), Vec<Rates>>);
 
 impl CsvRates {
     fn by(entries: &[Entry]) -> Self {
-        let mut told: HashMap<(String, bool), Vec<Rates>> = HashMap::new();
+        let mut rates_by_machine: HashMap<(String, bool), Vec<Rates>> = HashMap::new();
         for line in entries.chunk_by(|one, other| one.line == other.line) {
             let machine = line[0].target.clone().unwrap_or_default();
             for is_on_a_file in [true, false] {
                 if line.iter().any(|entry| test(&entry.workload, is_on_a_file).is_some()) {
-                    told.entry((machine.clone(), is_on_a_file)).or_default().push(rates(line, is_on_a_file));
+                    rates_by_machine
+                        .entry((machine.clone(), is_on_a_file))
+                        .or_default()
+                        .push(rates(line, is_on_a_file));
                 }
             }
         }
-        Self(told)
+        Self(rates_by_machine)
     }
 
     /// Completes a truncated machine name if exactly one name in the CSV starts with it.
@@ -503,15 +507,15 @@ fn test(name: &str, is_on_a_file: bool) -> Option<usize> {
 fn rates(entries: &[Entry], is_on_a_file: bool) -> Rates {
     let mut rates = Rates::default();
     for entry in entries {
-        if let Some(place) = test(&entry.workload, is_on_a_file) {
+        if let Some(index) = test(&entry.workload, is_on_a_file) {
             let of = |metric: Metric| entry.stated.metrics.get(metric.word()).copied();
-            rates[place] = of(Metric::BYTES_PER_S).or(of(Metric::IOPS));
+            rates[index] = of(Metric::BYTES_PER_S).or(of(Metric::IOPS));
         }
     }
     rates
 }
 
-const OUT_OF_PLACE: &str = "its figures do not stand beneath their heads";
+const MISALIGNED: &str = "its figures do not stand beneath their heads";
 
 /// Width in characters of the blanks that replace a skipped test: rate, CPU share and separators.
 const PAIR: usize = 10;
@@ -551,10 +555,10 @@ fn row_of<'a>(head: &str, row: &'a str) -> Result<Row<'a>, &'static str> {
     }
     let (names, figures): (Vec<_>, Vec<_>) =
         all.iter().partition(|(end, _)| *end <= ends[0].saturating_sub(5));
-    let placed = placed(&figures, &ends, 0).ok_or(OUT_OF_PLACE)?;
+    let in_columns = in_columns(&figures, &ends, 0).ok_or(MISALIGNED)?;
     Ok((
         names.into_iter().map(|(_, word)| word).collect(),
-        placed.into_iter().map(Option::unwrap_or_default).collect(),
+        in_columns.into_iter().map(Option::unwrap_or_default).collect(),
     ))
 }
 
@@ -578,10 +582,10 @@ fn row_of_cells<'a>(heads: &[&str], fields: &[&'a str]) -> Option<Row<'a>> {
 /// latencies as tests.
 fn latencies<'a>(figures: &[&str], line: &'a str) -> Option<Vec<&'a str>> {
     let words = line.split(|c: char| c.is_whitespace() || c == '|').filter(|word| !word.is_empty());
-    let mut told = words.skip(1);
+    let mut times = words.skip(1);
     let mut of = |pair: &[&str]| {
-        if pair == ["", ""] { Some("") } else { told.next().filter(|word| time(word).is_some()) }
+        if pair == ["", ""] { Some("") } else { times.next().filter(|word| time(word).is_some()) }
     };
     let found: Vec<&str> = figures.chunks(2).map(&mut of).collect::<Option<_>>()?;
-    told.next().is_none().then_some(found)
+    times.next().is_none().then_some(found)
 }

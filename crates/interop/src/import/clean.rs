@@ -31,14 +31,14 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     }
     let is_page = tags(text).any(|(_, name)| PAGES.iter().any(|page| name.eq_ignore_ascii_case(page)));
     let mut clean = String::with_capacity(text.len());
-    let mut seen = String::new();
+    let mut visible = String::new();
     for line in text.split_inclusive('\n') {
-        seen.clear();
-        seen.extend(uncoloured(line).chars().filter_map(plain));
+        visible.clear();
+        visible.extend(uncoloured(line).chars().filter_map(plain));
         if is_page {
-            seen = unmarked(&seen);
+            visible = unmarked(&visible);
         }
-        clean.push_str(&unemphasised(unquoted(&seen)));
+        clean.push_str(&unemphasised(unquoted(&visible)));
     }
     if has_decimal_commas(&clean) {
         clean = with_points(&clean);
@@ -51,10 +51,10 @@ fn uncoloured(line: &str) -> Cow<'_, str> {
     if !line.contains('\u{1b}') && !line.contains("^[[") && !line.contains("^[]") {
         return Cow::Borrowed(line);
     }
-    let mut seen = String::with_capacity(line.len());
+    let mut visible = String::with_capacity(line.len());
     let line = line.replace("^[[", "\u{1b}[").replace("^[]", "\u{1b}]");
     let mut parts = line.split('\u{1b}');
-    seen.push_str(parts.next().unwrap_or_default());
+    visible.push_str(parts.next().unwrap_or_default());
     for part in parts {
         let after = match part.as_bytes().first() {
             // Parameters, up to the letter that ends the sequence.
@@ -64,9 +64,9 @@ fn uncoloured(line: &str) -> Cow<'_, str> {
             Some(b'(' | b')') => Some(2),
             _ => Some(1),
         };
-        seen.push_str(after.and_then(|after| part.get(after..)).unwrap_or_default());
+        visible.push_str(after.and_then(|after| part.get(after..)).unwrap_or_default());
     }
-    Cow::Owned(seen)
+    Cow::Owned(visible)
 }
 
 /// Removes the asterisks of bold text from a line: `**IOPS=13.0k**`.

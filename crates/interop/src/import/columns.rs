@@ -27,7 +27,7 @@ pub(super) fn may_be_rest(line: Option<&str>) -> bool {
 
 /// Assigns words to columns: in order if there are as many words as columns, else by their end positions. `None` if a word fits no column, for
 /// example because the spacing was lost. A figure may end up to `left` characters to the left of its column head.
-pub(super) fn placed<'a>(
+pub(super) fn in_columns<'a>(
     words: &[(usize, &'a str)],
     ends: &[usize],
     left: usize,

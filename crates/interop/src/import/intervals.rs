@@ -55,12 +55,12 @@ pub fn intervals(text: &str) -> Option<Intervals> {
 }
 
 fn read(text: &str) -> Option<Intervals> {
-    let told = |tool, read: fn(&str, &mut Found) -> Vec<ImportedInterval>| {
+    let read_by = |tool, read: fn(&str, &mut Found) -> Vec<ImportedInterval>| {
         let mut found = Found::default();
         let intervals = read(text, &mut found);
         (!intervals.is_empty()).then_some(Intervals { tool, intervals, not_understood: found.not_understood })
     };
-    told("iostat", iostat::intervals).or_else(|| told("atop", atop::intervals))
+    read_by("iostat", iostat::intervals).or_else(|| read_by("atop", atop::intervals))
 }
 
 #[cfg(test)]

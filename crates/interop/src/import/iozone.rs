@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::columns::{may_be_rest, placed, words};
+use super::columns::{in_columns, may_be_rest, words};
 use super::lines::lines;
 use super::parse_util::not_understood;
 use super::quantity::number;
@@ -66,7 +66,7 @@ struct Reader {
     /// Start time of the run, if printed.
     time: Option<Stamp>,
     /// Test, file size, record size and figure of each entry of this run so far, to skip figures that another part of the output repeats.
-    told: HashSet<(usize, [u64; 3])>,
+    stated: HashSet<(usize, [u64; 3])>,
     /// True if the text contains something that only iozone prints.
     is_iozone: bool,
 }
@@ -152,13 +152,13 @@ impl Reader {
             words(line).first().is_some_and(|(end, _)| *end == row[0].0 || end.abs_diff(self.ends[0]) < 2)
         };
         let is_broken = may_be_rest(next) && !next.is_some_and(begins);
-        let Some(placed) = placed(&row, &self.ends, LEFT).filter(|_| !is_broken) else {
+        let Some(in_columns) = in_columns(&row, &self.ends, LEFT).filter(|_| !is_broken) else {
             let reason = "its figures do not stand beneath their heads".to_owned();
             self.found.miss(Line { number: at, text: line.to_owned(), reason });
             return;
         };
-        let (Some(size), Some(record)) = (figure(placed[0]), figure(placed[1])) else { return };
-        for (test, word) in placed[2..].iter().enumerate() {
+        let (Some(size), Some(record)) = (figure(in_columns[0]), figure(in_columns[1])) else { return };
+        for (test, word) in in_columns[2..].iter().enumerate() {
             self.add(test, size, record, figure(*word), at);
         }
     }
@@ -193,7 +193,7 @@ impl Reader {
     /// Adds a test's figure, unless it is missing, 0, or was in another part of the same output already.
     fn add(&mut self, test: usize, size: f64, record: f64, figure: Option<f64>, line: usize) {
         let Some(figure) = figure.filter(|figure| *figure > 0.0) else { return };
-        if !self.told.insert((test, [size, record, figure].map(f64::to_bits))) {
+        if !self.stated.insert((test, [size, record, figure].map(f64::to_bits))) {
             return;
         }
         let (name, _, terms) = TESTS[test];
@@ -274,13 +274,13 @@ fn heads(line: &str) -> Option<Vec<&str>> {
 /// Returns whether `heads` are iozone's column heads: all of them, or the first few if the line above identifies the last ones. Heads may
 /// continue on the next line.
 fn are_known(heads: &[&str], above: &str, next: Option<&str>) -> bool {
-    let told = ABOVE.iter().copied().take(heads.len().saturating_sub(4));
+    let expected = ABOVE.iter().copied().take(heads.len().saturating_sub(4));
     let is_rest = |line: &str| line.split_whitespace().next().is_some_and(|word| HEADS.contains(&word));
     heads == HEADS
         || !heads.is_empty()
             && HEADS.starts_with(heads)
             && !next.is_some_and(is_rest)
-            && (heads.len() <= 4 || above.split_whitespace().eq(told))
+            && (heads.len() <= 4 || above.split_whitespace().eq(expected))
 }
 
 /// Returns the index of the test to which a title in the spreadsheet report belongs, such as `"Re-writer report"`; `None` for other lines.

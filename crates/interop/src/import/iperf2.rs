@@ -267,9 +267,9 @@ mod tests {
         assert_eq!(rates(two), [("tcp-p2".to_owned(), 755e6)]);
         let unsummed = read(&two[..two.find("[SUM]").expect("there")]).expect("iperf's");
         assert_eq!((unsummed.entries.len(), unsummed.not_understood.len()), (0, 2));
-        let ways = two
+        let directions = two
             .replace("port 2 connected with 10.0.0.2 port 5001", "port 5001 connected with 10.0.0.2 port 2");
-        assert_eq!(rates(&ways), [("tcp-sent".to_owned(), 419e6), ("tcp-received".to_owned(), 336e6)]);
+        assert_eq!(rates(&directions), [("tcp-sent".to_owned(), 419e6), ("tcp-received".to_owned(), 336e6)]);
     }
 
     #[test]

@@ -62,10 +62,10 @@ pub(super) fn read(text: &str) -> Option<Found> {
 fn is_ours(object: Value<'_>) -> bool {
     let start = object.get("start");
     let version = start.get("version").text();
-    let is_told = version.is_some();
+    let has_version = version.is_some();
     object.get("end").is_map()
         && version.is_none_or(|version| ["iperf", "iotax"].iter().any(|name| version.starts_with(name)))
-        && (is_told || start.get("test_start").is_map())
+        && (has_version || start.get("test_start").is_map())
 }
 
 /// Reports the error message of a failed test, which has no figures.
@@ -112,10 +112,10 @@ impl Start {
         }
     }
 
-    /// Creates an entry for one direction, with the test's parameters; `way` is appended to the name.
-    fn entry(&self, way: &str) -> Entry {
+    /// Creates an entry for one direction, with the test's parameters; `direction` is appended to the name.
+    fn entry(&self, direction: &str) -> Entry {
         let mut entry = Entry { target: self.target.clone(), time: self.time, ..Entry::default() };
-        let mut name = format!("{}{way}", self.name);
+        let mut name = format!("{}{direction}", self.name);
         if let Some(streams) = self.streams.filter(|streams| *streams > 1) {
             name = format!("{name}-p{streams}");
         }
@@ -135,19 +135,19 @@ fn document(start: &Start, end: Value<'_>, failed: bool, line: usize, found: &mu
     if let Some(version) = start.version.as_ref().and_then(|version| version.strip_prefix("iperf ")) {
         found.version = Some(version.to_owned());
     }
-    let way = |name: &str, sent: &str, received: &str| {
+    let entry_of = |name: &str, sent: &str, received: &str| {
         let mut entry = start.entry(name);
         entry.line = line;
         figures(&mut entry, end.get(sent), end.get(received)).then_some(entry)
     };
     let (sent, received) = ("sum_sent_bidir_reverse", "sum_received_bidir_reverse");
     let both = !end.get(received).is_null() || !end.get(sent).is_null();
-    let ways = if both {
-        vec![way("-bidir-sent", "sum_sent", "sum_received"), way("-bidir-received", sent, received)]
+    let directions = if both {
+        vec![entry_of("-bidir-sent", "sum_sent", "sum_received"), entry_of("-bidir-received", sent, received)]
     } else {
-        vec![way("", "sum_sent", "sum_received").or_else(|| {
+        vec![entry_of("", "sum_sent", "sum_received").or_else(|| {
             // Up to 3.6, UDP tests had a single sum, that of the sender.
-            let mut entry = way("", "sum", "")?;
+            let mut entry = entry_of("", "sum", "")?;
             let sum = end.get("sum");
             entry.state(Metric::BYTES_PER_S, Some(sum.get("bits_per_second").f64()? / 8.0));
             losses(&mut entry, sum);
@@ -155,10 +155,10 @@ fn document(start: &Start, end: Value<'_>, failed: bool, line: usize, found: &mu
             Some(entry)
         })]
     };
-    if !failed && ways.iter().all(Option::is_none) {
+    if !failed && directions.iter().all(Option::is_none) {
         found.miss(not_understood(line, "end", "no bytes and seconds that the rate fits"));
     }
-    for mut entry in ways.into_iter().flatten() {
+    for mut entry in directions.into_iter().flatten() {
         shared(&mut entry, end);
         found.keep(entry);
     }
@@ -180,8 +180,8 @@ fn figures(entry: &mut Entry, sent: Value<'_>, received: Value<'_>) -> bool {
     if let Some(rate) = sent_rate {
         entry.add("sent", Some(rate), "bit/s");
     }
-    let told = if received_rate.is_some() { received } else { sent };
-    entry.duration_ns = told.get("seconds").f64().and_then(|seconds| whole_nanos(seconds * 1e9));
+    let section = if received_rate.is_some() { received } else { sent };
+    entry.duration_ns = section.get("seconds").f64().and_then(|seconds| whole_nanos(seconds * 1e9));
     for (sum, end) in [(sent, "sender"), (received, "receiver")] {
         entry
             .notes
@@ -194,9 +194,9 @@ fn figures(entry: &mut Entry, sent: Value<'_>, received: Value<'_>) -> bool {
 }
 
 /// Adds the UDP figures: jitter, datagrams lost and datagrams sent.
-fn losses(entry: &mut Entry, told: Value<'_>) {
+fn losses(entry: &mut Entry, section: Value<'_>) {
     let [jitter, lost, packets, share] =
-        ["jitter_ms", "lost_packets", "packets", "lost_percent"].map(|key| told.get(key).f64());
+        ["jitter_ms", "lost_packets", "packets", "lost_percent"].map(|key| section.get(key).f64());
     add_datagrams(entry, jitter, lost, packets);
     entry.add("loss", share.filter(|share| packets != Some(0.0) && (0.0..=100.0).contains(share)), "%");
 }

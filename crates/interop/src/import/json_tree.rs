@@ -285,9 +285,9 @@ impl<'t> Value<'t> {
         else {
             return (0, self.to_string());
         };
-        let place = *from as usize - 1;
-        let quoted = self.tree.text[place..].chars().take_while(|c| !matches!(c, ',' | '}' | '\n' | '\r'));
-        (place, quoted.take(LONGEST_QUOTE).collect())
+        let offset = *from as usize - 1;
+        let quoted = self.tree.text[offset..].chars().take_while(|c| !matches!(c, ',' | '}' | '\n' | '\r'));
+        (offset, quoted.take(LONGEST_QUOTE).collect())
     }
 
     pub(super) fn is_null(self) -> bool {

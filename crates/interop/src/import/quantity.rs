@@ -4,9 +4,9 @@
 /// depends on the locale.
 pub(super) fn number(text: &str) -> Option<f64> {
     let allowed = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | 'e' | 'E');
-    let looks =
+    let is_number =
         text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-')) && text.chars().all(allowed);
-    looks.then(|| text.parse::<f64>().ok()).flatten().filter(|value| value.is_finite())
+    is_number.then(|| text.parse::<f64>().ok()).flatten().filter(|value| value.is_finite())
 }
 
 /// Returns the largest plausible value in a unit; a larger one must have been read wrongly.

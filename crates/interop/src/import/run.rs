@@ -62,11 +62,11 @@ pub fn runs(files: Vec<(String, Vec<Found>)>, label: Option<&str>) -> Vec<Import
             if label.is_some() || !apart.contains(found.tool) {
                 found.entries.iter_mut().for_each(|entry| entry.label = label.map(str::to_owned));
             }
-            let place = runs.iter().position(|run| run.source.tool == found.tool).unwrap_or_else(|| {
+            let slot = runs.iter().position(|run| run.source.tool == found.tool).unwrap_or_else(|| {
                 runs.push(empty(found.tool));
                 runs.len() - 1
             });
-            add(&mut runs[place], &file, found);
+            add(&mut runs[slot], &file, found);
         }
     }
     for run in &mut runs {
@@ -136,7 +136,7 @@ impl Imported {
     #[must_use]
     pub fn labels(&self) -> Vec<&str> {
         let mut labels: Vec<(usize, &str)> =
-            self.names.iter().filter_map(|((label, _), place)| Some((*place, label.as_deref()?))).collect();
+            self.names.iter().filter_map(|((label, _), slot)| Some((*slot, label.as_deref()?))).collect();
         labels.sort_unstable();
         labels.dedup_by_key(|(_, label)| *label);
         labels.into_iter().map(|(_, label)| label).collect()
@@ -186,17 +186,17 @@ impl Imported {
     }
 
     /// Returns the index of the target with this label and name. Adds the target if it is new, with a number appended if its name is taken.
-    fn target(&mut self, label: Option<&str>, told: Option<&str>) -> usize {
-        let key = (label.map(str::to_owned), told.map(str::to_owned));
-        if let Some(place) = self.names.get(&key) {
-            return *place;
+    fn target(&mut self, label: Option<&str>, reported: Option<&str>) -> usize {
+        let key = (label.map(str::to_owned), reported.map(str::to_owned));
+        if let Some(slot) = self.names.get(&key) {
+            return *slot;
         }
-        let plain = match (label, told) {
-            (Some(label), Some(told)) => {
+        let plain = match (label, reported) {
+            (Some(label), Some(reported)) => {
                 let label: String = simple(label, "").chars().take(LONGEST / 2).collect();
-                let told = simple(told, "");
-                let beyond = told.chars().count().saturating_sub(LONGEST - 1 - label.chars().count());
-                format!("{label}-{}", told.chars().skip(beyond).collect::<String>())
+                let reported = simple(reported, "");
+                let beyond = reported.chars().count().saturating_sub(LONGEST - 1 - label.chars().count());
+                format!("{label}-{}", reported.chars().skip(beyond).collect::<String>())
             }
             (one, other) => simple(one.or(other).unwrap_or(&self.source.tool), ""),
         };
@@ -208,18 +208,18 @@ impl Imported {
                 break name;
             }
         };
-        let place = self.plan.targets.len();
+        let slot = self.plan.targets.len();
         self.plan.targets.push(TargetSpec { name, ..TargetSpec::default() });
-        self.names.insert(key, place);
-        place
+        self.names.insert(key, slot);
+        slot
     }
 
     /// Returns the index of the entry's workload. Adds the workload if it is new, with a number appended if its name is taken.
     fn workload(&mut self, entry: &Entry) -> usize {
         let tree = serde_json::to_value(&entry.keys).unwrap_or_default();
         let alike = (entry.workload.clone(), tree.to_string());
-        if let Some(place) = self.workloads.get(&alike) {
-            return *place;
+        if let Some(slot) = self.workloads.get(&alike) {
+            return *slot;
         }
         let is_new = |name: &String| !self.source.known.contains_key(name);
         let number = self.numbered.entry(entry.workload.clone()).or_default();
@@ -235,11 +235,11 @@ impl Imported {
         if keys.rw.is_none() && keys.test.is_none() {
             keys.foreign = true;
         }
-        let place = self.plan.workloads.len();
+        let slot = self.plan.workloads.len();
         self.plan.workloads.push(keys.complete(&WorkloadKeys::default()));
         self.source.known.insert(name, known(&entry.keys, &tree));
-        self.workloads.insert(alike, place);
-        place
+        self.workloads.insert(alike, slot);
+        slot
     }
 
     fn finish(&mut self) {
@@ -282,11 +282,14 @@ mod tests {
     #[test]
     fn what_a_text_tells_apart_stays_apart() {
         let long = "a/very/long/path/whose/last/forty/characters/are/the/same.dat";
-        let told =
+        let reported =
             ["/dev/sda", "dev-sda", "/dev/sda", "\u{1f4be}", "\u{1f4bf}", "\u{30c7}1", "\u{30c8}1", long];
-        let entry =
-            |told: &str| Entry { target: Some(told.into()), workload: "w".into(), ..Entry::default() };
-        let mut entries: Vec<Entry> = told.iter().map(|told| entry(told)).collect();
+        let entry = |reported: &str| Entry {
+            target: Some(reported.into()),
+            workload: "w".into(),
+            ..Entry::default()
+        };
+        let mut entries: Vec<Entry> = reported.iter().map(|reported| entry(reported)).collect();
         entries.push(entry(&format!("another/{long}")));
         let run = runs(vec![("f".into(), vec![Found { tool: "fio", entries, ..Found::default() }])], None)
             .remove(0);

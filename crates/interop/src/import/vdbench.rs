@@ -27,7 +27,7 @@ struct Reader {
     day: String,
     began: String,
     /// Results so far, by name and metrics: the second of the day at which each was last printed.
-    told: HashMap<String, Option<u64>>,
+    known: HashMap<String, Option<u64>>,
 }
 
 /// Maximum seconds between prints of the same result, because vdbench prints to console, summary and totals at the same time.
@@ -62,10 +62,10 @@ impl Reader {
                 self.heads.clear();
             }
             words.first().copied().unwrap_or_default().clone_into(&mut self.began);
-        } else if let Some(place) = words.iter().position(|word| *word == "interval") {
-            self.upper = words[place + 1..].iter().map(|word| (*word).to_owned()).collect();
+        } else if let Some(index) = words.iter().position(|word| *word == "interval") {
+            self.upper = words[index + 1..].iter().map(|word| (*word).to_owned()).collect();
             self.heads.clear();
-            self.day = words[..place].join(" ");
+            self.day = words[..index].join(" ");
         } else if words.first() == Some(&"tod") && words.contains(&"Interval") {
             // If header and row were wrapped at the same place, they would fit each other by mistake.
             let is_whole = is_timed(next);
@@ -85,8 +85,8 @@ impl Reader {
                 let reason = "the row was broken".to_owned();
                 self.found.miss(Line { number: at, text: line.to_owned(), reason });
             }
-        } else if let Some(place) = words.iter().position(|word| is_average(word)) {
-            self.average(&words[place + 1..], line, at);
+        } else if let Some(index) = words.iter().position(|word| is_average(word)) {
+            self.average(&words[index + 1..], line, at);
         } else if let Some(interval) = words.get(1).and_then(|word| word.parse().ok()) {
             // An interval number that starts over belongs to a run whose start is missing.
             if words.len() == self.heads.len() + 2 {
@@ -189,7 +189,7 @@ impl Reader {
             return self.found.miss(not_understood(entry.line, line, reason));
         }
         let now = second_of_day(line);
-        let before = self.told.insert(format!("{:?} {:?}", entry.workload, entry.stated.metrics), now);
+        let before = self.known.insert(format!("{:?} {:?}", entry.workload, entry.stated.metrics), now);
         let is_again = before.flatten().zip(now).is_some_and(|(before, now)| now.abs_diff(before) <= AT_ONCE);
         if !is_again {
             self.found.keep(entry);

@@ -95,7 +95,7 @@ const NEWER: [(&str, &str); 26] = [
 fn newer_examples_are_taken_if_all_their_options_are() {
     let is_taken = |option: &str| match option.split_once('=') {
         Some(_) => read_with(&format!("[a]\nsize=1m\n{option}\n"), &[]).is_ok(),
-        None => find(option).is_some_and(|known| !matches!(known.standing, Support::Unsupported { .. })),
+        None => find(option).is_some_and(|known| !matches!(known.support, Support::Unsupported { .. })),
     };
     let taken = NEWER.iter().filter(|(_, options)| options.split(' ').all(is_taken)).map(|(name, _)| *name);
     let expected = [

@@ -37,7 +37,7 @@ pub(super) fn job(
 ) -> Option<SectionJob> {
     let before = trouble.0.len();
     let mut draft = JobBuilder::default();
-    let mut places: HashMap<&'static str, &OptionLine> = HashMap::new();
+    let mut locations: HashMap<&'static str, &OptionLine> = HashMap::new();
     let kb_base = match last(section, "kb_base").and_then(|setting| setting.value.as_deref()) {
         Some("1000") => 1000,
         _ => 1024,
@@ -46,17 +46,18 @@ pub(super) fn job(
         if size.is_some() && matches!(known.names[0], "size" | "filesize") {
             continue;
         }
-        places.insert(known.names[0], setting);
+        locations.insert(known.names[0], setting);
         match read(&mut draft, known, setting, kb_base) {
             Ok(Some(note)) => notes.add(setting, note),
             Ok(None) => {}
-            Err(why) => trouble.add(&setting.place, setting.quoted.clone(), why),
+            Err(why) => trouble.add(&setting.location, setting.quoted.clone(), why),
         }
     }
     if size.is_some() {
         (draft.size, draft.fill_device) = (size, None);
     }
-    let place = |option: &str| places.get(option).map_or(&section.place, |setting| &setting.place);
+    let location =
+        |option: &str| locations.get(option).map_or(&section.location, |setting| &setting.location);
     for note in std::mem::take(&mut draft.notes) {
         notes.sentences.push(note);
     }
@@ -65,16 +66,17 @@ pub(super) fn job(
     }
     let finished = finish(&mut draft, notes);
     for (option, why) in &finished {
-        let quoted = places
+        let quoted = locations
             .get(option)
             .map_or_else(|| format!("[{}]", section.name), |setting| setting.quoted.clone());
-        trouble.add(place(option), quoted, why.clone());
+        trouble.add(location(option), quoted, why.clone());
     }
     if !finished.is_empty() {
         return None;
     }
-    let places = places.into_iter().map(|(option, setting)| (option, setting.place.clone())).collect();
-    Some(assemble(draft, section, places))
+    let locations =
+        locations.into_iter().map(|(option, setting)| (option, setting.location.clone())).collect();
+    Some(assemble(draft, section, locations))
 }
 
 fn last<'a>(section: &'a Section, name: &str) -> Option<&'a OptionLine> {
@@ -98,7 +100,7 @@ fn effective<'a>(
                 let near = meant(&setting.name).map(|near| format!("; did you mean {near:?}?"));
                 format!("{:?} is not an option that is known{}", setting.name, near.unwrap_or_default())
             };
-            trouble.add(&setting.place, setting.quoted.clone(), why);
+            trouble.add(&setting.location, setting.quoted.clone(), why);
             continue;
         };
         found.retain(|(other, _)| other.names[0] != known.names[0]);
@@ -119,7 +121,7 @@ fn read(
         None if known.alone => "",
         None => return Err(format!("it needs a value: {} = ...", setting.name)),
     };
-    match known.standing {
+    match known.support {
         Support::Supported(read) => read(draft, OptionValue { text, kb_base }).map(|()| None),
         Support::Ignored(why) => Ok(Some(why)),
         Support::IgnoredSwitch(why) => OptionValue { text, kb_base }.flag().map(|_| Some(why)),
@@ -558,13 +560,13 @@ fn file_state(draft: &mut JobBuilder) {
     }
 }
 
-fn assemble(draft: JobBuilder, section: &Section, places: HashMap<&'static str, FileLine>) -> SectionJob {
+fn assemble(draft: JobBuilder, section: &Section, locations: HashMap<&'static str, FileLine>) -> SectionJob {
     let name = draft.name.unwrap_or_else(|| section.name.clone());
     let keys = WorkloadKeys { name: Some(name.clone()), ..draft.keys };
     SectionJob {
         workload: keys.complete(&WorkloadKeys::default()),
-        place: section.place.clone(),
-        places,
+        location: section.location.clone(),
+        locations,
         name,
         filename: draft.filename,
         directory: draft.directory,

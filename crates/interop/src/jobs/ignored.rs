@@ -3,15 +3,15 @@
 use super::known::{KnownOption, Support};
 
 const fn noted(names: &'static [&'static str], why: &'static str) -> KnownOption {
-    KnownOption { names, alone: false, standing: Support::Ignored(why) }
+    KnownOption { names, alone: false, support: Support::Ignored(why) }
 }
 
 const fn alone(names: &'static [&'static str], why: &'static str) -> KnownOption {
-    KnownOption { names, alone: true, standing: Support::Ignored(why) }
+    KnownOption { names, alone: true, support: Support::Ignored(why) }
 }
 
 const fn switch(names: &'static [&'static str], why: &'static str) -> KnownOption {
-    KnownOption { names, alone: true, standing: Support::IgnoredSwitch(why) }
+    KnownOption { names, alone: true, support: Support::IgnoredSwitch(why) }
 }
 
 const WORKERS: &str = "jobs are threads of one process";

@@ -20,7 +20,7 @@ const LONGEST_VALUE: usize = 64 << 10;
 #[derive(Debug, Clone)]
 pub(super) struct Section {
     /// Position of the section's header in the file.
-    pub(super) place: FileLine,
+    pub(super) location: FileLine,
     pub(super) name: String,
     /// Options in file order, those of `[global]` first; a later option replaces an earlier one.
     pub(super) options: Vec<OptionLine>,
@@ -29,7 +29,7 @@ pub(super) struct Section {
 /// An option as written in a file.
 #[derive(Debug, Clone)]
 pub(super) struct OptionLine {
-    pub(super) place: FileLine,
+    pub(super) location: FileLine,
     /// The line without comments, for error messages.
     pub(super) quoted: String,
     pub(super) name: String,
@@ -88,7 +88,7 @@ struct Reader<'a, 'b> {
 impl Reader<'_, '_> {
     fn read(&mut self, file: &Arc<str>, text: &str, depth: usize) {
         for (number, line) in text.lines().enumerate() {
-            let place = FileLine { file: Arc::clone(file), line: number + 1 };
+            let location = FileLine { file: Arc::clone(file), line: number + 1 };
             // As in fio, comments may start anywhere in the line.
             let line = line.split([';', '#']).next().unwrap_or_default().trim();
             if line.is_empty() {
@@ -98,30 +98,30 @@ impl Reader<'_, '_> {
                 return;
             }
             if let Some(header) = line.strip_prefix('[') {
-                self.header(place, line, header, depth);
+                self.header(location, line, header, depth);
             } else if self.inside == Inside::Nothing {
                 let why = "it stands before the first section; accepted: a name in brackets above it, such as [global]";
-                self.trouble.add(&place, line.into(), why.into());
+                self.trouble.add(&location, line.into(), why.into());
             } else if let Some(name) = included(line) {
-                self.include(&place, line, name, depth);
+                self.include(&location, line, name, depth);
             } else {
-                self.setting(place, line);
+                self.setting(location, line);
             }
         }
     }
 
-    fn header(&mut self, place: FileLine, line: &str, header: &str, depth: usize) {
+    fn header(&mut self, location: FileLine, line: &str, header: &str, depth: usize) {
         let name = header.strip_suffix(']').map(str::trim).filter(|name| !name.is_empty());
         let Some(name) = name else {
             return self.trouble.add(
-                &place,
+                &location,
                 line.into(),
                 "accepted: a name in brackets, such as [reader]".into(),
             );
         };
         if depth > 0 {
             let why = "an included file has no sections of its own; accepted: options for the section that includes it";
-            return self.trouble.add(&place, line.into(), why.into());
+            return self.trouble.add(&location, line.into(), why.into());
         }
         if name == "global" {
             self.inside = Inside::Global;
@@ -130,47 +130,47 @@ impl Reader<'_, '_> {
         self.inside = Inside::Job;
         self.options += self.globals.iter().map(OptionLine::weight).sum::<usize>();
         if self.sections.len() == MOST_JOBS || self.options > MOST_OPTIONS {
-            return self.too_many(&place, line);
+            return self.too_many(&location, line);
         }
-        self.sections.push(Section { place, name: name.to_owned(), options: self.globals.clone() });
+        self.sections.push(Section { location, name: name.to_owned(), options: self.globals.clone() });
     }
 
     /// Reports that the file exceeds a limit, and ends parsing.
-    fn too_many(&mut self, place: &FileLine, line: &str) {
+    fn too_many(&mut self, location: &FileLine, line: &str) {
         let why =
             format!("accepted: up to {MOST_JOBS} sections and {MOST_OPTIONS} options in all; split the file");
-        self.trouble.add(place, line.into(), why);
+        self.trouble.add(location, line.into(), why);
         self.is_over = true;
     }
 
-    fn include(&mut self, place: &FileLine, line: &str, name: &str, depth: usize) {
+    fn include(&mut self, location: &FileLine, line: &str, name: &str, depth: usize) {
         if depth >= DEEPEST {
             let why = format!("files include one another more than {DEEPEST} deep");
-            return self.trouble.add(place, line.into(), why);
+            return self.trouble.add(location, line.into(), why);
         }
         self.included += 1;
         if self.included > MOST {
-            return self.trouble.add(place, line.into(), format!("more than {MOST} files are included"));
+            return self.trouble.add(location, line.into(), format!("more than {MOST} files are included"));
         }
-        match (self.around.include)(&place.file, name) {
+        match (self.around.include)(&location.file, name) {
             Ok(Included { file, text }) => self.read(&file.into(), &text, depth + 1),
-            Err(why) => self.trouble.add(place, line.into(), why),
+            Err(why) => self.trouble.add(location, line.into(), why),
         }
     }
 
-    fn setting(&mut self, place: FileLine, line: &str) {
+    fn setting(&mut self, location: FileLine, line: &str) {
         let (name, value) = match line.split_once('=') {
             Some((name, value)) => (name.trim(), Some(value.trim())),
             None => (line, None),
         };
         let value = match value.map(|value| substituted(value, self.around)).transpose() {
             Ok(value) => value,
-            Err(why) => return self.trouble.add(&place, line.into(), why),
+            Err(why) => return self.trouble.add(&location, line.into(), why),
         };
-        let setting = OptionLine { place, quoted: line.into(), name: name.to_owned(), value };
+        let setting = OptionLine { location, quoted: line.into(), name: name.to_owned(), value };
         self.options += setting.weight();
         if self.options > MOST_OPTIONS {
-            return self.too_many(&setting.place, line);
+            return self.too_many(&setting.location, line);
         }
         match self.sections.last_mut().filter(|_| self.inside == Inside::Job) {
             Some(section) => section.options.push(setting),

@@ -28,5 +28,5 @@ pub(super) struct KnownOption {
     /// True if the option may be given without a value.
     pub(super) alone: bool,
     /// Level of support for the option.
-    pub(super) standing: Support,
+    pub(super) support: Support,
 }

@@ -25,8 +25,8 @@ fn what_would_grow_beyond_all_bounds_is_refused_with_the_bound() {
             "up to 200 jobs",
         ),
     ] {
-        let told = refused(&text);
-        assert!(told.contains(words), "{words}: {}", told.chars().take(500).collect::<String>());
+        let error = refused(&text);
+        assert!(error.contains(words), "{words}: {}", error.chars().take(500).collect::<String>());
     }
     let start = "sd=sd1,lun=/a,size=1g\nwd=wd1,sd=*\n";
     for (text, words) in [
@@ -48,13 +48,13 @@ fn what_would_grow_beyond_all_bounds_is_refused_with_the_bound() {
             "up to 10000 workloads",
         ),
     ] {
-        let told = vdbench::read("parameters", &text).expect_err(words).to_string();
-        assert!(told.contains(words), "{words}: {}", told.chars().take(500).collect::<String>());
+        let error = vdbench::read("parameters", &text).expect_err(words).to_string();
+        assert!(error.contains(words), "{words}: {}", error.chars().take(500).collect::<String>());
     }
 }
 
 #[test]
 fn no_more_is_complained_of_than_anybody_reads() {
-    let told = refused(&format!("[a]\n{}", many("nonsense@=1\n", 50_000)));
-    assert_eq!(told.lines().count(), 100);
+    let error = refused(&format!("[a]\n{}", many("nonsense@=1\n", 50_000)));
+    assert_eq!(error.lines().count(), 100);
 }

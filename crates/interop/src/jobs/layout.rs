@@ -17,9 +17,9 @@ pub(super) struct SectionJob {
     /// Workload of the job; its area on the target is not set yet.
     pub(super) workload: Workload,
     /// Position of the section's header in the file.
-    pub(super) place: FileLine,
+    pub(super) location: FileLine,
     /// Positions of the options in effect, by name.
-    pub(super) places: HashMap<&'static str, FileLine>,
+    pub(super) locations: HashMap<&'static str, FileLine>,
     pub(super) name: String,
     pub(super) filename: Option<String>,
     pub(super) directory: Option<String>,
@@ -36,16 +36,16 @@ pub(super) struct SectionJob {
 impl SectionJob {
     /// Reports an error at the position of an option, or of the section if the option is not set.
     fn complain(&self, trouble: &mut LineErrors, option: &str, why: String) {
-        match self.places.get(option) {
-            Some(place) => trouble.add(place, format!("{option} of [{}]", self.name), why),
-            None => trouble.add(&self.place, format!("[{}]", self.name), why),
+        match self.locations.get(option) {
+            Some(location) => trouble.add(location, format!("{option} of [{}]", self.name), why),
+            None => trouble.add(&self.location, format!("[{}]", self.name), why),
         }
     }
 
     /// Reports an invalid workload key, at the position of its option if the file sets it.
     fn refuse(&self, trouble: &mut LineErrors, error: &WorkloadError) {
-        let place = self.places.get(error.key).unwrap_or(&self.place);
-        trouble.add(place, format!("[{}]", self.name), error.reason());
+        let location = self.locations.get(error.key).unwrap_or(&self.location);
+        trouble.add(location, format!("[{}]", self.name), error.reason());
     }
 
     fn clones(&self) -> u64 {
@@ -98,7 +98,7 @@ pub(super) struct Notes {
 impl Notes {
     /// Adds a note that an option has no effect, with the reason.
     pub(super) fn add(&mut self, setting: &OptionLine, why: &'static str) {
-        let option = (setting.name.clone(), setting.place.clone());
+        let option = (setting.name.clone(), setting.location.clone());
         if !self.seen.insert((why, option.clone())) {
             return;
         }
@@ -114,7 +114,7 @@ impl Notes {
         lines.retain(|sentence| said.insert(sentence.clone()));
         lines.extend(self.unchanged.into_iter().map(|(why, options)| {
             let options: Vec<_> =
-                options.iter().map(|(name, place)| format!("{name} (line {})", place.line)).collect();
+                options.iter().map(|(name, location)| format!("{name} (line {})", location.line)).collect();
             format!("{}: changes nothing here: {why}", options.join(", "))
         }));
         lines
@@ -129,7 +129,7 @@ pub(super) fn lay_out(jobs: Vec<SectionJob>, mut notes: Notes, trouble: &mut Lin
         if let Some(name) = &job.filename
             && seen.insert(name)
         {
-            filenames.push((job.places.get("filename").unwrap_or(&job.place).clone(), name.clone()));
+            filenames.push((job.locations.get("filename").unwrap_or(&job.location).clone(), name.clone()));
         }
     }
     let own_files = jobs.iter().any(|job| job.filename.is_none());
@@ -237,7 +237,7 @@ fn together(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -
     }
     let mut workloads: Vec<Workload> = Vec::new();
     let mut names = Names::default();
-    for (job, files) in group.iter().zip(place(group, notes, trouble)?) {
+    for (job, files) in group.iter().zip(assign_areas(group, notes, trouble)?) {
         for mut workload in job.on(&files) {
             if let Err(error) = workload.check() {
                 job.refuse(trouble, &error);
@@ -315,7 +315,7 @@ struct Files {
 }
 
 /// Places the files of a group one after another on the target; `None`, with an error in `trouble`, if sizes are missing or too large.
-fn place(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> Option<Vec<Files>> {
+fn assign_areas(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> Option<Vec<Files>> {
     let distinct = distinct_files(group);
     if distinct > 1 {
         notes.sentences.push("files: those of fio are areas of one target here, side by side".into());

@@ -105,7 +105,7 @@ impl fmt::Display for FileLine {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LineError {
     /// Position of the error.
-    pub place: FileLine,
+    pub location: FileLine,
     /// Text of the file that is in error, or the name of the option, section or argument.
     pub quoted: String,
     /// Reason for the error, and the accepted form.
@@ -114,7 +114,7 @@ pub struct LineError {
 
 impl fmt::Display for LineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.place, self.quoted, self.why)
+        write!(f, "{}: {}: {}", self.location, self.quoted, self.why)
     }
 }
 
@@ -176,8 +176,8 @@ struct LineErrors(Vec<LineError>);
 
 impl LineErrors {
     /// Adds an error, unless the maximum number is reached or the same error was added before: one in `[global]` is found once per job.
-    fn add(&mut self, place: &FileLine, quoted: String, why: String) {
-        let complaint = LineError { place: place.clone(), quoted, why };
+    fn add(&mut self, location: &FileLine, quoted: String, why: String) {
+        let complaint = LineError { location: location.clone(), quoted, why };
         if !self.is_full() && !self.0.contains(&complaint) {
             self.0.push(complaint);
         }
@@ -192,7 +192,7 @@ impl LineErrors {
         if self.0.is_empty() {
             return Ok(jobs);
         }
-        self.0.sort_by_key(|complaint| complaint.place.line);
+        self.0.sort_by_key(|complaint| complaint.location.line);
         Err(JobsError(self.0))
     }
 }

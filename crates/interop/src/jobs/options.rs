@@ -34,14 +34,14 @@ const fn done(
     names: &'static [&'static str],
     read: fn(&mut JobBuilder, OptionValue<'_>) -> Result<(), String>,
 ) -> KnownOption {
-    KnownOption { names, alone: false, standing: Support::Supported(read) }
+    KnownOption { names, alone: false, support: Support::Supported(read) }
 }
 
 const fn switch(
     names: &'static [&'static str],
     read: fn(&mut JobBuilder, OptionValue<'_>) -> Result<(), String>,
 ) -> KnownOption {
-    KnownOption { names, alone: true, standing: Support::Supported(read) }
+    KnownOption { names, alone: true, support: Support::Supported(read) }
 }
 
 /// Generates the parser of an option from the field that it sets and the function that parses the value.

@@ -424,7 +424,8 @@ fn a_shared_file_is_one_area_and_may_be_as_long_as_it_is() {
     let read = jobs("[global]\nfilename=x\nsize=8m\n[a]\n[b]\noffset=4m\n[c]\nfilename=y\n");
     let offsets: Vec<u64> = read.workloads[0].jobs().map(|job| job.offset.0 >> 20).collect();
     assert_eq!(offsets, [0, 4, 12]);
-    let names: Vec<String> = read.filenames.iter().map(|(place, name)| format!("{place} {name}")).collect();
+    let names: Vec<String> =
+        read.filenames.iter().map(|(location, name)| format!("{location} {name}")).collect();
     assert_eq!((names, read.own_files), (vec!["job.fio:2 x".into(), "job.fio:8 y".into()], false));
     let whole = jobs("[a]\nfilename=/dev/x\nnumjobs=2\nrw=randread\nsize=100%");
     assert_eq!((whole.workloads[0].size, whole.workloads[0].offset_increment), (None, None));
@@ -470,11 +471,11 @@ fn a_size_from_outside_lays_out_the_areas() {
     };
     let text = "[global]\nsize=50%\nfilesize=1t\n[a]\nnumjobs=3\n[b]\nrw=write\nfill_device=1\n";
     let read = read("job.fio", text, &[], &around).expect("its own sizes do not matter");
-    let places: Vec<_> = read.workloads[0]
+    let areas: Vec<_> = read.workloads[0]
         .jobs()
         .map(|job| (job.offset.0 >> 20, job.size, job.offset_increment.map(|step| step.0 >> 20)))
         .collect();
-    assert_eq!(places, [(0, Some(Bytes(2 << 20)), Some(2)), (6, Some(Bytes(2 << 20)), None)]);
+    assert_eq!(areas, [(0, Some(Bytes(2 << 20)), Some(2)), (6, Some(Bytes(2 << 20)), None)]);
 }
 
 /// Generates a line of a job file: mostly an option with a value, sometimes a section header, an include, a comment or arbitrary text.
@@ -502,8 +503,8 @@ proptest! {
         match read_with(&text, &[]) {
             Err(JobsError(complaints)) => {
                 prop_assert!(!complaints.is_empty());
-                for complaint in complaints.iter().filter(|complaint| &*complaint.place.file == "job.fio") {
-                    let line = text.lines().nth(complaint.place.line - 1).unwrap_or_default();
+                for complaint in complaints.iter().filter(|complaint| &*complaint.location.file == "job.fio") {
+                    let line = text.lines().nth(complaint.location.line - 1).unwrap_or_default();
                     let quoted = line.contains(&complaint.quoted)
                         || complaint.quoted == "the file"
                         || complaint.quoted.starts_with(|c: char| c == '[' || c.is_ascii_lowercase())

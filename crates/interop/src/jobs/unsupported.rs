@@ -9,12 +9,12 @@ const fn refused(
     unless: &'static [&'static str],
     why: &'static str,
 ) -> KnownOption {
-    KnownOption { names, alone: false, standing: Support::Unsupported { unless, why } }
+    KnownOption { names, alone: false, support: Support::Unsupported { unless, why } }
 }
 
 /// Defines an unsupported option that may be given without a value.
 const fn alone(names: &'static [&'static str], why: &'static str) -> KnownOption {
-    KnownOption { names, alone: true, standing: Support::Unsupported { unless: OFF, why } }
+    KnownOption { names, alone: true, support: Support::Unsupported { unless: OFF, why } }
 }
 
 const REPLAY: &str =
@@ -74,7 +74,7 @@ pub(super) const UNSUPPORTED: &[KnownOption] = &[
     KnownOption {
         names: &["replay_skip"],
         alone: true,
-        standing: Support::Unsupported { unless: &[], why: REPLAY },
+        support: Support::Unsupported { unless: &[], why: REPLAY },
     },
     refused(&["merge_blktrace_file"], &[], REPLAY),
     refused(&["merge_blktrace_scalars"], &[], REPLAY),

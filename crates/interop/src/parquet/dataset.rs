@@ -10,7 +10,7 @@ use iotax_model::{Histogram, Run, TargetSpec};
 use iotax_report::columns;
 use iotax_report::mark::Mark;
 use iotax_report::table::{DataTable, UnixMs, run_number, seconds};
-use iotax_report::tables::{self, MeasurementRow, latency, place, rows_of, span};
+use iotax_report::tables::{self, MeasurementRow, cell_columns, latency, rows_of, span};
 
 use super::written;
 
@@ -197,7 +197,7 @@ fn samples(runs: &[(Run, Judgement)]) -> DataTable {
         });
         each.collect()
     });
-    DataTable::new(place().into_iter().chain(span).chain(counts).chain(latency), rows)
+    DataTable::new(cell_columns().into_iter().chain(span).chain(counts).chain(latency), rows)
 }
 
 struct Bar {
@@ -234,5 +234,5 @@ fn histograms(runs: &[(Run, Judgement)]) -> DataTable {
         service.into_iter().chain(response).flatten().collect::<Vec<_>>()
     };
     let rows = rows_of(runs, |m| m.outcome.tallies.each().flat_map(of).collect());
-    DataTable::new(place().into_iter().chain(columns), rows)
+    DataTable::new(cell_columns().into_iter().chain(columns), rows)
 }

@@ -25,7 +25,7 @@ pub(super) const MARK: Mark = mark(AUTHOR);
 
 /// Returns the mark of a Parquet file with this text in its `created_by` field.
 const fn mark(author: &'static str) -> Mark {
-    Mark { format: "parquet", place: MarkPosition::Author(author, created_by) }
+    Mark { format: "parquet", position: MarkPosition::Author(author, created_by) }
 }
 
 /// Reads the `created_by` field of a Parquet file; `None` if the contents are no Parquet file.

@@ -184,8 +184,8 @@ pub(super) fn events(files: Vec<(String, Box<dyn Read + Send>)>) -> Events {
     Box::new(std::iter::from_fn(move || {
         if !has_begun {
             has_begun = true;
-            for place in 0..merged.parts.len() {
-                if let Err(reason) = merged.advance(place) {
+            for index in 0..merged.parts.len() {
+                if let Err(reason) = merged.advance(index) {
                     merged.is_over = true;
                     return Some(Err(reason));
                 }
@@ -196,10 +196,10 @@ pub(super) fn events(files: Vec<(String, Box<dyn Read + Send>)>) -> Events {
 }
 
 impl Merged {
-    fn advance(&mut self, place: usize) -> Result<(), String> {
-        self.waiting[place] = self.parts[place].next()?;
-        if let Some(record) = self.waiting[place] {
-            self.next.push(Reverse((record.at_ns, place)));
+    fn advance(&mut self, index: usize) -> Result<(), String> {
+        self.waiting[index] = self.parts[index].next()?;
+        if let Some(record) = self.waiting[index] {
+            self.next.push(Reverse((record.at_ns, index)));
         }
         Ok(())
     }
@@ -212,12 +212,12 @@ impl Merged {
             if self.is_over {
                 return None;
             }
-            let Some(Reverse((_, place))) = self.next.pop() else {
+            let Some(Reverse((_, index))) = self.next.pop() else {
                 self.is_over = true;
                 continue;
             };
-            let Some(record) = self.waiting[place] else { continue };
-            if let Err(reason) = self.take(record).and_then(|()| self.advance(place)) {
+            let Some(record) = self.waiting[index] else { continue };
+            if let Err(reason) = self.take(record).and_then(|()| self.advance(index)) {
                 self.is_over = true;
                 return Some(Err(reason));
             }

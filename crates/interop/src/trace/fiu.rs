@@ -13,7 +13,7 @@ use super::volumes::direction;
 pub(super) fn is_line(line: &str) -> bool {
     let fields: Vec<&str> = line.split_whitespace().collect();
     matches!(fields.len(), 8 | 9)
-        && [0, 1, 3, 4, 6, 7].into_iter().all(|place| fields[place].parse::<u64>().is_ok())
+        && [0, 1, 3, 4, 6, 7].into_iter().all(|index| fields[index].parse::<u64>().is_ok())
         && direction(fields[5]).is_ok()
 }
 

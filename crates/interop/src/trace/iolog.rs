@@ -82,11 +82,11 @@ impl Iolog {
         // A file name may contain blanks; the fields after it do not.
         let words: Vec<&str> = rest.split_whitespace().collect();
         let behind = words.iter().rev().take_while(|word| word.parse::<u64>().is_ok()).count().min(2);
-        let Some(action) = words.len().checked_sub(behind + 1).filter(|place| *place > 0) else {
+        let Some(action) = words.len().checked_sub(behind + 1).filter(|index| *index > 0) else {
             return Err(refused(line));
         };
         let (name, action, numbers) = (words[..action].join(" "), words[action], &words[action + 1..]);
-        let number = |place: usize, what| whole(what, numbers.get(place).copied());
+        let number = |index: usize, what| whole(what, numbers.get(index).copied());
         let operation = match action {
             "add" | "open" | "close" => return Ok(None),
             "wait" if has_times => {

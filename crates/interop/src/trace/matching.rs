@@ -45,8 +45,8 @@ impl Matcher {
         let issued = Issued { event, device, next_alike: None, is_done: false };
         let newest = match self.in_flight.entry(issued.key()) {
             Entry::Occupied(mut known) => Some(std::mem::replace(&mut known.get_mut().1, number)),
-            Entry::Vacant(place) => {
-                place.insert((number, number));
+            Entry::Vacant(vacant) => {
+                vacant.insert((number, number));
                 None
             }
         };
@@ -86,8 +86,8 @@ impl Matcher {
     fn take_oldest(&mut self, key: Key) -> Option<u64> {
         let Entry::Occupied(mut known) = self.in_flight.entry(key) else { return None };
         let oldest = known.get().0;
-        let place = oldest.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
-        match place.and_then(|place| self.issued.get(place)).and_then(|issued| issued.next_alike) {
+        let index = oldest.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        match index.and_then(|index| self.issued.get(index)).and_then(|issued| issued.next_alike) {
             Some(next) => known.get_mut().0 = next,
             None => drop(known.remove()),
         }

@@ -194,14 +194,15 @@ pub(super) fn open<R: ChunkReader + 'static>(source: R) -> Result<(TraceFacts, E
     let metadata = opened.metadata().file_metadata();
     let facts = TraceFacts::of(metadata.key_value_metadata());
     let schema = metadata.schema_descr();
-    let place = |name: &str| {
-        let found = (0..schema.num_columns()).find(|place| schema.column(*place).path().string() == name);
+    let column_index = |name: &str| {
+        let found = (0..schema.num_columns())
+            .find(|column_index| schema.column(*column_index).path().string() == name);
         found.ok_or_else(|| format!("it has no column {name}; accepted: the columns {}", NAMES.join(", ")))
     };
-    let places = NAMES.map(place).into_iter().collect::<Result<Vec<usize>, String>>()?;
+    let column_indices = NAMES.map(column_index).into_iter().collect::<Result<Vec<usize>, String>>()?;
     let mut rows = Rows {
         file: opened,
-        places,
+        column_indices,
         group: 0,
         columns: None,
         batch: Vec::new().into_iter(),
@@ -219,7 +220,7 @@ fn guarded<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
 /// Reader of a file's rows in order.
 struct Rows<R: ChunkReader + 'static> {
     file: SerializedFileReader<R>,
-    places: Vec<usize>,
+    column_indices: Vec<usize>,
     /// Index of the row group to be read next.
     group: usize,
     columns: Option<Columns>,
@@ -281,16 +282,17 @@ impl<R: ChunkReader + 'static> Rows<R> {
 
     fn open_group(&self) -> Result<Columns, String> {
         let group = self.file.get_row_group(self.group).map_err(|error| error.to_string())?;
-        let column =
-            |place: usize| group.get_column_reader(self.places[place]).map_err(|error| error.to_string());
-        let wrong = |place: usize| format!("column {} has another type than it should", NAMES[place]);
-        let wide = |place| match column(place)? {
-            ColumnReader::Int64ColumnReader(reader) => Ok(reader),
-            _ => Err(wrong(place)),
+        let column = |index: usize| {
+            group.get_column_reader(self.column_indices[index]).map_err(|error| error.to_string())
         };
-        let small = |place| match column(place)? {
+        let wrong = |index: usize| format!("column {} has another type than it should", NAMES[index]);
+        let wide = |index| match column(index)? {
+            ColumnReader::Int64ColumnReader(reader) => Ok(reader),
+            _ => Err(wrong(index)),
+        };
+        let small = |index| match column(index)? {
             ColumnReader::Int32ColumnReader(reader) => Ok(reader),
-            _ => Err(wrong(place)),
+            _ => Err(wrong(index)),
         };
         Ok(Columns {
             at: wide(0)?,

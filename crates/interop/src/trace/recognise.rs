@@ -58,8 +58,8 @@ pub(super) fn format(head: &[u8]) -> Result<Format, String> {
 /// Recognises the format of a comma-separated line by its columns; `None` if it is none of the known formats.
 fn of_columns(line: &str) -> Option<Format> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
-    let is_number = |place: usize| fields[place].parse::<u64>().is_ok();
-    let is_direction = |place: usize| super::volumes::direction(fields[place]).is_ok();
+    let is_number = |index: usize| fields[index].parse::<u64>().is_ok();
+    let is_direction = |index: usize| super::volumes::direction(fields[index]).is_ok();
     match fields.len() {
         7 if is_number(0) && is_direction(3) => Some(Format::Msr),
         5 if is_direction(1) && is_number(2) && is_number(4) => Some(Format::Alibaba),

@@ -24,7 +24,7 @@ impl Version {
     }
 
     /// Returns the offset of the version within a record, in bytes.
-    const fn place(self) -> usize {
+    const fn version_offset(self) -> usize {
         match self {
             Self::One => 14,
             Self::Two => 2,
@@ -39,7 +39,7 @@ impl Version {
     }
 
     fn is_at(self, bytes: &[u8]) -> bool {
-        bytes.get(self.place() + 1) == Some(&self.byte())
+        bytes.get(self.version_offset() + 1) == Some(&self.byte())
     }
 }
 

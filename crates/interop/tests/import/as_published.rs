@@ -1,4 +1,4 @@
-//! Results as people published them: cut, annotated, of old versions, of runs that failed.
+//! Tests of results as people published them: truncated, annotated, from old versions, from failed runs.
 
 use iotax_interop::import::{Entry, Found, recognise, refused};
 use iotax_model::Bytes;
@@ -30,10 +30,10 @@ fn udp_of_old_iperf_without_its_head_is_not_iperf3() {
     let udp = one(&format!("{whole}{text}"));
     assert_eq!((udp.target.as_deref(), &*udp.workload), (Some("10.0.0.2"), "udp"));
     assert_eq!((other(&udp, "sent"), metric(&udp, "bytes_per_s")), (Some(95.7e6), Some(94.5e6 / 8.0)));
-    // A server's row that lost its end is not what was sent.
+    // A truncated row of a server does not show the amount sent.
     let cut = text.replace("  0.002 ms    0/80328 (0%)", "");
     assert_eq!(other(&one(&format!("{whole}{cut}")), "sent"), Some(95.7e6));
-    // Nothing tells whether this is the whole test.
+    // It is unclear whether this is the whole test.
     let row = "[  3]  0.0-10.0 sec  1.10 GBytes   941 Mbits/sec\n";
     for row in [row, "[  3]  0.0-10.0 sec  1.25 MBytes  1.05 Mbits/sec   0.021 ms   43/  893 (4.8%)\n"] {
         assert_eq!(recognise(row), []);
@@ -60,7 +60,7 @@ fn what_iperf3_writes_for_unknown_is_no_figure() {
     let wrapped = one(&sums.replace("17425", "4294967294"));
     assert_eq!((other(&wrapped, "retransmits"), other(&wrapped, "sent")), (None, Some(491e6)));
     assert!(wrapped.notes.iter().any(|note| note.contains("4294967294")), "{wrapped:?}");
-    // Datagrams whose receiver told nothing.
+    // Datagrams without a report of the receiver.
     let udp = "Connecting to host h, port 5201\n[  5] local 10.0.0.1 port 1 connected to 10.0.0.2 port 5201\n\
                [ ID] ImportedInterval           Transfer     Bitrate         Jitter    Lost/Total Datagrams\n\
                [  5]   0.00-10.00  sec  1.25 MBytes  1.05 Mbits/sec  0.000 ms  0/893 (0%)  sender\n\
@@ -88,7 +88,7 @@ fn iperf3s_json_with_nan_and_numbers_that_wrapped_is_read_as_far_as_it_goes() {
     let found = one(&lost(0, "1000000.0"));
     near(metric(&found, "bytes_per_s"), 125_000.0);
     assert_eq!(["jitter", "lost", "packets", "loss"].map(|name| other(&found, name)), [None; 4]);
-    // Nothing can be read of it, which is said.
+    // It cannot be parsed, and is listed as such.
     let text = lost(0, "-nan");
     assert_eq!(recognise(&text), []);
     let [line] = &refused(&text)[..] else { panic!("{:?}", refused(&text)) };
@@ -119,7 +119,7 @@ fn iozone_with_fewer_columns_is_read_by_the_heads_that_are_left() {
     let found = only(&format!("Output is in kBytes/sec\n{six}"));
     assert_eq!(found.entries.len(), 4);
     near(metric(entry(&found, "reread-4k-of-100m"), "bytes_per_s"), 6710.0 * 1024.0);
-    // Whose reads the last columns are the line above them says, or nothing does.
+    // Only the line above identifies the last columns' reads.
     for unknown in [
         text.lines().skip(1).collect::<Vec<_>>().join("\n") + "\n",
         text.replace("random    random", "bkwd    record"),
@@ -158,7 +158,7 @@ fn a_dd_that_failed_says_so() {
     near(other(&failed, "bytes"), 10_485_760.0);
     near(metric(&failed, "bytes_per_s"), 10_485_760.0 / 0.035_150_4);
     assert!(failed.notes.iter().any(|note| note.contains("No space left on device")), "{failed:?}");
-    // It is said of no other run.
+    // No other run has this note.
     let good = text.lines().skip(1).map(|line| line.to_owned() + "\n").collect::<String>();
     for after in [format!("{text}{good}"), format!("{text}$ dd if=/dev/zero of=/x bs=1M count=10\n{good}")] {
         let notes: Vec<bool> = only(&after)
@@ -200,7 +200,7 @@ fn vdbench_with_glued_words_and_units_between_figures() {
     is_it(text);
     is_it(&text.replace("2232.21  2232.21 1048576", "2232.21 IOPS 2232.21 MB/sec 1048576"));
     is_it(&text.replace("28.504   23.495", "28.504 ms   23.495"));
-    // A word that is no unit may stand for a figure that was lost, and a unit may say that a figure is another one.
+    // An unknown unit may belong to a missing figure, and a unit may show that a figure is a different one.
     for other in ["2232.21 n/a 2232.21", "2232.21 MB/sec 2232.21 IOPS"] {
         let text = text.replace("2232.21  2232.21", other);
         assert_eq!(recognise(&text), []);
@@ -281,7 +281,7 @@ fn a_wikis_table_of_bonnie_is_read_by_its_cells() {
     assert_eq!(rates(&only(&markdown)), rates(&whole), "{markdown}");
     let media = format!("{heads}{}|-\n{}", table(lines[2], "||", "|"), table(lines[3], "||", "|"));
     assert_eq!(rates(&only(&media)), rates(&whole), "{media}");
-    // An empty cell is a test that was left out; a cell too few says nothing.
+    // An empty cell is a skipped test; a missing cell is ambiguous.
     let left_out = markdown.replace("| 51234 | 71 |", "|  |  |");
     let names: Vec<&str> = whole.entries[1..].iter().map(|entry| &*entry.workload).collect();
     assert_eq!(rates(&only(&left_out)).iter().map(|(_, name, _)| *name).collect::<Vec<_>>(), names);

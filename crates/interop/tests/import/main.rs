@@ -1,4 +1,4 @@
-//! Importers, on what the tools write and on what becomes of it on its way.
+//! Tests of the importers on the tools' output, intact and damaged by copying.
 
 mod as_published;
 mod more_tools;
@@ -22,14 +22,14 @@ fn seeded(cases: u32) -> Config {
     Config { rng_seed: RngSeed::Fixed(1), ..Config::with_cases(cases) }
 }
 
-/// The one tool's results in a text.
+/// Returns the only tool's results in a text.
 fn only(text: &str) -> Found {
     let mut found = recognise(text);
     assert_eq!(found.len(), 1, "{:?}", found.iter().map(|found| found.tool).collect::<Vec<_>>());
     found.remove(0)
 }
 
-/// The entry of a workload; of several, the first.
+/// Returns the first entry of a workload.
 fn entry<'a>(found: &'a Found, workload: &str) -> &'a Entry {
     found.entries.iter().find(|entry| entry.workload == workload).unwrap_or_else(|| {
         panic!("no {workload} in {:?}", found.entries.iter().map(|e| &e.workload).collect::<Vec<_>>())
@@ -41,7 +41,7 @@ fn metric(entry: &Entry, word: &str) -> Option<f64> {
     entry.stated.metrics.get(word).copied()
 }
 
-/// Another figure of an entry.
+/// Returns a figure of an entry other than a metric.
 fn other(entry: &Entry, name: &str) -> Option<f64> {
     entry.stated.others.iter().find(|figure| figure.name == name).map(|figure| figure.value)
 }

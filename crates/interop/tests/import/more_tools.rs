@@ -78,8 +78,8 @@ fn figures_are_those_of_the_text_in_iotaxs_units() {
         let found = only(&data(file));
         assert_eq!(found.not_understood, [], "{file}");
         let entry = entry(&found, workload);
-        let told = metric(entry, name).or_else(|| other(entry, name));
-        near(Some(told.unwrap_or_else(|| panic!("no {name} in {file}: {entry:?}"))), value);
+        let reported = metric(entry, name).or_else(|| other(entry, name));
+        near(Some(reported.unwrap_or_else(|| panic!("no {name} in {file}: {entry:?}"))), value);
     }
 }
 
@@ -95,7 +95,7 @@ fn keys_are_those_that_the_text_tells() {
     let xml = only(&data("diskspd-2.2.xml"));
     assert_eq!((xml.entries[0].keys.rw, xml.entries[0].keys.direct), (Some(Rw::RandRead), Some(true)));
     let old = only(&data("crystaldiskmark-3-6.txt"));
-    // Nothing says what 6.0's sequential rows move at once, and a KB of 3.0 is 1024 bytes where its IOPS tell.
+    // The block size of 6.0's sequential rows is unknown; a KB of 3.0 is 1024 bytes, according to its IOPS.
     assert_eq!(entry(&old, "seqread-q32-t1").keys.bs, None);
     assert_eq!(entry(&old, "randread-4k-q1").keys.bs, Some(Bytes(4096)));
     assert_eq!(entry(&old, "randread-512k").keys.bs, None);
@@ -121,14 +121,14 @@ fn what_a_figure_means_is_said_with_it() {
     ] {
         let found = only(&data(file));
         let notes = &found.entries[0].notes;
-        assert!(notes.iter().any(|told| told.contains(note)), "{file}: {notes:?}");
+        assert!(notes.iter().any(|message| message.contains(note)), "{file}: {notes:?}");
     }
     // Where no fsync was done latencies are those of I/Os, else of sysbench's events.
     let mixed = only(&data("sysbench-1.0.txt"));
     assert_eq!(metric(&mixed.entries[0], "latency_mean"), None);
 }
 
-/// A text in which something is replaced is read without the figure, refused, or both, and says so.
+/// Tests that a text with a replaced part is imported without the figure, refused, or both, with a note.
 #[test]
 fn a_broken_text_is_listed_and_gives_no_other_figure() {
     for (file, from, to, reason) in [

@@ -1,4 +1,4 @@
-//! A text damaged on its way must not yield another figure: the results are those of the whole text, or fewer.
+//! Tests that a damaged text never yields a wrong figure: the results are those of the intact text, or fewer.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -25,7 +25,7 @@ const FILES: [&str; 14] = [
     "vdbench-flatfile.html",
 ];
 
-/// A way to spoil a text; places are shares of its length.
+/// A way to damage a text; positions are shares of its length.
 #[derive(Debug, Clone)]
 enum Mutation {
     DropLines(f64, usize),
@@ -58,7 +58,7 @@ fn mutation() -> impl Strategy<Value = Mutation> {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a length")]
-fn place(share: f64, length: usize) -> usize {
+fn position_at(share: f64, length: usize) -> usize {
     (share * length as f64) as usize
 }
 
@@ -67,29 +67,29 @@ fn mutated(text: &str, mutation: &Mutation) -> String {
     let each = |change: &dyn Fn(&str) -> String| lines().map(|line| change(&line) + "\n").collect();
     match mutation {
         Mutation::DropLines(at, count) => {
-            let first = place(*at, text.lines().count());
+            let first = position_at(*at, text.lines().count());
             let kept = lines().enumerate().filter(|(i, _)| !(first..first + count).contains(i));
             kept.map(|(_, line)| line + "\n").collect()
         }
-        Mutation::Truncate(at) => text.chars().take(place(*at, text.chars().count())).collect(),
+        Mutation::Truncate(at) => text.chars().take(position_at(*at, text.chars().count())).collect(),
         Mutation::Wrap(width) => each(&|line| {
             let chars: Vec<char> = line.chars().collect();
             chars.chunks(*width).map(|piece| piece.iter().collect::<String>()).collect::<Vec<_>>().join("\n")
         }),
         Mutation::WrapAtBlanks(width) => each(&|line| {
-            let mut told = String::new();
+            let mut changed = String::new();
             let mut length = 0;
             for word in line.split(' ') {
                 if length + word.len() > *width && length > 0 {
-                    told.push('\n');
+                    changed.push('\n');
                     length = 0;
-                } else if length > 0 || told.is_empty() {
-                    told.push_str(if told.is_empty() { "" } else { " " });
+                } else if length > 0 || changed.is_empty() {
+                    changed.push_str(if changed.is_empty() { "" } else { " " });
                 }
-                told.push_str(word);
+                changed.push_str(word);
                 length += word.len() + 1;
             }
-            told
+            changed
         }),
         Mutation::Crlf => text.replace('\n', "\r\n"),
         Mutation::Indent(by) => each(&|line| " ".repeat(*by) + line),
@@ -109,7 +109,7 @@ const fn is_cut(mutation: &Mutation) -> bool {
     matches!(mutation, Mutation::Truncate(_))
 }
 
-/// Every figure with its name, as text.
+/// Formats every figure with its name.
 fn figures(all: &[Found]) -> HashSet<String> {
     let entries = all.iter().flat_map(|found| &found.entries);
     entries
@@ -126,10 +126,10 @@ fn figures(all: &[Found]) -> HashSet<String> {
         .collect()
 }
 
-/// The figures that may be found: those of the whole text, and those of one direction or one clone by itself.
+/// Returns the figures that may be found: those of the whole text, and those of a single direction or clone.
 fn allowed(text: &str) -> HashSet<String> {
     let mut all = figures(&recognise(text));
-    // Clones under names of their own are not added up.
+    // Clones with different names are not added up.
     let mut number = 0;
     let apart = |line: &str| {
         number += 1;
@@ -138,7 +138,7 @@ fn allowed(text: &str) -> HashSet<String> {
     };
     let apart: String = text.lines().map(apart).collect::<Vec<_>>().join("\n");
     all.extend(figures(&recognise(&apart)));
-    // Without a unit iozone's figures are what they are, and with one that was broken.
+    // Without a unit, or with a broken one, iozone's figures have the default unit.
     all.extend(figures(&recognise(&text.replace("Output is in", ""))));
     all.extend(figures(&recognise(&text.replace("Output is in", "Output is in x"))));
     // fio's latency from submission where that from issue is not there.

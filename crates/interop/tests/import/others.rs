@@ -1,4 +1,4 @@
-//! The same of dd, ping, iperf, iostat and others, whose texts are means over what is there or are said once and in a row.
+//! The same test for dd, ping, iperf, iostat and others, whose figures are means over the lines present, or appear only once.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::{data, seeded};
 
-/// Texts of which a part says no less than the whole says of that part.
+/// Texts of which each part contains complete figures.
 const TEXTS: [&str; 24] = [
     "crystaldiskmark-3-6.txt",
     "crystaldiskmark-8.txt",
@@ -35,7 +35,7 @@ const TEXTS: [&str; 24] = [
     "unixbench-5.1.3.txt",
 ];
 
-/// Texts whose figures are means or sums over what is there, or that are broken by a line that is lost in a way nobody can see.
+/// Texts whose figures are means or sums over the lines present, or in which a missing line cannot be detected.
 const WHOLES: [&str; 30] = [
     "atop-2.x.txt",
     "atop-P-DSK.txt",
@@ -69,7 +69,7 @@ const WHOLES: [&str; 30] = [
     "sysbench-1.1.txt",
 ];
 
-/// Every figure with its name and all its digits. Units are left out: a text that lost one tells the same figure without it.
+/// Formats every figure with its name and all digits. Units are left out, because a text that lost one contains the same figure without it.
 fn figures(found: &[Found]) -> BTreeSet<String> {
     let entries = found.iter().flat_map(|found| &found.entries);
     entries
@@ -130,7 +130,7 @@ impl Mishap {
     }
 }
 
-/// Breaks a line at spaces, as mail does.
+/// Wraps lines at spaces, as mail programs do.
 fn wrapped(line: &str, width: usize) -> String {
     let (mut out, mut length) = (String::new(), 0);
     for word in line.split_inclusive(' ') {
@@ -144,7 +144,7 @@ fn wrapped(line: &str, width: usize) -> String {
     out + "\n"
 }
 
-/// Every point between two digits as a comma.
+/// Replaces every decimal point by a comma.
 fn with_commas(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let is_digit = |at: Option<&char>| at.is_some_and(char::is_ascii_digit);

@@ -1,4 +1,4 @@
-//! Pasted text: pieces of outputs, with a terminal's or a log's marks in and around them.
+//! Tests of pasted text: parts of outputs, with the marks of terminals or logs in and around them.
 
 use iotax_interop::import::{Found, intervals, recognise, refused};
 
@@ -63,7 +63,7 @@ fn a_line_of_atop_without_its_head_has_a_share_and_a_mean() {
     assert!(sda.notes[0].contains("head"), "{sda:?}");
 }
 
-/// The figures of a job of fio's, whatever is around it.
+/// Asserts the figures of a job of fio, regardless of the text around it.
 fn is_fio(text: &str) {
     let found = only(text);
     let rt = entry(&found, "randread");
@@ -82,7 +82,7 @@ fn colours_and_stars_do_no_harm() {
     is_fio(&script.replace('\n', "\r\n"));
 }
 
-/// A text with something in front of every line.
+/// Prefixes every line of a text.
 fn behind(before: &str, text: &str) -> String {
     text.lines().flat_map(|line| [before, line, "\n"]).collect()
 }
@@ -145,7 +145,7 @@ fn all_directions_of_fio_in_one_are_read() {
     near(metric(test, "iops"), 100.0);
     near(metric(test, "latency_mean"), 121_000.0);
     assert!(found.not_understood.is_empty() && test.notes[0].contains("unified_rw_reporting"), "{found:?}");
-    // The sum beside its parts.
+    // The sum next to its parts.
     let half = "  read: IOPS=50, BW=201KiB/s (206kB/s)(1024KiB/5101msec)\n";
     let both = MIXED.replace("   mixed", &format!("{half}{}   mixed", half.replace("read", "write")));
     let found = only(&both);

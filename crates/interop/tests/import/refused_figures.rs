@@ -1,4 +1,4 @@
-//! Figures that cannot be read, and those that no machine can have: they are listed, and what has them is no result.
+//! Tests that unreadable and impossible figures are listed, and that lines with them give no result.
 
 use iotax_interop::import::{recognise, refused};
 
@@ -13,7 +13,7 @@ const TEXT: &str = "rt: (groupid=0, jobs=1): err= 0: pid=1: Wed Nov 25 16:10:02 
      issued rwts: total=12960,0,0,0 short=0,0,0,0 dropped=0,0,0,0
 ";
 
-/// The lines that are listed of a text without results.
+/// Returns the listed lines of a text without results.
 fn listed(text: &str) -> Vec<String> {
     assert!(recognise(text).is_empty(), "{:?}", recognise(text));
     refused(text).iter().map(|line| line.of_file("f")).collect()

@@ -1,4 +1,4 @@
-//! Results that only look like repetitions, and those that are.
+//! Tests that tell repeated results from results that only look like repetitions.
 
 use iotax_interop::import::{Imported, recognise, runs};
 

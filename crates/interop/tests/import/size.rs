@@ -1,7 +1,7 @@
-//! Large texts take time and memory that grow as they do, whatever is in them.
+//! Tests that time and memory grow linearly with the size of a text, whatever its content.
 //!
-//! Each is read in a process of its own, whose memory the kernel has counted, and whose CPU time is compared with that for a quarter of
-//! the text. An optimised build reads 10 MB of each and holds it to what a user is promised; others read less.
+//! Each text is read in a separate process, whose peak memory the kernel reports. Its CPU time is compared with that for a quarter of the
+//! text. An optimised build reads 10 MB and checks the documented limits; other builds read less.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -21,18 +21,18 @@ fn size() -> usize {
     }
 }
 
-/// Bytes of memory that reading it may take; of the small text the results have room of their own.
+/// Maximum memory for reading a text, in bytes; for small texts, plus room for the results.
 const MOST_MEMORY: usize = if cfg!(debug_assertions) { 64 << 20 } else { 210 << 20 };
 /// A result has room for every key of a workload.
 const MOST_PER_RESULT: usize = if cfg!(debug_assertions) { 3 << 10 } else { 0 };
 
-/// Times the time for a quarter: 4 grows with the text, 16 with its square; what else the machine does gives up to 7.
+/// Maximum ratio to the time for a quarter: 4 means linear growth, 16 quadratic; other load raises it up to 7.
 const MOST_GROWTH: f64 = 8.0;
 
-/// Less than this tells nothing of growth.
+/// Minimum CPU time for a meaningful ratio.
 const TOO_SHORT_NS: u64 = 100_000_000;
 
-/// The begin of a text, the part repeated until it is long enough, and its end; `@` is the number of times.
+/// The beginning of a text, the part to repeat, and its end; `@` stands for the number of the repetition.
 const MADE: &[(&str, &str, &str)] = &[
     ("", "\n", ""),
     ("", " ", ""),
@@ -183,7 +183,7 @@ fn files() -> Vec<(String, String)> {
     names.map(|name| (name.clone(), super::data(&name))).collect()
 }
 
-/// A text of so many bytes.
+/// Builds a text of the given size in bytes.
 fn text(name: &str, size: usize) -> String {
     let mut text = String::with_capacity(size + 4096);
     let made = name.strip_prefix("made ").and_then(|number| MADE.get(number.parse::<usize>().ok()?));
@@ -210,7 +210,7 @@ fn cpu_ns() -> u64 {
     Duration::try_from(time).expect("a time").as_nanos().try_into().expect("less than 500 years")
 }
 
-/// The most memory that this process had.
+/// Peak memory of this process.
 fn peak_kib() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
@@ -245,8 +245,8 @@ fn measured(name: &str) -> [(u64, usize, usize); 2] {
         .env(NAMED, name)
         .output()
         .expect("run");
-    let told = String::from_utf8_lossy(&output.stdout);
-    let lines = told.lines().filter_map(|line| line.split_once("read ").map(|(_, figures)| figures));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let lines = printed.lines().filter_map(|line| line.split_once("read ").map(|(_, figures)| figures));
     let figures = lines.map(|line| {
         let mut figures = line.split_whitespace().map(|figure| figure.parse::<u64>().expect("a number"));
         let size = |figure| usize::try_from(figure).expect("of this machine");
@@ -256,7 +256,7 @@ fn measured(name: &str) -> [(u64, usize, usize); 2] {
     let figures: Vec<_> = figures.collect();
     figures
         .try_into()
-        .unwrap_or_else(|_| panic!("{name}: {told}\n{}", String::from_utf8_lossy(&output.stderr)))
+        .unwrap_or_else(|_| panic!("{name}: {printed}\n{}", String::from_utf8_lossy(&output.stderr)))
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! An imported run on its way through store, judgement, reports and comparison.
+//! Tests an imported run in store, judgement, reports and comparison.
 
 use iotax_analysis::compare::{Account, CompareError, Question, Side, Which, compare};
 use iotax_analysis::judge;
@@ -19,7 +19,7 @@ fn imported(files: &[(&str, String)]) -> Vec<Imported> {
     runs(files, None)
 }
 
-/// As `iotax import` keeps it.
+/// Stores a run as `iotax import` does.
 fn kept(store: &mut Store, run: &Imported) -> Run {
     let started_at_ms = run.started_at_ms.unwrap_or(1);
     let id =
@@ -66,9 +66,9 @@ fn it_is_marked_everywhere_and_nothing_is_checked() {
         assert_eq!((judgement.warnings.len(), judgement.effects.len()), (0, 0), "{name}");
         assert!(judgement.grades.iter().all(|grade| *grade == Grade::Unchecked), "{name}");
         let source = run.source.imported().expect("a source").to_string();
-        let told = markdown::set(&document::run(&run, &judgement));
-        assert!(told.starts_with("### Imported from "), "{told}");
-        assert!(!told.contains("clean"), "{told}");
+        let on_terminal = markdown::set(&document::run(&run, &judgement));
+        assert!(on_terminal.starts_with("### Imported from "), "{on_terminal}");
+        assert!(!on_terminal.contains("clean"), "{on_terminal}");
         let html = html::render(&run, &judgement);
         assert!(html.contains(&source) && !html.contains("How to reproduce"), "{name}");
         let document = json::document(&run, &judgement);
@@ -81,11 +81,11 @@ fn it_is_marked_everywhere_and_nothing_is_checked() {
         assert_eq!(document["run"]["source"]["tool"], run.source.imported().expect("a source").tool);
         let again = json::read::account(&document.to_string(), "file").expect("reads back");
         assert_eq!(again.source, run.source);
-        let sheets = csv::sheets(&[(run, judgement)]);
+        let tables = csv::tables(&[(run, judgement)]);
         assert!(
-            sheets[0].text.lines().nth(1).expect("a row").contains("imported from"),
+            tables[0].text.lines().nth(1).expect("a row").contains("imported from"),
             "{}",
-            sheets[0].text
+            tables[0].text
         );
     }
 }
@@ -170,7 +170,7 @@ fn workloads_meet_by_what_is_known_of_both() {
     };
     assert_eq!(meet(&json, &own("4k")).expect("they meet"), [("randread".to_owned(), "mine".to_owned())]);
     assert!(matches!(meet(&json, &own("8k")), Err(CompareError::NoWorkload { .. })));
-    // Work that no key tells meets only its own name.
+    // Work without known keys is matched only by name.
     let vdbench = |name: &str| imported(&[(name, data("vdbench-5.02.txt").replace("run1", name))]);
     let (one, other) = (kept(&mut store, &vdbench("x")[0]), kept(&mut store, &vdbench("y")[0]));
     assert!(matches!(meet(&one, &other), Err(CompareError::NoWorkload { .. })));
@@ -191,7 +191,7 @@ fn a_figure_over_rounds_is_what_its_label_says() {
     let (page, _) = shown(&mut store, &[("h", data("hyperfine-1.15.json"))]);
     let row = page.lines().find(|line| line.contains("sleep 0.01") && line.contains(" ms")).expect("a row");
     assert!(row.contains("11.4 ms") && page.contains("Over 3 rounds: means of means"), "{page}");
-    // Two blocks of ping: the farthest of both, and the sum of what was sent.
+    // Two blocks of ping: the extremes of both, and the sum of packets.
     let (page, _) = shown(&mut store, &[("p", data("ping-iputils-D.txt"))]);
     let figure = |name: &str| {
         let row = page
@@ -222,10 +222,16 @@ fn small_rates_and_lengths_have_their_unit() {
 fn the_targets_of_an_import_have_no_tax() {
     let (_temp, mut store) = store();
     let (page, html) = shown(&mut store, &[("b", data("bonnie-2.00-runs.txt"))]);
-    for told in [&page, &html] {
-        assert!(told.contains("The targets are not compared"), "{told}");
-        assert!(!told.contains("tax on mean latency") && !told.contains("What each layer costs"), "{told}");
-        assert!(told.contains("bonnie++ does not tell when: the run has the import's time."), "{told}");
+    for rendered in [&page, &html] {
+        assert!(rendered.contains("The targets are not compared"), "{rendered}");
+        assert!(
+            !rendered.contains("tax on mean latency") && !rendered.contains("What each layer costs"),
+            "{rendered}"
+        );
+        assert!(
+            rendered.contains("bonnie++ does not tell when: the run has the import's time."),
+            "{rendered}"
+        );
     }
     let (page, _) = shown(&mut store, &[("f", data("fio-3.33.json"))]);
     assert!(!page.contains("does not tell when") && !page.contains("has no zone"), "{page}");

@@ -1,4 +1,4 @@
-//! Several tools' results in one text: each is read as if it were alone, or listed with its line.
+//! Tests of several tools' results in one text: each is read as if alone, or listed with its line.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ fn results(found: &[Found]) -> Vec<(&'static str, Entry)> {
     found.iter().flat_map(|found| found.entries.iter().map(|entry| (found.tool, entry.clone()))).collect()
 }
 
-/// Two formats of one output round a figure differently.
+/// Tolerance for figures that two formats round differently.
 const ROUNDING: f64 = 0.06;
 
 /// True if two results are of one run: in another format, or the same lines once more.
@@ -36,7 +36,7 @@ fn is_copy((tool, one): &(&str, Entry), (other_tool, other): &(&str, Entry)) -> 
         && ["iops", "bytes_per_s", "latency_mean"].into_iter().all(close)
 }
 
-/// The results of both texts that are neither read nor listed when the second stands below the first.
+/// Returns the results that are neither read nor listed if the second text follows the first.
 fn lost(first: &str, second: &str) -> Vec<String> {
     let (mut text, mut expected) = (first.to_owned(), results(&recognise(first)));
     if !text.ends_with('\n') {
@@ -122,8 +122,8 @@ fn a_tool_of_which_nothing_is_read_is_listed_beside_others() {
         let found = recognise(&format!("{}\n{text}", fio.trim_end()));
         assert_eq!(found.len(), 1, "{tool}");
         assert_eq!(listed(&found), wanted, "{tool}");
-        let told = &found[0].not_understood[0].reason;
-        assert!(told.starts_with(&format!("{tool}: ")), "{told}");
+        let why = &found[0].not_understood[0].reason;
+        assert!(why.starts_with(&format!("{tool}: ")), "{why}");
     }
 }
 
@@ -133,7 +133,7 @@ fn the_same_rate_later_is_a_repetition_and_at_once_another_form() {
     let later = once.replace("10:11:", "10:12:");
     assert_eq!(only(&format!("{once}{later}")).entries.len(), 2);
     assert_eq!(only(&format!("{once}{once}")).entries.len(), 1);
-    // A tool that begins anew begins another result.
+    // A repeated header starts a new result.
     assert_eq!(only(&format!("{0}{0}", data("atop-P-DSK.txt"))).entries.len(), 2);
     assert_eq!(only(&format!("{0}\n{0}", data("iozone-3.506.txt"))).entries.len(), 16);
 }
@@ -178,8 +178,8 @@ fn what_looks_like_a_result_is_listed_whatever_is_missing_of_it() {
         ("Dhrystone 2 using register variables         116700.0   38123456.7   3266\n".to_owned(), "UnixBench"),
     ] {
         let found = recognise(&format!("{}\n{text}", fio.trim_end()));
-        let told = found.iter().flat_map(|found| &found.not_understood).find(|line| line.number > before);
-        let told = told.unwrap_or_else(|| panic!("{tool}: {text}"));
-        assert!(told.reason.starts_with(tool), "{told:?}");
+        let refused = found.iter().flat_map(|found| &found.not_understood).find(|line| line.number > before);
+        let refused = refused.unwrap_or_else(|| panic!("{tool}: {text}"));
+        assert!(refused.reason.starts_with(tool), "{refused:?}");
     }
 }

@@ -23,7 +23,7 @@ fn fio_says_the_same_in_all_its_formats() {
     near(metric(read, "latency_p99_9"), 7_897_088.0);
     near(other(read, "latency_max"), 11_876_887.0);
     assert!(read.notes[0].contains("page cache"), "{:?}", read.notes);
-    // Two clones are one entry, whose percentiles nobody knows.
+    // Two clones are one entry with unknown percentiles.
     let mix = entry(&json, "mix");
     near(metric(mix, "iops"), 15_801.198_801 + 6_987.012_987);
     assert_eq!((mix.keys.numjobs, metric(mix, "latency_p99")), (Some(2), None));
@@ -54,8 +54,9 @@ fn fio_terse_versions_are_told_apart() {
     let iops: Vec<f64> = found.entries.iter().filter_map(|entry| metric(entry, "iops")).collect();
     let text = data("fio-3.33-terse.txt");
     let field = |line: &str, at: usize| line.split(';').nth(at).and_then(|field| field.parse::<f64>().ok());
-    let told: Vec<f64> = text.lines().zip([6, 7, 7, 7]).filter_map(|(line, at)| field(line, at)).collect();
-    assert_eq!((iops.len(), iops), (4, told));
+    let expected: Vec<f64> =
+        text.lines().zip([6, 7, 7, 7]).filter_map(|(line, at)| field(line, at)).collect();
+    assert_eq!((iops.len(), iops), (4, expected));
     // A line that a terminal broke is one again.
     let broken: String =
         text.lines().next().expect("one").chars().enumerate().fold(String::new(), |mut text, (i, c)| {
@@ -145,7 +146,7 @@ fn torn_json_gives_whole_jobs_and_says_where() {
     let found = only(&whole[..third]);
     let mix: Vec<_> = found.entries.iter().filter(|entry| entry.workload == "mix").collect();
     assert!(mix.iter().all(|entry| entry.notes.iter().any(|note| note.contains("torn"))), "{mix:?}");
-    // Around it anything may stand.
+    // Any text may surround it.
     let mail = format!("fio: some warning {{\n> > ok\n{whole}\n}} \ntail");
     assert_eq!(only(&mail).entries.len(), 2);
 }
@@ -241,7 +242,7 @@ fn the_last_share_of_old_bonnie_is_left_out_where_it_may_have_lost_a_digit() {
     }
 }
 
-/// A text whose runs of blanks are one each, as chats and some web pages leave them.
+/// Collapses runs of blanks into one, as chats and some web pages do.
 fn collapsed(text: &str) -> String {
     text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n").collect()
 }
@@ -260,8 +261,8 @@ fn collapsed_blanks_move_no_figure_of_bonnie_to_another_test() {
     };
     let host_1 =
         ["putc", "put_block", "rewrite", "getc", "get_block", "seeks"].map(|name| of(&whole, "host-1", name));
-    let told = [37_873_000.0, 8_094_000.0, 11_851_000.0, 19_560_000.0, 8_071_000.0, 51_996_000.0];
-    assert_eq!(host_1, told.map(Some));
+    let expected = [37_873_000.0, 8_094_000.0, 11_851_000.0, 19_560_000.0, 8_071_000.0, 51_996_000.0];
+    assert_eq!(host_1, expected.map(Some));
     assert_eq!((of(&whole, "host-2", "put_block"), of(&whole, "host-2", "putc")), (Some(18_622_000.0), None));
     assert_eq!(of(&whole, "a-machine-with-", "putc"), Some(460_000_000.0));
     // Twelve figures and six latencies are in the order of their heads. The row of -f has eight and is refused.
@@ -300,7 +301,7 @@ fn a_table_of_bonnie_says_again_what_its_csv_says() {
     let targets: Vec<_> = found.entries.iter().filter_map(|entry| entry.target.clone()).collect();
     assert_eq!((targets.len(), found.not_understood.len()), (12 + 4 + 12, 0));
     assert_eq!(targets.last().map(String::as_str), Some("a-machine-with-a-long-name-indeed"));
-    // A table without CSV beside one of the same machine that has it.
+    // A table without CSV next to one of the same machine with CSV.
     let runs = data("bonnie-2.00-runs.txt");
     let other = runs.lines().take(5).map(|line| line.replace("571k", "271k") + "\n").collect::<String>();
     let found = only(&(runs + &other));
@@ -321,7 +322,7 @@ fn fios_groups_keep_their_row_and_the_sum_of_its_clients_is_no_job() {
     assert!(
         group.notes.iter().any(|note| note.contains("3 jobs that ran at once, which fio reports as one"))
     );
-    // One of three clones, whose others somebody took away, is not the sum of all.
+    // One of three clones is not the sum of all if the others are missing.
     let alone = data("fio-3.33-group.json").replace("\"job_runtime\": 3008", "\"job_runtime\": 1003");
     let alone = only(&alone);
     assert_eq!(metric(entry(&alone, "gr"), "iops"), None);
@@ -379,7 +380,7 @@ fn iozone_in_columns_reports_and_throughput() {
     assert_eq!(excel.entries.len(), 16, "the report repeats the columns");
     let text = data("iozone-3.489-excel.txt");
     let report = text.split_once("Excel output is below:").expect("it is").1;
-    // Nothing says then what the figures are in: kB/s by default, and unknown where a command asked for another unit.
+    // The unit is then not stated: kB/s by default, unknown if the command requested another one.
     let alone = only(report);
     assert_eq!(alone.entries.len(), 16);
     near(metric(entry(&alone, "reread-8k-of-128k"), "bytes_per_s"), 6_512_345.0 * 1024.0);
@@ -444,7 +445,7 @@ fn data_lines(name: &str) -> Vec<&'static str> {
     data(name).leak().lines().collect()
 }
 
-/// Every number that stands alone with a comma for its point.
+/// Replaces the decimal point of every separate number by a comma.
 fn with_commas(text: &str) -> String {
     let word = |word: &str| match word.split_once('.') {
         Some((a, b))

@@ -1,4 +1,4 @@
-//! Runs of the classics' suites in the classics' formats.
+//! Tests of classic suites, exported in the formats of the original tools.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -105,8 +105,8 @@ fn a_run_of_bonnie_is_a_line_of_bonnies_csv() {
     assert_eq!([fields[38], fields[40], fields[41]], ["", "", ""], "a chunk is many calls there");
     let number = |field: &str, unit: &str| field.strip_suffix(unit).map(str::parse::<f64>);
     for (field, unit, truth) in [(39, "ms", 150.0), (42, "us", 4001.0), (43, "us", 2000.0)] {
-        let told = number(fields[field], unit).and_then(Result::ok).expect(fields[field]);
-        assert!((told / truth - 1.0).abs() < 0.01, "{told} {truth}");
+        let value = number(fields[field], unit).and_then(Result::ok).expect(fields[field]);
+        assert!((value / truth - 1.0).abs() < 0.01, "{value} {truth}");
     }
     let older = bonnie::csv(&bonnie(), Version::V1_97).expect("a line");
     let older: Vec<&str> = older.trim_end().split(',').collect();
@@ -182,7 +182,7 @@ fn a_run_of_something_else_is_no_bonnie() {
     assert!(error.contains("run 1") && error.contains("fstime") && error.contains("put_block"), "{error}");
 }
 
-/// The output of one of bonnie++'s own programs for a text; `None` if it is not installed.
+/// Returns the output of a program of bonnie++ for a text; `None` if it is not installed.
 fn shown(program: &str, text: &str) -> Option<String> {
     iotax_testkit::require!(program program);
     let child =
@@ -239,7 +239,7 @@ fn the_index_of_copies_is_ten_times_the_baseline_and_leaves_the_worst_third_out(
     assert_eq!((partly[0].copies.len(), partly[0].index), (2, None), "two of three are no index");
 }
 
-/// In what people read and what programs read.
+/// Checks the output for people and the output for programs.
 fn shows_the_index(run: &Run) {
     let judgement = judge(run);
     let page = report::document::run(run, &judgement);

@@ -1,4 +1,4 @@
-//! A run as a data set of Parquet files.
+//! Tests of the export to Parquet files.
 
 use iotax_analysis::judge;
 use iotax_interop::parquet::dataset;

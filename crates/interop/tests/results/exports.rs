@@ -1,4 +1,4 @@
-//! Formats of others that measurements are written in, read back by what reads them there or by their own grammar.
+//! Tests of exports to formats of other tools, read back by those tools or by the format's grammar.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -7,13 +7,13 @@ use std::process::{Command, Stdio};
 use iotax_analysis::{Judgement, judge};
 use iotax_interop::{parquet as ours, prometheus};
 use iotax_model::Run;
-use iotax_report::csv as sheets;
+use iotax_report::csv as csv_tables;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 
 use iotax_testkit::runs::{HOST, Truth, run};
 
-/// Two runs, of which little is known of one measurement, and of which one has a target with a difficult name.
+/// Two runs: one measurement has few figures, and one target has a name with special characters.
 fn runs() -> Vec<(Run, Judgement)> {
     let vm = Truth { slowdown: 1.4, noise: 0.004, cpu_ns: 9_800.0 };
     let mut bare = run(&[("host-file", HOST), ("vm-raw", vm)], &["randread-4k-qd1", "seqwrite-1m"], 3, true);
@@ -35,9 +35,9 @@ fn runs() -> Vec<(Run, Judgement)> {
 #[test]
 fn a_parquet_file_has_every_cell_of_the_sheet_in_its_type() {
     let runs = runs();
-    let sheet = sheets::sheets(&runs).swap_remove(0);
-    let names: Vec<&str> = sheet.header.split(',').collect();
-    let mut cells = csv::Reader::from_reader(sheet.text.as_bytes());
+    let table = csv_tables::tables(&runs).swap_remove(0);
+    let names: Vec<&str> = table.header.split(',').collect();
+    let mut cells = csv::Reader::from_reader(table.text.as_bytes());
     let file = SerializedFileReader::new(bytes::Bytes::from(ours::measurements(&runs))).expect("Parquet");
     let rows = file.get_row_iter(None).expect("rows").map(|row| row.expect("a row"));
     let mut known = 0;
@@ -52,8 +52,8 @@ fn a_parquet_file_has_every_cell_of_the_sheet_in_its_type() {
                 Field::Str(text) => assert_eq!(text, cell, "{name}"),
                 Field::Long(whole) => assert_eq!(whole.to_string(), cell, "{name}"),
                 Field::Double(number) => {
-                    let told: f64 = cell.parse().expect("a number");
-                    assert_eq!(number.to_bits(), told.to_bits(), "{name}");
+                    let written: f64 = cell.parse().expect("a number");
+                    assert_eq!(number.to_bits(), written.to_bits(), "{name}");
                 }
                 Field::Bool(flag) => assert_eq!(flag.to_string(), cell, "{name}"),
                 Field::TimestampMillis(ms) => {
@@ -68,7 +68,7 @@ fn a_parquet_file_has_every_cell_of_the_sheet_in_its_type() {
     assert!(known > count * 20, "{known}");
 }
 
-/// The series of a line `name{label="value",...} number`, by the grammar of the text format 0.0.4.
+/// Parses a line `name{label="value",...} number` by the grammar of the text format 0.0.4.
 fn series(line: &str) -> (String, String, f64) {
     let is_name = |text: &str| {
         text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
@@ -158,7 +158,7 @@ fn promtool_accepts_the_prometheus_text() {
     let output = child.wait_with_output().expect("promtool ends");
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
-    // It names what it finds on stderr and may still end with 0.
+    // It prints errors to stderr and may still exit with 0.
     assert!(output.status.success() && said.is_empty(), "{said}");
 }
 

@@ -1,4 +1,4 @@
-//! A figure that is defined once is in everything that people and programs read.
+//! Tests that a figure defined once appears in every output.
 
 use iotax_analysis::metric::{Better, Definition, Names, OverRounds, Unit};
 use iotax_analysis::{Judgement, Metric, judge, judge_by};
@@ -8,7 +8,7 @@ use iotax_report::{csv, document, html, json, markdown, terminal};
 
 use iotax_testkit::runs::{HOST, Truth, run};
 
-/// The length of the mean I/O: a figure that iotax does not have.
+/// The mean length of an I/O, a figure that iotax does not have.
 static MEAN_LENGTH: Definition = Definition {
     id: "mean_length_per_s",
     unit: Unit::BytesPerSecond,
@@ -35,8 +35,8 @@ fn read(run: &Run, judgement: Judgement) -> Vec<(String, String)> {
         ("json".into(), json::document(run, &judgement).to_string()),
     ];
     let judged = (run.clone(), judgement);
-    for sheet in csv::sheets(std::slice::from_ref(&judged)) {
-        texts.push((sheet.name.to_owned(), sheet.text));
+    for table in csv::tables(std::slice::from_ref(&judged)) {
+        texts.push((table.name.to_owned(), table.text));
     }
     for format in FORMATS.iter().filter(|format| ["prometheus", "parquet"].contains(&format.name)) {
         texts.push((
@@ -44,7 +44,7 @@ fn read(run: &Run, judgement: Judgement) -> Vec<(String, String)> {
             match (format.write)(&judged).expect("has this form") {
                 Document::Text(text) => text,
                 Document::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-                Document::Sheets(_) => unreachable!("neither is a table of tables"),
+                Document::Tables(_) => unreachable!("neither is a table of tables"),
             },
         ));
     }
@@ -59,11 +59,11 @@ fn a_new_figure_is_one_definition_and_in_every_output() {
     let without = read(&run, judge(&run));
     let names = [MEAN_LENGTH.id, MEAN_LENGTH.name.io, "iotax_mean_length_per_second"];
     let has_it = |text: &str| names.iter().any(|name| text.contains(name));
-    // The tables of what is sampled over time, of curves and of answers have no figures of a whole measurement.
+    // The tables of samples, curves and answers have no figures of whole measurements.
     let tables = ["samples.csv", "disks.csv", "nics.csv", "streams.csv", "curves.csv", "answers.csv"];
-    for ((place, with), (_, without)) in with.iter().zip(&without) {
-        assert_eq!(has_it(with), !tables.contains(&place.as_str()), "{place}: {with}");
-        assert!(!has_it(without), "{place}");
+    for ((table_name, with), (_, without)) in with.iter().zip(&without) {
+        assert_eq!(has_it(with), !tables.contains(&table_name.as_str()), "{table_name}: {with}");
+        assert!(!has_it(without), "{table_name}");
     }
     assert_eq!(with.len(), 4 + 9 + 2, "every output was looked at");
     let compared = judge_by(&run, &figures);

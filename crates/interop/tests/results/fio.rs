@@ -1,4 +1,4 @@
-//! Runs as fio prints them.
+//! Tests of runs exported as fio's output.
 
 use std::collections::BTreeMap;
 
@@ -141,7 +141,7 @@ fn what_ran_at_once_is_one_group() {
     assert_eq!(jobs[1].get("usr_cpu"), None, "known of both together only");
     let normal = fio::normal(&run).expect("has a form");
     assert!(normal.contains("  WRITE: bw=2048KiB/s (2097kB/s), "), "{normal}");
-    // Guests that do the same are told apart by their numbers.
+    // Guests with the same work differ by their numbers.
     let m = &mut run.measurements[0];
     m.shares = std::mem::take(&mut m.outcome.jobs);
     (m.shares[0].name, m.shares[1].name) = ("1".into(), "2".into());

@@ -1,4 +1,4 @@
-//! The crate from outside: synthetic runs in, the forms of other tools out.
+//! Tests of the crate's public interface: synthetic runs in, formats of other tools out.
 
 mod classics;
 mod dataset;

@@ -1,4 +1,4 @@
-//! A network's figures in the forms of other tools.
+//! Tests of network figures in formats of other tools.
 
 use iotax_analysis::judge;
 use iotax_interop::prometheus;
@@ -17,14 +17,14 @@ fn other_tools_are_told_of_streams_losses_and_interfaces() {
     let udp = "workload=\"udp-upload-1470\",round=\"1\"";
     for (name, value) in [("iotax_lost", 17.0), ("iotax_jitter_seconds", 11e-6)] {
         let line = text.lines().find(|line| line.starts_with(&format!("{name}{{")) && line.contains(udp));
-        let told = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).expect(name);
-        assert!((told / value - 1.0).abs() < 1e-9, "{name} {told}");
+        let number = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).expect(name);
+        assert!((number / value - 1.0).abs() < 1e-9, "{name} {number}");
     }
     assert!(text.contains("iotax_cpu_per_gib_seconds{"), "{text}");
-    let sheets = csv::sheets(&judged);
+    let tables = csv::tables(&judged);
     let lines = |name: &str| -> Vec<String> {
-        let sheet = sheets.iter().find(|sheet| sheet.name == name).expect(name);
-        sheet.text.lines().map(str::to_owned).collect()
+        let table = tables.iter().find(|table| table.name == name).expect(name);
+        table.text.lines().map(str::to_owned).collect()
     };
     let streams = lines("streams.csv");
     assert_eq!(streams.len(), 1 + 4 + 1, "two each way, one of datagrams, none of round trips: {streams:?}");

@@ -1,4 +1,4 @@
-//! Runs of suites: knees that are found, tests side by side, and what iozone's readers read.
+//! Tests of suite runs: knees, comparison of tests, and the format that readers of iozone's output expect.
 
 use iotax_analysis::{judge, suite};
 use iotax_interop::export::{Document, FORMATS};
@@ -11,7 +11,7 @@ use iotax_report::{document, html, markdown, terminal};
 
 use iotax_testkit::runs::{HOST, Truth, measurement, run};
 
-/// A run of some tests of a suite on some targets, whose latency under a workload is a factor of what [`measurement`] makes up.
+/// A run of some tests of a suite. Each target's latency under a workload is a multiple of that of [`measurement`].
 fn suite_run(
     name: &str,
     tests: &[&str],
@@ -43,7 +43,7 @@ fn suite_run(
     made
 }
 
-/// Eight I/Os at once, 100 us each; a guest is half as fast.
+/// Eight I/Os in flight of 100 us each; a guest is half as fast.
 fn threads() -> Run {
     let tests = ["randread-4k-j1", "randwrite-4k-j1"];
     suite_run("threads", &tests, &SuiteOptions::default(), &["host-file", "vm-raw"], |target, workload| {

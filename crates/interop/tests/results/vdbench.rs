@@ -1,4 +1,4 @@
-//! Runs as vdbench prints them.
+//! Tests of runs exported as vdbench's output.
 
 use iotax_interop::vdbench;
 use iotax_model::record::{Tallies, Tally};

@@ -71,9 +71,9 @@ fn the_files_of_all_cpus_are_merged_by_time() {
     fs::write(temp.path().join("sdb.blktrace.0"), b"another trace").expect("written");
     let trace = open(&temp.path().join("sda.blktrace.1")).expect("opened");
     let events: Vec<_> = trace.events.map(|event| event.expect("read")).collect();
-    let told: Vec<_> =
+    let read_back: Vec<_> =
         events.iter().map(|event| (event.at_ns, event.operation, event.fua, event.latency_ns)).collect();
-    assert_eq!(told, [(50, WRITE, true, Some(250)), (100, READ, false, Some(800))]);
+    assert_eq!(read_back, [(50, WRITE, true, Some(250)), (100, READ, false, Some(800))]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Readers of traces, on files made by hand whose content is known.
+//! Tests of trace readers on handmade files with known content.
 
 mod binary;
 mod merged;
@@ -7,7 +7,7 @@ mod written;
 use iotax_interop::trace::read;
 use iotax_model::trace::{TraceFormat, TracedIo, TracedOperation};
 
-/// Times in ns, kind, offset, length and latency of all events, or the reason why there are no more.
+/// Returns time (ns), kind, offset, length and latency of all events, or the reason for the end.
 type Row = (u64, TracedOperation, u64, u64, Option<u64>);
 
 fn rows(bytes: &[u8]) -> (TraceFormat, Vec<Row>, Option<String>) {

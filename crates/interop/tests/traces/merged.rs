@@ -1,4 +1,4 @@
-//! Traces that are merged into one.
+//! Tests of merging several traces into one.
 
 use std::fs;
 use std::path::{Path, PathBuf};

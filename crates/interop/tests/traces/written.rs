@@ -1,4 +1,4 @@
-//! Traces that iotax writes.
+//! Tests of traces written by iotax.
 
 use iotax_interop::trace::{TraceFacts, TraceWriter, read, write};
 use iotax_model::trace::{TraceExport, TraceFormat, TracedIo, TracedOperation};
@@ -58,7 +58,7 @@ proptest! {
         prop_assert_eq!(read_back(written(TraceExport::Csv, &events)), (TraceFormat::Csv, events));
     }
 
-    /// A file that is damaged anywhere ends in rows or in a sentence.
+    /// Tests that a file damaged at any position gives rows or an error message.
     #[test]
     fn a_damaged_file_ends_in_a_sentence(at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<bool>()) {
         let events: Vec<TracedIo> = (0..500).map(|n| TracedIo {
@@ -66,8 +66,8 @@ proptest! {
             fua: false, process: Some(1), queue: None,
         }).collect();
         let mut file = written(TraceExport::Parquet, &events);
-        let place = at.index(file.len());
-        if cut { file.truncate(place) } else { file[place] = byte }
+        let cut_at = at.index(file.len());
+        if cut { file.truncate(cut_at) } else { file[cut_at] = byte }
         if let Ok((_, events)) = read(file) {
             let _ = events.take(100_000).filter_map(Result::err).count();
         }
@@ -123,10 +123,10 @@ fn an_iolog_is_read_back_to_the_microsecond() {
     ];
     let (format, read) = read_back(written(TraceExport::Iolog, &events));
     assert_eq!(format, TraceFormat::Iolog);
-    let told: Vec<_> =
+    let again: Vec<_> =
         read.iter().map(|event| (event.at_ns, event.operation, event.offset, event.length)).collect();
     assert_eq!(
-        told,
+        again,
         [(1_234_000, TracedOperation::Write, 4096, 512), (2_000_000, TracedOperation::Flush, 0, 0)]
     );
 }

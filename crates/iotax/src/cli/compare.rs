@@ -130,10 +130,10 @@ impl Named {
                 Ok(Account::of(&run, &judge(&run)))
             }
             Source::File(path) => {
-                let place = path.display();
+                let file_name = path.display();
                 let text = input::text(path, input::REPORT)?;
-                read::account(&text, &place.to_string())
-                    .with_context(|| format!("{place}"))
+                read::account(&text, &file_name.to_string())
+                    .with_context(|| format!("{file_name}"))
                     .or_exit(Exit::Usage)
             }
         }

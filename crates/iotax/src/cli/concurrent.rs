@@ -24,7 +24,7 @@ pub(super) struct ConcurrentRuns {
     /// This run as other runs see it; its number is 0 until it is announced.
     own: RunningRun,
     begun: Instant,
-    looked: Option<Instant>,
+    checked: Option<Instant>,
     met: Vec<MetRun>,
     /// Locks in sysfs that mark this run's disks as in use, for runs of other users.
     marks: Vec<DiskMark>,
@@ -49,9 +49,9 @@ impl ConcurrentRuns {
     ) -> Result<Self, Failure> {
         let given = plan.everything().flat_map(|target| target.path().into_iter().chain(target.device()));
         let mut disks = Vec::new();
-        for place in needs.space.keys().map(PathBuf::as_path).chain(given) {
+        for given_path in needs.space.keys().map(PathBuf::as_path).chain(given) {
             // A path that cannot be read here is on no disk of this machine.
-            for disk in stack::of_path(Path::new("/"), place).unwrap_or_default().disks {
+            for disk in stack::of_path(Path::new("/"), given_path).unwrap_or_default().disks {
                 if !disks.contains(&disk) {
                     disks.push(disk);
                 }
@@ -59,7 +59,7 @@ impl ConcurrentRuns {
         }
         let own = RunningRun { run: 0, store: store.location()?.to_string(), disks };
         let marks = own.disks.iter().filter_map(|disk| DiskMark::of(disk)).collect();
-        Ok(Self { undo_dir, own, begun: Instant::now(), looked: None, met: Vec::new(), marks })
+        Ok(Self { undo_dir, own, begun: Instant::now(), checked: None, met: Vec::new(), marks })
     }
 
     /// Marks this run's disks as in use, so that other runs notice this run.
@@ -73,10 +73,10 @@ impl ConcurrentRuns {
     /// Returns a message for each run that appeared since the last check; empty if that check was less than 250 ms ago.
     pub(super) fn news(&mut self) -> Vec<String> {
         let now = Instant::now();
-        if self.looked.is_some_and(|looked| now - looked < EVERY) {
+        if self.checked.is_some_and(|checked| now - checked < EVERY) {
             return Vec::new();
         }
-        self.looked = Some(now);
+        self.checked = Some(now);
         let mut lines = Vec::new();
         for (name, disk) in self.others() {
             if let Some(met) = self.met.iter_mut().find(|met| met.name == name) {

@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn no_other_key_of_a_workload_names_a_file() {
-        let places = KEYS.iter().filter(|key| ["FILE", "PATH", "DIR"].contains(&key.value));
-        assert_eq!(places.map(|key| key.name).collect::<Vec<_>>(), ["write_journal", "read_iolog"]);
+        let path_keys = KEYS.iter().filter(|key| ["FILE", "PATH", "DIR"].contains(&key.value));
+        assert_eq!(path_keys.map(|key| key.name).collect::<Vec<_>>(), ["write_journal", "read_iolog"]);
     }
 }

@@ -131,11 +131,11 @@ pub(super) fn confirmed(stop: &Interrupt) -> bool {
 /// of input.
 pub(super) fn asked(question: &str, stop: &Interrupt) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+    const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
     Stream::Stderr.text(question);
     let stdin = io::stdin();
     while !stop.load(Ordering::Relaxed) {
-        let ready = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&LOOK_AGAIN));
+        let ready = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&POLL));
         if matches!(ready, Ok(1..)) {
             let mut answer = String::new();
             let read = stdin.lock().read_line(&mut answer);

@@ -154,7 +154,7 @@ fn crashed(plan: &Plan, application: Option<Application>) -> Vec<(usize, Crashed
         database,
         cuts: Vec::new(),
     };
-    let each = |(place, spec)| modes.iter().map(move |mode| (place, of(spec, *mode)));
+    let each = |(index, spec)| modes.iter().map(move |mode| (index, of(spec, *mode)));
     plan.targets.iter().enumerate().flat_map(each).collect()
 }
 
@@ -171,11 +171,11 @@ fn all(
         let mut order: Vec<Cell> = (0..targets.len()).map(|target| Cell { target, workload: 0 }).collect();
         schedule::shuffle(&mut order, seed, round);
         for Cell { target, .. } in order {
-            let (place, crashed) = &mut targets[target];
+            let (index, crashed) = &mut targets[target];
             note!("cut {round}/{rounds}: {}", crashed.name);
             let cut = match crashed.database {
-                None => cuts.cut(*place, round, undo_log),
-                Some(mode) => cuts.cut_database(*place, mode, round, undo_log),
+                None => cuts.cut(*index, round, undo_log),
+                Some(mode) => cuts.cut_database(*index, mode, round, undo_log),
             };
             crashed.cuts.push(cut.with_context(|| crashed.name.clone())?);
         }

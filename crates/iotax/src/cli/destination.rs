@@ -24,11 +24,11 @@ pub(super) struct Destination {
     /// The path as the user gave it, for messages.
     name: PathBuf,
     mark: Mark,
-    place: OutputPlace,
+    output: OutputKind,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum OutputPlace {
+enum OutputKind {
     Stdout,
     /// A pipe, a terminal, a device that stores nothing or a descriptor that the shell opened; written in place.
     Stream,
@@ -40,9 +40,9 @@ impl Destination {
     /// Checks a destination. Fails if it cannot be written, or holds anything but a result of the kind that `mark` identifies. Creates
     /// nothing.
     pub(super) fn open(name: &Path, mark: Mark) -> Result<Self, Failure> {
-        let place = OutputPlace::named(name)?;
-        let this = Self { name: name.to_path_buf(), mark, place };
-        if let OutputPlace::File(path) = &this.place {
+        let output = OutputKind::named(name)?;
+        let this = Self { name: name.to_path_buf(), mark, output };
+        if let OutputKind::File(path) = &this.output {
             if this.existing(path)?.is_some() {
                 // A read-only result is meant to stay, although the directory's permissions would allow replacing it.
                 OpenOptions::new().append(true).open(path).map(drop).map_err(|error| this.failed(error))?;
@@ -53,7 +53,7 @@ impl Destination {
     }
 
     pub(super) fn is_stdout(&self) -> bool {
-        self.place == OutputPlace::Stdout
+        self.output == OutputKind::Stdout
     }
 
     pub(super) fn name(&self) -> &Path {
@@ -75,19 +75,19 @@ impl Destination {
 
     /// Returns whether the destination is a file directly in this directory with this extension.
     pub(super) fn is_in(&self, dir: &Path, extension: &str) -> bool {
-        let OutputPlace::File(path) = &self.place else { return false };
+        let OutputKind::File(path) = &self.output else { return false };
         let is_there = fs::canonicalize(dir).is_ok_and(|dir| directory(path) == dir);
         is_there && path.extension().is_some_and(|end| end == extension)
     }
 
     /// Writes the result. A file is replaced atomically after a sync, so that either the old or the new one survives a crash.
     pub(super) fn write(&self, contents: &[u8]) -> Result<(), Failure> {
-        match &self.place {
-            OutputPlace::Stdout => {
+        match &self.output {
+            OutputKind::Stdout => {
                 say::document(&String::from_utf8_lossy(contents));
                 Ok(())
             }
-            OutputPlace::Stream => match say::document_to(&self.name, contents) {
+            OutputKind::Stream => match say::document_to(&self.name, contents) {
                 // As for stdout, a reader that has read enough is no error.
                 Err(Errno::PIPE) => Ok(()),
                 Err(Errno::CANCELED) => Err(Interrupted)
@@ -95,7 +95,7 @@ impl Destination {
                     .or_exit(Exit::Interrupted),
                 written => written.map_err(|error| self.failed(error.into())),
             },
-            OutputPlace::File(path) => {
+            OutputKind::File(path) => {
                 // Another file may have appeared since the check.
                 let old = self.existing(path)?;
                 let leftovers = |contents: &[u8]| self.mark.stands_in(contents);
@@ -139,7 +139,7 @@ impl Destination {
     }
 }
 
-impl OutputPlace {
+impl OutputKind {
     fn named(name: &Path) -> Result<Self, Failure> {
         let text = name.to_string_lossy();
         let metadata = fs::metadata(name);

@@ -18,7 +18,7 @@ pub(super) struct DiskMark {
     pub(super) disk: String,
     file: File,
     /// The locked file as /proc/locks identifies it: device numbers and inode.
-    place: String,
+    inode_key: String,
 }
 
 /// A process of another user that marked a disk.
@@ -38,8 +38,8 @@ impl DiskMark {
     fn at(disk: &str, path: &Path) -> Option<Self> {
         let file = File::open(path).ok()?;
         let found = file.metadata().ok()?;
-        let place = format!("{:02x}:{:02x}:{}", major(found.dev()), minor(found.dev()), found.ino());
-        Some(Self { disk: disk.to_owned(), file, place })
+        let inode_key = format!("{:02x}:{:02x}:{}", major(found.dev()), minor(found.dev()), found.ino());
+        Some(Self { disk: disk.to_owned(), file, inode_key })
     }
 
     /// Takes the shared lock that marks the disk, until this value is dropped. Ignores a failure, which means that another process holds an
@@ -50,7 +50,7 @@ impl DiskMark {
 
     /// Returns the iotax processes of other users that marked the disk. `locks` is the content of /proc/locks.
     pub(super) fn holders(&self, locks: &str) -> Vec<Holder> {
-        let of_others = holders_of(locks, &self.place).filter_map(|pid| {
+        let of_others = holders_of(locks, &self.inode_key).filter_map(|pid| {
             let process = Path::new("/proc").join(pid.to_string());
             let is_run =
                 fs::read_to_string(process.join("comm")).is_ok_and(|name| name.trim_end() == PROGRAM);
@@ -66,13 +66,13 @@ pub(super) fn locks() -> String {
     fs::read_to_string("/proc/locks").unwrap_or_default()
 }
 
-/// Returns the other processes that hold a flock(2) lock on the file identified by `place`.
-fn holders_of<'a>(locks: &'a str, place: &'a str) -> impl Iterator<Item = u32> + 'a {
+/// Returns the other processes that hold a flock(2) lock on the file identified by `inode_key`.
+fn holders_of<'a>(locks: &'a str, inode_key: &'a str) -> impl Iterator<Item = u32> + 'a {
     let own = getpid().as_raw_nonzero().get().unsigned_abs();
     locks.lines().filter_map(move |line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         match *words.as_slice() {
-            [_, "FLOCK", _, _, pid, at, ..] if at == place => pid.parse().ok().filter(|pid| *pid != own),
+            [_, "FLOCK", _, _, pid, at, ..] if at == inode_key => pid.parse().ok().filter(|pid| *pid != own),
             _ => None,
         }
     })
@@ -96,15 +96,15 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("file");
         let mark = DiskMark::at("vda", file.path()).expect("opened");
         let is_listed =
-            |place: &str| locks().lines().any(|line| line.contains("FLOCK") && line.contains(place));
-        let place = mark.place.clone();
-        assert!(!is_listed(&place));
+            |inode_key: &str| locks().lines().any(|line| line.contains("FLOCK") && line.contains(inode_key));
+        let inode_key = mark.inode_key.clone();
+        assert!(!is_listed(&inode_key));
         mark.show();
-        if !is_listed(&place) {
+        if !is_listed(&inode_key) {
             iotax_testkit::skip!("the list of locks here has no locks of this process");
         }
         assert_eq!(mark.holders(&locks()), [], "its own are none of another user");
         drop(mark);
-        assert!(!is_listed(&place));
+        assert!(!is_listed(&inode_key));
     }
 }

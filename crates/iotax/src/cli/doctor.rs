@@ -57,7 +57,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     }
     let json = args.json.open(doctor::MARK)?;
     let subject = args.target.as_deref().unwrap_or("this machine");
-    let mut survey = look(args)?;
+    let mut survey = survey_of(args)?;
     if !is_elsewhere(args) {
         add_swallowed_flushes(args, &mut survey)?;
     }
@@ -97,7 +97,7 @@ fn is_tripped(limit: Option<Sureness>, findings: &[Finding]) -> bool {
     limit.is_some_and(|limit| findings.iter().any(|finding| finding.rule.sureness <= limit))
 }
 
-fn look(args: &Args) -> Result<Survey, Failure> {
+fn survey_of(args: &Args) -> Result<Survey, Failure> {
     let root = Path::new("/");
     let Some(target) = &args.target else { return Ok(survey::machine(root)) };
     let path = Path::new(target);

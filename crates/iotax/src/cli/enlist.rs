@@ -18,7 +18,7 @@ use super::signals::watch_signals;
 use super::{Failure, OrExit, args, usage};
 
 /// Maximum time to wait for messages between two checks for a signal.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_EVERY: Duration = Duration::from_millis(500);
 
 /// Flags of `iotax agent`.
 #[derive(Debug, ClapArgs)]
@@ -58,10 +58,10 @@ impl Args {
         if self.leaf {
             return merge(address, &name);
         }
-        let place = args::undo_dir()?.with_file_name(format!("agent-{name}"));
+        let state_dir = args::undo_dir()?.with_file_name(format!("agent-{name}"));
         let program =
             std::env::current_exe().context("this program's file is not known").or_exit(Exit::Environment)?;
-        clean(&program, &place)?;
+        clean(&program, &state_dir)?;
         let who = AgentName { name, group: address.group.clone(), version: crate::version().into() };
         let mut agent = Agent::enlist(address, &who).map_err(refused)?;
         let stop = watch_signals().or_exit(Exit::Environment)?;
@@ -71,14 +71,14 @@ impl Args {
             address.server
         );
         while !agent.is_draining() && !stop.load(Ordering::Relaxed) {
-            if let Some(fleet) = agent.wait(LOOK).or_exit(Exit::Environment)? {
-                work(&mut agent, &fleet, &program, &place, &stop)?;
+            if let Some(fleet) = agent.wait(POLL_EVERY).or_exit(Exit::Environment)? {
+                work(&mut agent, &fleet, &program, &state_dir, &stop)?;
             }
         }
         // These fail if some change could not be undone, because the directories are then not empty.
-        let _ = fs::remove_dir(place.join("iotax/undo"));
-        let _ = fs::remove_dir(place.join("iotax"));
-        let _ = fs::remove_dir(&place);
+        let _ = fs::remove_dir(state_dir.join("iotax/undo"));
+        let _ = fs::remove_dir(state_dir.join("iotax"));
+        let _ = fs::remove_dir(&state_dir);
         Ok(Exit::Fine)
     }
 }
@@ -100,14 +100,14 @@ pub(super) fn refused(error: NatsError) -> Failure {
     Failure { exit, error: error.into() }
 }
 
-/// Runs `iotax clean` on the state that a killed agent of the same name left in `place`.
-fn clean(program: &Path, place: &PathBuf) -> Result<(), Failure> {
-    if !place.exists() {
+/// Runs `iotax clean` on the state that a killed agent of the same name left in `state_dir`.
+fn clean(program: &Path, state_dir: &PathBuf) -> Result<(), Failure> {
+    if !state_dir.exists() {
         return Ok(());
     }
     let cleaned = Command::new(program)
         .arg("clean")
-        .env("XDG_STATE_HOME", place)
+        .env("XDG_STATE_HOME", state_dir)
         .stdin(Stdio::null())
         .status()
         .context("iotax clean cannot be started")
@@ -117,7 +117,7 @@ fn clean(program: &Path, place: &PathBuf) -> Result<(), Failure> {
     }
     let reason = format!(
         "what an earlier agent left behind is not all undone; see XDG_STATE_HOME={} iotax clean",
-        place.display()
+        state_dir.display()
     );
     Err(Failure { exit: Exit::Environment, error: anyhow::anyhow!(reason) })
 }
@@ -127,12 +127,14 @@ fn work(
     agent: &mut Agent,
     fleet: &Fleet,
     program: &Path,
-    place: &Path,
+    state_dir: &Path,
     stop: &Interrupt,
 ) -> Result<(), Failure> {
     say!("Works for fleet {}.", iotax_model::visible::line(&fleet.fleet));
-    fs::create_dir_all(place).with_context(|| place.display().to_string()).or_exit(Exit::Environment)?;
-    let AgentProcess { mut child, stdin, stdout, said } = start_member(None, program, place)
+    fs::create_dir_all(state_dir)
+        .with_context(|| state_dir.display().to_string())
+        .or_exit(Exit::Environment)?;
+    let AgentProcess { mut child, stdin, stdout, said } = start_member(None, program, state_dir)
         .context("a member cannot be started")
         .or_exit(Exit::Environment)?;
     let drain = |agent: &mut Agent| {
@@ -141,7 +143,7 @@ fn work(
             agent.drain();
         }
     };
-    let reason = agent.carry(stdout, stdin, LOOK, drain);
+    let reason = agent.carry(stdout, stdin, POLL_EVERY, drain);
     // Undoing may take any length of time, and must be complete before the next fleet.
     while child.try_wait().or_exit(Exit::Environment)?.is_none() {
         agent.linger(POLL).or_exit(Exit::Environment)?;
@@ -159,7 +161,7 @@ fn merge(address: &Address, name: &str) -> Result<Exit, Failure> {
     let stop = watch_signals().or_exit(Exit::Environment)?;
     say!("Leaf {name} merges samples at {}.", address.server);
     while !stop.load(Ordering::Relaxed) {
-        leaf.serve(LOOK).or_exit(Exit::Environment)?;
+        leaf.serve(POLL_EVERY).or_exit(Exit::Environment)?;
     }
     let counts = leaf.counts();
     say!("Merged {} samples into {} messages; {} came late.", counts.samples, counts.passed, counts.late);

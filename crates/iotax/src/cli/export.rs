@@ -96,9 +96,9 @@ fn write_dataset(dir: &Path, store: &Store, runs: &[i64]) -> Result<Exit, Failur
                 .or_exit(if parent.exists() { Exit::Usage } else { Exit::Environment })?;
             Destination::open(&path, file.mark.clone())
         };
-        let places = files.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        for (place, file) in places.iter().zip(&files) {
-            place.write(&file.bytes)?;
+        let destinations = files.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        for (destination, file) in destinations.iter().zip(&files) {
+            destination.write(&file.bytes)?;
         }
     }
     note!(

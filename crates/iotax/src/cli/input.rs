@@ -72,13 +72,13 @@ pub(super) fn text(path: &Path, kind: InputKind) -> Result<String, Failure> {
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Reads a source. Fails if it is larger than its kind's limit, after reading at most one byte beyond it.
-fn all_of(source: impl Read, told: Option<u64>, name: &str, kind: InputKind) -> Result<Vec<u8>, Failure> {
+fn all_of(source: impl Read, stated: Option<u64>, name: &str, kind: InputKind) -> Result<Vec<u8>, Failure> {
     let too_large = |size: String| {
         let InputKind { what, most, remedy } = kind;
         usage(format!("{name} is {size}; accepted: {what} of up to {}; {remedy}", Bytes(most)))
     };
     // Files in /proc report length 0, so the limit is also checked while reading.
-    if let Some(size) = told.filter(|size| *size > kind.most) {
+    if let Some(size) = stated.filter(|size| *size > kind.most) {
         return Err(too_large(format!("{size} bytes")));
     }
     let mut bytes = Vec::new();

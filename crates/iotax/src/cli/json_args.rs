@@ -33,7 +33,7 @@ impl JsonArgs {
 
     /// Checks the destination of a document that carries no mark, so that an existing file is never replaced. `format` names the document.
     pub(super) fn open_without_mark(&self, format: &'static str) -> Result<JsonOutput, Failure> {
-        self.open(Mark { format, place: MarkPosition::Nowhere })
+        self.open(Mark { format, position: MarkPosition::Nowhere })
     }
 }
 
@@ -45,6 +45,6 @@ impl JsonOutput {
 
     /// Writes the document that `make` returns, if `--json` is given.
     pub(super) fn write(&self, make: impl FnOnce() -> Value) -> Result<(), Failure> {
-        self.0.as_ref().map_or(Ok(()), |place| place.write(say::json(&make()).as_bytes()))
+        self.0.as_ref().map_or(Ok(()), |destination| destination.write(say::json(&make()).as_bytes()))
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn swallowed(
         let (run, _) = store.load_figures(summary.id)?;
         if is_of_methods(&run) && !run.source.is_imported() {
             found.extend(of_run(&store.load(summary.id)?, path, &known));
-            known.extend(run.plan.targets.iter().filter_map(place).map(Path::to_path_buf));
+            known.extend(run.plan.targets.iter().filter_map(bottom_path).map(Path::to_path_buf));
         }
     }
     Ok(found)
@@ -48,7 +48,7 @@ fn of_run(run: &Run, path: Option<&Path>, known: &HashSet<PathBuf>) -> Vec<Fact<
     let is_meant = |target: &str| {
         let spec = run.plan.targets.iter().find(|spec| spec.name == target);
         spec.is_some_and(|spec| {
-            let is_new = place(spec).is_none_or(|place| !known.contains(place));
+            let is_new = bottom_path(spec).is_none_or(|bottom_path| !known.contains(bottom_path));
             is_new && spec.remote().is_none() && path.is_none_or(|path| is_on(spec, path))
         })
     };
@@ -65,14 +65,15 @@ fn of_run(run: &Run, path: Option<&Path>, known: &HashSet<PathBuf>) -> Vec<Fact<
 
 /// Returns whether the target's path is at or below `path`, or `path` is below the target's path.
 fn is_on(spec: &TargetSpec, path: &Path) -> bool {
-    place(spec).is_some_and(|place| place.starts_with(path) || path.starts_with(place))
+    bottom_path(spec)
+        .is_some_and(|bottom_path| bottom_path.starts_with(path) || path.starts_with(bottom_path))
 }
 
 /// Returns the path at the bottom of a target; `None` if it is in a volume group or has none.
-fn place(spec: &TargetSpec) -> Option<&Path> {
+fn bottom_path(spec: &TargetSpec) -> Option<&Path> {
     match spec.stack.location()? {
-        BottomLocation::Path(place) | BottomLocation::Directory(place) | BottomLocation::Device(place) => {
-            Some(place)
+        BottomLocation::Path(path) | BottomLocation::Directory(path) | BottomLocation::Device(path) => {
+            Some(path)
         }
         BottomLocation::Group(_) => None,
     }

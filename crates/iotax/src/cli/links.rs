@@ -30,23 +30,23 @@ pub(super) fn check(name: &Path) -> io::Result<()> {
 }
 
 fn walk(name: &Path, may_be_missing: bool) -> io::Result<PathBuf> {
-    let mut place = PathBuf::new();
+    let mut so_far = PathBuf::new();
     let absolute = std::path::absolute(name)?;
     let mut ahead: VecDeque<OsString> = parts(&absolute);
     let mut links = 0;
     while let Some(part) = ahead.pop_front() {
         match part.to_str() {
-            Some("/") => place = PathBuf::from("/"),
-            Some("..") => drop(place.pop()),
+            Some("/") => so_far = PathBuf::from("/"),
+            Some("..") => drop(so_far.pop()),
             _ => {
-                let next = place.join(part);
+                let next = so_far.join(part);
                 match fs::symlink_metadata(&next) {
                     Ok(found) if found.is_symlink() => {
                         links += 1;
                         if links > MOST_LINKS {
                             return Err(Errno::LOOP.into());
                         }
-                        check_owner(&next, &found, &fs::symlink_metadata(&place)?)?;
+                        check_owner(&next, &found, &fs::symlink_metadata(&so_far)?)?;
                         let mut target = parts(&fs::read_link(&next)?);
                         target.append(&mut ahead);
                         ahead = target;
@@ -54,17 +54,17 @@ fn walk(name: &Path, may_be_missing: bool) -> io::Result<PathBuf> {
                     Err(error)
                         if error.kind() == ErrorKind::NotFound && (may_be_missing || ahead.is_empty()) =>
                     {
-                        place = next;
+                        so_far = next;
                     }
                     found => {
                         found?;
-                        place = next;
+                        so_far = next;
                     }
                 }
             }
         }
     }
-    Ok(place)
+    Ok(so_far)
 }
 
 fn parts(path: &Path) -> VecDeque<OsString> {

@@ -49,9 +49,9 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let store = args.store.open_existing()?;
     let runs = if args.check { store.runs().or_exit(Exit::Environment)? } else { listed(args, &store)? };
     // Reading the figures of all runs would take as long as a trend over them.
-    let told = runs.len().saturating_sub(SHOWN as usize);
+    let omitted = runs.len().saturating_sub(SHOWN as usize);
     let outcomes = runs.iter().enumerate().map(|(at, (_, run))| {
-        let run = run.as_ref().ok().filter(|_| at >= told);
+        let run = run.as_ref().ok().filter(|_| at >= omitted);
         run.map_or_else(Outcome::default, |run| Outcome::of(&store, run))
     });
     let outcomes: Vec<Outcome> = outcomes.collect();

@@ -27,11 +27,11 @@ impl Live {
     pub(super) fn of(run: i64, mut store: Store) -> Self {
         let state = Arc::<Mutex<Map<String, Value>>>::default();
         let (end, ended) = mpsc::channel();
-        let told = Arc::clone(&state);
+        let shared = Arc::clone(&state);
         let thread = threads::spawn("live", move || {
             let mut last = Map::new();
             while matches!(ended.recv_timeout(EVERY), Err(RecvTimeoutError::Timeout)) {
-                let now = told.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let now = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 // If the state cannot be published, only observers of the run miss it.
                 if now != last && store.put_live(run, &Value::Object(now.clone())).is_ok() {
                     last = now;

@@ -241,13 +241,13 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
     let mut command = if wants_short_help { help::short(width) } else { help::command(width) };
     let parsed = command.try_get_matches_from_mut(arguments);
     let parsed =
-        parsed.and_then(|given| Cli::from_arg_matches(&given).map_err(|told| told.format(&mut command)));
+        parsed.and_then(|given| Cli::from_arg_matches(&given).map_err(|error| error.format(&mut command)));
     let command = match parsed {
         Ok(cli) => {
             say::be_quiet(cli.quiet);
             cli.command
         }
-        Err(told) => return Ok(told_by_clap(&told)),
+        Err(error) => return Ok(print_clap_error(&error)),
     };
     let exit = match command {
         Command::Ladder(args) => ladder::main(&args),
@@ -311,22 +311,22 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
 
 /// Writes a man page for every command into a new directory.
 fn man_pages(dir: &Path) -> Result<Exit, Failure> {
-    let place = || dir.display().to_string();
-    links::check(dir).and_then(|()| fs::create_dir(dir)).with_context(place).or_exit(Exit::Environment)?;
+    let shown = || dir.display().to_string();
+    links::check(dir).and_then(|()| fs::create_dir(dir)).with_context(shown).or_exit(Exit::Environment)?;
     clap_mangen::generate_to(help::command(say::Stream::Stdout.width()), dir)
-        .with_context(place)
+        .with_context(shown)
         .or_exit(Exit::Environment)?;
     Ok(Exit::Fine)
 }
 
 /// Prints clap's help or version on stdout, or its usage error on stderr. Returns the exit code.
-fn told_by_clap(told: &clap::Error) -> ExitCode {
-    let (stream, exit) = if told.use_stderr() {
+fn print_clap_error(error: &clap::Error) -> ExitCode {
+    let (stream, exit) = if error.use_stderr() {
         (say::Stream::Stderr, Exit::Usage)
     } else {
         (say::Stream::Stdout, Exit::Fine)
     };
-    stream.help(&told.render());
+    stream.help(&error.render());
     exit.into()
 }
 

@@ -32,16 +32,16 @@ pub(super) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// Returns the arguments that name the store at `place`.
-    pub(super) const fn at(place: PathBuf) -> Self {
-        Self { db: Some(place) }
+    /// Returns the arguments that name the store at `location`.
+    pub(super) const fn at(location: PathBuf) -> Self {
+        Self { db: Some(location) }
     }
 
     pub(super) fn location(&self) -> Result<Location, Failure> {
         // Unlike an argument, the variable is hidden from other users; a URL may contain a password.
         let named = || std::env::var_os(VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from);
         match self.db.clone().or_else(named) {
-            Some(place) => Ok((&place).into()),
+            Some(location) => Ok((&location).into()),
             None => Ok(Location::File(args::directories()?.data_dir().join("iotax.db"))),
         }
     }
@@ -65,13 +65,13 @@ impl StoreArgs {
 
     /// Opens the store for writing; creates it if missing. Without `--db`, creates its directory too.
     pub(super) fn open(&self) -> Result<Store, Failure> {
-        let place = self.location()?;
-        if let (None, Some(dir)) = (&self.db, place.file().and_then(Path::parent)) {
+        let location = self.location()?;
+        if let (None, Some(dir)) = (&self.db, location.file().and_then(Path::parent)) {
             fs::create_dir_all(dir)
                 .with_context(|| format!("cannot make {}", dir.display()))
                 .or_exit(Exit::Environment)?;
         }
-        Ok(Store::open(place).or_exit(Exit::Environment)?.named(self.name()))
+        Ok(Store::open(location).or_exit(Exit::Environment)?.named(self.name()))
     }
 
     /// Returns a command that would add the first run to the store, for a hint to the user.
@@ -81,15 +81,16 @@ impl StoreArgs {
 
     /// Returns the value of `--db` without a password; `None` without the flag.
     fn name(&self) -> Option<String> {
-        self.db.as_ref().map(|place| Location::from(place).to_string())
+        self.db.as_ref().map(|location| Location::from(location).to_string())
     }
 
     /// Opens the store for reading; `None` if its file is missing or empty.
     pub(super) fn open_if_there(&self) -> Result<Option<Store>, Failure> {
-        let place = self.location()?;
-        let is_empty =
-            || place.file().is_some_and(|path| fs::metadata(path).map_or(0, |metadata| metadata.len()) == 0);
-        let opened = if is_empty() { None } else { Some(Store::open_to_read(place.clone())) };
+        let location = self.location()?;
+        let is_empty = || {
+            location.file().is_some_and(|path| fs::metadata(path).map_or(0, |metadata| metadata.len()) == 0)
+        };
+        let opened = if is_empty() { None } else { Some(Store::open_to_read(location.clone())) };
         match opened {
             Some(Ok(store)) => Ok(Some(store.named(self.name()))),
             // If a process was killed while it created the store, reading rolls the file back to an empty one.
@@ -100,11 +101,11 @@ impl StoreArgs {
 
     /// Opens the store for reading. Fails with a usage error if its file is missing or empty.
     pub(super) fn open_existing(&self) -> Result<Store, Failure> {
-        let place = self.location()?;
+        let location = self.location()?;
         let none = || {
-            let is_there = place.file().is_some_and(Path::exists);
+            let is_there = location.file().is_some_and(Path::exists);
             let what = if is_there { "an empty file, so no run" } else { "no run" };
-            usage(format!("{place}: {what} is stored there yet; the first: {}", self.first()))
+            usage(format!("{location}: {what} is stored there yet; the first: {}", self.first()))
         };
         self.open_if_there()?.ok_or_else(none)
     }
@@ -147,12 +148,12 @@ impl OutputArgs {
             outputs.refuse_made(&[("--db", db)])?;
         }
         let all = outputs.all();
-        for (index, (flag, place)) in all.iter().enumerate() {
-            let name = place.name().display();
-            let Some((other, _)) = all[..index].iter().find(|(_, other)| place.is_same(other)) else {
+        for (index, (flag, destination)) in all.iter().enumerate() {
+            let name = destination.name().display();
+            let Some((other, _)) = all[..index].iter().find(|(_, other)| destination.is_same(other)) else {
                 continue;
             };
-            return Err(usage(if place.is_stdout() {
+            return Err(usage(if destination.is_stdout() {
                 format!(
                     "{other} and {flag} both go to stdout, which carries one of them; give the other a file: --json FILE or \
                      --output FILE"
@@ -185,16 +186,16 @@ enum Html {
 impl Html {
     fn write(&self, run: &Run, judgement: &Judgement) -> Result<(), Failure> {
         let next;
-        let place = match self {
-            Self::At(place) => place,
+        let destination = match self {
+            Self::At(destination) => destination,
             Self::NextTo(store) => {
                 next = Destination::open(&page_of(store, run.id), report::html::MARK)?;
                 &next
             }
         };
-        place.write(report::html::render(run, judgement).as_bytes())?;
-        if !place.is_stdout() {
-            note!("Report: {}", place.name().display());
+        destination.write(report::html::render(run, judgement).as_bytes())?;
+        if !destination.is_stdout() {
+            note!("Report: {}", destination.name().display());
         }
         Ok(())
     }
@@ -203,9 +204,9 @@ impl Html {
 impl Destinations {
     /// Returns all destinations that the user named, with their flags.
     fn all(&self) -> Vec<(&'static str, &Destination)> {
-        let json = self.json.as_ref().map(|place| ("--json", place));
+        let json = self.json.as_ref().map(|destination| ("--json", destination));
         let html = self.html.as_ref().and_then(|html| match html {
-            Html::At(place) => Some(("--html", place)),
+            Html::At(destination) => Some(("--html", destination)),
             Html::NextTo(_) => None,
         });
         json.into_iter().chain(html).chain(self.formats.all()).collect()
@@ -217,7 +218,7 @@ impl Destinations {
         for (index, (what, path)) in made.iter().enumerate() {
             let earlier = made[..index].iter().filter(|(other, _)| other != what);
             let earlier = earlier.filter(|(_, other)| destination::is_one_file(other, path));
-            let results = self.all().into_iter().filter(|(_, place)| place.is_file(path));
+            let results = self.all().into_iter().filter(|(_, destination)| destination.is_file(path));
             if let Some(other) = earlier.map(|(other, _)| *other).chain(results.map(|(flag, _)| flag)).next()
             {
                 let name = path.display();
@@ -231,10 +232,10 @@ impl Destinations {
 
     /// Refuses a result that is named like a CSV file in the directory of `--csv`.
     pub(super) fn refuse_among_csv(&self, dir: &Path) -> Result<(), Failure> {
-        match self.all().iter().find(|(_, place)| place.is_in(dir, "csv")) {
+        match self.all().iter().find(|(_, destination)| destination.is_in(dir, "csv")) {
             None => Ok(()),
-            Some((flag, place)) => {
-                let (name, dir) = (place.name().display(), dir.display());
+            Some((flag, destination)) => {
+                let (name, dir) = (destination.name().display(), dir.display());
                 Err(usage(format!(
                     "{flag}: {name} is among the files of --csv {dir}; give it another directory"
                 )))
@@ -249,7 +250,7 @@ impl Destinations {
 
     /// Returns whether a result goes to stdout, which must then carry nothing else.
     pub(super) fn stdout_is_taken(&self) -> bool {
-        self.all().iter().any(|(_, place)| place.is_stdout())
+        self.all().iter().any(|(_, destination)| destination.is_stdout())
     }
 
     /// Loads a run, evaluates it and shows a page about it. Returns the run and its evaluation.
@@ -288,7 +289,7 @@ impl Destinations {
 
     /// Writes the JSON document if `--json` is given.
     pub(super) fn write_json(&self, document: &serde_json::Value) -> Result<(), Failure> {
-        self.json.as_ref().map_or(Ok(()), |place| place.write(say::json(document).as_bytes()))
+        self.json.as_ref().map_or(Ok(()), |destination| destination.write(say::json(document).as_bytes()))
     }
 }
 

@@ -16,7 +16,7 @@ use super::say::note;
 use super::{Failure, OrExit, csv_dir, usage};
 
 /// Placeholder for the mark of a file with several formats. Such a file has no mark, because only its first format could be recognised.
-const SEVERAL: Mark = Mark { format: "a text of several formats", place: mark::MarkPosition::Nowhere };
+const SEVERAL: Mark = Mark { format: "a text of several formats", position: mark::MarkPosition::Nowhere };
 
 /// The name of stdout as a destination.
 const STDOUT: &str = "-";
@@ -73,11 +73,11 @@ impl FormatArgs {
             [format] => format.mark.clone(),
             _ => SEVERAL,
         };
-        let (flag, place) = match &self.output {
+        let (flag, destination) = match &self.output {
             Some(path) => ("--output", path.as_path()),
             None => ("--output-format", Path::new(STDOUT)),
         };
-        let texts = (!formats.is_empty()).then(|| Destination::open(place, mark)).transpose()?;
+        let texts = (!formats.is_empty()).then(|| Destination::open(destination, mark)).transpose()?;
         let classic = self
             .classic
             .as_ref()
@@ -107,8 +107,8 @@ pub(super) struct FormatDestinations {
 impl FormatDestinations {
     /// Returns each destination with the flag or the format that it belongs to.
     pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, &Destination)> {
-        let texts = self.texts.as_ref().map(|place| (self.flag, place));
-        texts.into_iter().chain(self.classic.as_ref().map(|(format, place)| (format.name, place)))
+        let texts = self.texts.as_ref().map(|destination| (self.flag, destination));
+        texts.into_iter().chain(self.classic.as_ref().map(|(format, destination)| (format.name, destination)))
     }
 
     /// Writes the run in each requested format.
@@ -117,19 +117,19 @@ impl FormatDestinations {
         for format in &self.formats {
             match document(format, judged)? {
                 Document::Text(part) => text.push_str(&part),
-                Document::Bytes(_) | Document::Sheets(_) => {
+                Document::Bytes(_) | Document::Tables(_) => {
                     return Err(usage(format!("{} is not one text", format.name)));
                 }
             }
         }
-        if let Some(place) = &self.texts {
-            place.write(text.as_bytes())?;
+        if let Some(destination) = &self.texts {
+            destination.write(text.as_bytes())?;
         }
-        let Some((format, place)) = &self.classic else { return Ok(()) };
+        let Some((format, destination)) = &self.classic else { return Ok(()) };
         match document(format, judged)? {
-            Document::Text(text) => put(format, place, text.as_bytes()),
-            Document::Bytes(bytes) => put(format, place, &bytes),
-            Document::Sheets(_) => Err(usage(format!("{} is not one text", format.name))),
+            Document::Text(text) => put(format, destination, text.as_bytes()),
+            Document::Bytes(bytes) => put(format, destination, &bytes),
+            Document::Tables(_) => Err(usage(format!("{} is not one text", format.name))),
         }
     }
 }
@@ -144,35 +144,35 @@ fn document(format: &ExportFormat, judged: &(Run, Judgement)) -> Result<Document
 pub(super) fn export(
     format: &ExportFormat,
     judged: &(Run, Judgement),
-    place: Option<&Path>,
+    destination: Option<&Path>,
 ) -> Result<(), Failure> {
-    let place = place.unwrap_or(Path::new(STDOUT));
+    let destination = destination.unwrap_or(Path::new(STDOUT));
     let contents = match document(format, judged)? {
         Document::Text(text) => text.into_bytes(),
         Document::Bytes(bytes) => bytes,
-        Document::Sheets(_) if place == Path::new(STDOUT) => {
+        Document::Tables(_) if destination == Path::new(STDOUT) => {
             return Err(usage(format!(
                 "--format {} makes several files; name a directory for them with --output DIR",
                 format.name
             )));
         }
-        Document::Sheets(all) => return csv_dir::write(place, &all),
+        Document::Tables(all) => return csv_dir::write(destination, &all),
     };
-    let place = Destination::open(place, format.mark.clone())?;
-    if place.is_stdout() && std::str::from_utf8(&contents).is_err() {
+    let destination = Destination::open(destination, format.mark.clone())?;
+    if destination.is_stdout() && std::str::from_utf8(&contents).is_err() {
         return Err(usage(format!(
             "--format {} is no text; name a file for it with --output FILE",
             format.name
         )));
     }
-    put(format, &place, &contents)
+    put(format, &destination, &contents)
 }
 
 /// Writes a document to its destination and reports the file's name.
-fn put(format: &ExportFormat, place: &Destination, contents: &[u8]) -> Result<(), Failure> {
-    place.write(contents)?;
-    if !place.is_stdout() {
-        note!("{}: {}", format.name, place.name().display());
+fn put(format: &ExportFormat, destination: &Destination, contents: &[u8]) -> Result<(), Failure> {
+    destination.write(contents)?;
+    if !destination.is_stdout() {
+        note!("{}: {}", format.name, destination.name().display());
     }
     Ok(())
 }

@@ -104,7 +104,7 @@ impl PlanInput {
         confined: Option<&Directories>,
     ) -> Result<PlanFile, Failure> {
         let Self { plan: path, jobs, overrides } = self;
-        let place = path.display();
+        let file_name = path.display();
         let mut overrides = overrides.clone();
         let mut reading = if replay::is_meant(path) {
             let plan = jobs.replay(path, permission)?;
@@ -116,9 +116,9 @@ impl PlanInput {
             PlanFile { plan, time: None, axes: Vec::new(), left_out: Vec::new(), fleet: FleetSpec::default() }
         } else {
             jobs.refuse_for_plan(path)?;
-            Plan::read(text).with_context(|| format!("{place} is not a plan")).or_exit(Exit::Usage)?
+            Plan::read(text).with_context(|| format!("{file_name} is not a plan")).or_exit(Exit::Usage)?
         };
-        overrides.apply(&mut reading).with_context(|| place.to_string()).or_exit(Exit::Usage)?;
+        overrides.apply(&mut reading).with_context(|| file_name.to_string()).or_exit(Exit::Usage)?;
         if let Some(area) = confined {
             area.check_traces(&reading.plan)?;
         }
@@ -240,8 +240,9 @@ fn seconds(plan: &Plan) -> f64 {
 }
 
 fn space(needs: &Needs) -> Vec<String> {
-    let place = |(dir, bytes): (&PathBuf, &u64)| format!("{} in {}", human::bytes(*bytes), dir.display());
-    needs.space.iter().map(place).collect()
+    let space_line =
+        |(dir, bytes): (&PathBuf, &u64)| format!("{} in {}", human::bytes(*bytes), dir.display());
+    needs.space.iter().map(space_line).collect()
 }
 
 /// Describes how a target differs from the most similar earlier one: `like host-file, but ...`. `None` without an earlier target.

@@ -92,7 +92,7 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    fn look_for_others(&mut self) {
+    fn check_for_other_load(&mut self) {
         for line in self.concurrent.news() {
             self.note(&line);
         }
@@ -159,7 +159,7 @@ fn eighth(share: f64) -> usize {
 impl Progress for Watcher<'_> {
     fn phase(&mut self, what: &str) {
         self.end_cell();
-        self.look_for_others();
+        self.check_for_other_load();
         self.tell([("phase", Some(what.into()))]);
         if self.terminal {
             self.show(what);
@@ -182,7 +182,7 @@ impl Progress for Watcher<'_> {
 
     fn cell(&mut self, step: Step<'_>) {
         self.end_cell();
-        self.look_for_others();
+        self.check_for_other_load();
         let (start, first) = *self.first.get_or_insert((Instant::now(), step.cell));
         let each = (step.cell > first).then(|| start.elapsed().as_secs_f64() / (step.cell - first) as f64);
         let eta_s = each.map(|each| each * (step.at_most + 1).saturating_sub(step.cell) as f64);
@@ -223,7 +223,7 @@ impl Progress for Watcher<'_> {
     }
 
     fn interval(&mut self, length: Nanos, iops: f64, oldest_ns: Option<u64>) {
-        self.look_for_others();
+        self.check_for_other_load();
         self.tell([("iops", Some(iops.into())), ("oldest_ns", oldest_ns.map(Value::from))]);
         if self.line.is_some() {
             return;
@@ -241,7 +241,7 @@ impl Progress for Watcher<'_> {
         }
     }
 
-    fn look(&mut self, text: &str) {
+    fn report_look(&mut self, text: &str) {
         self.end_cell();
         if !self.terminal {
             note!("{text}");

@@ -49,11 +49,15 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 
 /// Refuses to copy a store to itself.
 pub(super) fn refuse_itself(store: &Store, other: &str) -> Result<(), Failure> {
-    let is_same = match (store.place(), Location::from(other)) {
+    let is_same = match (store.location(), Location::from(other)) {
         (Location::File(a), Location::File(b)) => super::destination::is_one_file(&a, &b),
         (a, b) => a == b,
     };
-    if is_same { Err(usage(format!("{}: runs are copied to another store", store.place()))) } else { Ok(()) }
+    if is_same {
+        Err(usage(format!("{}: runs are copied to another store", store.location())))
+    } else {
+        Ok(())
+    }
 }
 
 /// Returns the runs to copy, oldest first. Prints a message if none match. Fails for an unknown run number.
@@ -62,10 +66,10 @@ pub(super) fn wanted(which: &Which, from: &Store) -> Result<Vec<i64>, Failure> {
     let listed = from.list(&filter).or_exit(Exit::Environment)?;
     let known: Vec<i64> = listed.iter().rev().map(|run| run.id).collect();
     if let Some(unknown) = which.runs.iter().find(|run| !known.contains(run)) {
-        return Err(usage(format!("{} has no run {unknown}; see iotax list", from.place())));
+        return Err(usage(format!("{} has no run {unknown}; see iotax list", from.location())));
     }
     if which.runs.is_empty() && known.is_empty() {
-        say!("{} has no such run; see iotax list", from.place());
+        say!("{} has no such run; see iotax list", from.location());
     }
     Ok(if which.runs.is_empty() { known } else { which.runs.clone() })
 }

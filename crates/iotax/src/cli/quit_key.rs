@@ -15,7 +15,7 @@ use iotax_model::threads;
 
 /// Text of a mark that the key `m` makes.
 const MARK: &str = "key pressed";
-const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Reader of keys from the terminal. Dropping it ends the reading and restores the terminal's mode.
 pub(super) struct QuitKey {
@@ -61,7 +61,7 @@ impl Drop for QuitKey {
 fn wait(stop: &Interrupt, over: &AtomicBool, socket: &Path) {
     let stdin = io::stdin();
     while !over.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
-        let ready = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&LOOK_AGAIN));
+        let ready = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&POLL));
         if !matches!(ready, Ok(1..)) || !is_ours() {
             continue;
         }

@@ -70,7 +70,7 @@ fn one(args: &Args, store: &Store, run: i64) -> Result<Exit, Failure> {
         args.page.show(&document::timing(judgement.timing.as_ref()), outputs.stdout_is_taken());
     }
     if let Some(dir) = &args.csv {
-        csv_dir::write(dir, &csv::sheets(&[(run, judgement)]))?;
+        csv_dir::write(dir, &csv::tables(&[(run, judgement)]))?;
     }
     Ok(Exit::Fine)
 }
@@ -110,7 +110,7 @@ fn several(args: &Args, store: &Store, runs: &[i64]) -> Result<Exit, Failure> {
     args.page.show(&document::history(&accounts, &history), outputs.stdout_is_taken());
     outputs.write_json(&json::history::document(&accounts, &history))?;
     if let Some(dir) = &args.csv {
-        let mut all = csv::sheets(&runs);
+        let mut all = csv::tables(&runs);
         all.push(csv::history(&accounts, &history));
         csv_dir::write(dir, &all)?;
     }

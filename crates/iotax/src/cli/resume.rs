@@ -140,7 +140,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         run.plan.repeat = repeat;
         run.plan.check().or_exit(Exit::Usage)?;
     }
-    if let Some(stopped) = judge(&run).standing.and_then(|standing| standing.stopped)
+    if let Some(stopped) = judge(&run).sequential.and_then(|status| status.stopped)
         && stopped != Stopped::MaxTime
     {
         say!(

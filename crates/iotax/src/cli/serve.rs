@@ -100,8 +100,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     }
     let read_only = config.read_only;
     let listening = |address: SocketAddr| {
-        let way = if read_only { " (read only)" } else { "" };
-        say!("Serving {} at {scheme}://{address}{base}/{way}; Ctrl-C ends it", config.store);
+        let access_mode = if read_only { " (read only)" } else { "" };
+        say!("Serving {} at {scheme}://{address}{base}/{access_mode}; Ctrl-C ends it", config.store);
         if has_launch {
             say!("Whoever reaches it can begin runs on this machine.");
         }
@@ -155,17 +155,17 @@ fn is_unwritable(failure: &Failure) -> bool {
 /// Reads the token from its file or from the environment; `None` without either. Fails if other users have access to the file, or if the
 /// token is too short or not one line of visible ASCII characters.
 fn token(args: &Args) -> Result<Option<String>, Failure> {
-    let (token, place) = match &args.token_file {
+    let (token, source) = match &args.token_file {
         Some(path) => {
-            let place = path.display().to_string();
+            let source = path.display().to_string();
             let mode = fs::metadata(path).map(|metadata| metadata.permissions().mode());
             if mode.is_ok_and(|mode| mode & 0o077 != 0) {
-                return Err(usage(format!("--token-file {place}: others can read it; chmod 600 {place}")));
+                return Err(usage(format!("--token-file {source}: others can read it; chmod 600 {source}")));
             }
             let text = fs::read_to_string(path)
-                .with_context(|| format!("--token-file {place}"))
+                .with_context(|| format!("--token-file {source}"))
                 .or_exit(Exit::Usage)?;
-            (text, place)
+            (text, source)
         }
         None => match std::env::var(TOKEN) {
             Ok(text) => (text, TOKEN.to_owned()),
@@ -175,7 +175,7 @@ fn token(args: &Args) -> Result<Option<String>, Failure> {
     let token = token.trim();
     if token.len() < SHORTEST || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(usage(format!(
-            "{place}: the token is {} bytes; accepted: one line of at least {SHORTEST} visible ASCII characters, such as \
+            "{source}: the token is {} bytes; accepted: one line of at least {SHORTEST} visible ASCII characters, such as \
              openssl rand -hex 32 prints",
             token.len()
         )));

@@ -317,7 +317,7 @@ impl<'a> Session<'a> {
         }
         let (run, done) = if let Some(earlier) = &self.earlier {
             store.set_repeat(earlier.run, plan.repeat).or_exit(Exit::Environment)?;
-            if let Some(warning) = second_look(earlier, plan) {
+            if let Some(warning) = repeated_look_warning(earlier, plan) {
                 store.put_warning(earlier.run, &warning).or_exit(Exit::Environment)?;
             }
             (earlier.run, earlier.done.clone())
@@ -437,7 +437,7 @@ struct Measured {
 
 /// Returns a warning if rounds are added after results were visible, which raises the false-positive rate; else `None`. Results of a single
 /// round do not count, because they decide no comparison.
-fn second_look(earlier: &Earlier, plan: &Plan) -> Option<Warning> {
+fn repeated_look_warning(earlier: &Earlier, plan: &Plan) -> Option<Warning> {
     (plan.repeat > earlier.rounds && earlier.rounds > 1).then(|| Warning {
         kind: WarningKind::Extended,
         target: None,

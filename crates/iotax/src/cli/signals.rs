@@ -11,12 +11,12 @@ use iotax_testbed::interrupt::{Interrupt, PRESSED};
 use super::say;
 
 /// Watches for signals: the first Ctrl-C, SIGTERM or SIGHUP (unless hangups are ignored) asks the run to stop and undo; a second Ctrl-C
-/// ends the process at once and leaves the rest to `iotax clean`.
+/// ends the process immediately and leaves the rest to `iotax clean`.
 pub(super) fn watch_signals() -> anyhow::Result<Interrupt> {
     watch_signals_with(&PRESSED)
 }
 
-/// Like [`watch_signals`], but the first Ctrl-C sets `pressed` instead of [`PRESSED`]. A later Ctrl-C ends the process at once only if
+/// Like [`watch_signals`], but the first Ctrl-C sets `pressed` instead of [`PRESSED`]. A later Ctrl-C ends the process immediately only if
 /// [`PRESSED`] is set by then.
 pub(super) fn watch_signals_with(pressed: &Interrupt) -> anyhow::Result<Interrupt> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

@@ -13,7 +13,7 @@ pub(super) enum Command {
     Init {
         /// The store: a file, or postgres://USER@HOST/DATABASE; the database must exist
         #[arg(value_name = "STORE")]
-        place: String,
+        location: String,
         /// A role that may read runs; it must exist
         #[arg(long, value_name = "ROLE")]
         reader: Vec<String>,
@@ -24,9 +24,9 @@ pub(super) enum Command {
 }
 
 pub(super) fn main(command: &Command) -> Result<Exit, Failure> {
-    let Command::Init { place, reader, writer } = command;
-    let place = Location::from(place.as_str());
-    init(&place, reader, writer).or_exit(Exit::Environment)?;
-    print_line!("{place} is ready; use it: --db {place}");
+    let Command::Init { location, reader, writer } = command;
+    let location = Location::from(location.as_str());
+    init(&location, reader, writer).or_exit(Exit::Environment)?;
+    print_line!("{location} is ready; use it: --db {location}");
     Ok(Exit::Fine)
 }

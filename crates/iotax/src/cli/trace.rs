@@ -175,10 +175,10 @@ fn lines(file: &Path, format: TraceFormat, facts: &TraceFacts, profile: &TracePr
         ),
     );
     if reads + writes > 0 {
-        for (name, told) in [("reuse", reuse_lines(&profile.reuse)), ("hot", hot_lines(&profile.hot))] {
-            told.into_iter()
+        for (name, rows) in [("reuse", reuse_lines(&profile.reuse)), ("hot", hot_lines(&profile.hot))] {
+            rows.into_iter()
                 .enumerate()
-                .for_each(|(place, line)| put(if place == 0 { name } else { "" }, line));
+                .for_each(|(index, line)| put(if index == 0 { name } else { "" }, line));
         }
     }
     if let (Some(mean), Some(most), Some(latency)) =
@@ -227,17 +227,17 @@ fn hits(reuse: &Reuse, ios: &str, does: &str, of: fn(&CacheHits) -> Option<HitSh
         .filter_map(|part| caches.iter().find(|(_, hits)| hits.share >= part * most))
         .collect();
     chosen.dedup();
-    let told: Vec<String> = chosen
+    let described: Vec<String> = chosen
         .iter()
         .enumerate()
-        .map(|(place, (cache, hits))| {
-            let would = if place == 0 { format!(" would {does}") } else { String::new() };
+        .map(|(index, (cache, hits))| {
+            let would = if index == 0 { format!(" would {does}") } else { String::new() };
             let error =
                 if hits.error > 0.0 { format!(" ± {:.1}", hits.error * 100.0) } else { String::new() };
             format!("{}{would} {:.1}{error}%", human::bytes(*cache), hits.share * 100.0)
         })
         .collect();
-    (most > 0.0).then(|| format!("{ios}: an LRU cache of {}, and no larger one more", told.join(", ")))
+    (most > 0.0).then(|| format!("{ios}: an LRU cache of {}, and no larger one more", described.join(", ")))
 }
 
 /// Describes the shares of the touched area that take 50% and 90% of all I/Os. Adds separate lines for reads and writes if their 50% areas

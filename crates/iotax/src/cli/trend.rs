@@ -177,18 +177,18 @@ fn names(runs: &[RunSummary]) -> String {
 /// Returns the index of the first run at or after `text`, which is a run's number, or a day or time of a run's start. Returns the number of
 /// runs if there is no such run. Fails for a number above the newest run's, and for any other text.
 fn since_of(text: &str, runs: &[PastRun]) -> Result<usize, Failure> {
-    let place = |counts: &dyn Fn(&PastRun) -> bool| runs.iter().position(counts).unwrap_or(runs.len());
+    let first_index = |counts: &dyn Fn(&PastRun) -> bool| runs.iter().position(counts).unwrap_or(runs.len());
     if let Ok(id) = text.parse::<i64>() {
         let newest = runs.last().map_or(0, |run| run.id);
         if id > newest {
             return Err(usage(format!("--since {id}: the newest run here is {newest}")));
         }
-        return Ok(place(&|run| run.id >= id));
+        return Ok(first_index(&|run| run.id >= id));
     }
     let from = parsed(text).ok_or_else(|| {
         usage(format!("--since {text:?}: accepted: a run's number, or a day or time in UTC such as 2026-11-20 or 2026-11-20T12:00:00Z"))
     })?;
-    Ok(place(&|run| run.started_at_ms >= from))
+    Ok(first_index(&|run| run.started_at_ms >= from))
 }
 
 /// Prints the outcome of each `--fail-if` condition and returns the exit code.

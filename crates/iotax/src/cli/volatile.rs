@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
-use iotax_testbed::volatile::{self, Faults, Places};
+use iotax_testbed::volatile::{self, Faults, VolatilePaths};
 
 use super::{Failure, OrExit};
 
@@ -34,8 +34,8 @@ pub(super) struct Args {
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let Args { below, point, marker: _, seed, in_order, whole, drop_flush } = args;
-    let places = Places { below: below.clone(), point: point.clone() };
+    let paths = VolatilePaths { below: below.clone(), point: point.clone() };
     let faults = Faults { seed: *seed, reorder: !in_order, tear: !whole, drop_flush: *drop_flush };
-    volatile::serve(&places, faults).or_exit(Exit::Environment)?;
+    volatile::serve(&paths, faults).or_exit(Exit::Environment)?;
     Ok(Exit::Fine)
 }

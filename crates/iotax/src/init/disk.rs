@@ -13,7 +13,7 @@ use iotax_model::threads;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use super::LOOK_AGAIN;
+use super::POLL;
 
 /// Time limit for the kernel to release the filesystem after the agent has ended.
 const LET_GO: Duration = Duration::from_secs(5);
@@ -68,7 +68,7 @@ pub(super) fn leave() -> Result<()> {
     let end = Instant::now() + LET_GO;
     loop {
         match rustix::mount::unmount(guest_abi::MOUNT_POINT, UnmountFlags::empty()) {
-            Err(Errno::BUSY) if Instant::now() < end => threads::sleep(LOOK_AGAIN),
+            Err(Errno::BUSY) if Instant::now() < end => threads::sleep(POLL),
             done => return done.with_context(|| format!("{}: cannot be unmounted", guest_abi::MOUNT_POINT)),
         }
     }

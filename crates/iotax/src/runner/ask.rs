@@ -24,7 +24,7 @@ impl Runner<'_> {
         let (mut missing, mut spent) = (0, 0);
         for round in 1_u32.. {
             let so_far = self.context.store.load(self.order.run)?;
-            let cells = self.place(&so_far, ask, round);
+            let cells = self.choose_rates(&so_far, ask, round);
             let times = cells.iter().map(|cell| Plan::trial_time(self.workload(*cell)));
             let time = times.fold(0, u64::saturating_add);
             if cells.is_empty() || time.saturating_add(spent) > ask.time.0 {
@@ -36,11 +36,13 @@ impl Runner<'_> {
             let left = ask.time.0.saturating_sub(spent) / (time / cells.len() as u64).max(1);
             let expected = before + cells.len() + usize::try_from(left)?;
             for (number, cell) in (before + 1..).zip(&cells) {
-                let place = Trial { cell: *cell, round, number, expected };
-                missing += self.try_cell(&place)?;
+                let trial = Trial { cell: *cell, round, number, expected };
+                missing += self.try_cell(&trial)?;
             }
             if round.is_multiple_of(LOOK_EVERY) {
-                self.context.progress.look(&look(&self.context.store.load(self.order.run)?, round));
+                self.context
+                    .progress
+                    .report_look(&found_so_far(&self.context.store.load(self.order.run)?, round));
             }
         }
         missing += self.hold(ask)?;
@@ -78,14 +80,14 @@ impl Runner<'_> {
     }
 
     /// Measures a cell (a target and a workload), unless an earlier part of the run did. Returns the number of failures, 0 or 1.
-    fn try_cell(&mut self, place: &Trial) -> anyhow::Result<usize> {
-        let Trial { cell, round, number, .. } = *place;
+    fn try_cell(&mut self, trial: &Trial) -> anyhow::Result<usize> {
+        let Trial { cell, round, number, .. } = *trial;
         if self.is_done(cell, round) {
             return Ok(0);
         }
         self.context.fail_if_stopped()?;
         let plan = Arc::clone(&self.plan);
-        self.context.progress.cell(place.step(&plan));
+        self.context.progress.cell(trial.step(&plan));
         let scheduled = ScheduledCell { cell, round, order: u32::try_from(number)? };
         match self.measure_alive(scheduled) {
             Ok(measurement) => {
@@ -103,7 +105,7 @@ impl Runner<'_> {
 
     /// Chooses the rates of a round and adds their workloads to the plan. Returns the round's cells (targets with workloads) in random
     /// order.
-    fn place(&mut self, so_far: &Run, ask: &AskSpec, round: u32) -> Vec<Cell> {
+    fn choose_rates(&mut self, so_far: &Run, ask: &AskSpec, round: u32) -> Vec<Cell> {
         let mut plan = Plan::clone(&self.plan);
         let mut cells = Vec::new();
         let asked: Vec<String> = plan.asked().map(|workload| workload.name.clone()).collect();
@@ -133,7 +135,7 @@ impl Runner<'_> {
 }
 
 /// Formats the rates found so far: `round 8: host-file 12.3k IOPS, vm-raw 8.10k IOPS so far`.
-fn look(run: &Run, round: u32) -> String {
+fn found_so_far(run: &Run, round: u32) -> String {
     let answers = ask::answers(run);
     let targets =
         answers.iter().flat_map(|answers| &answers.targets).filter_map(|answer| match answer.found {

@@ -86,7 +86,7 @@ impl Runner<'_> {
         let plan = Arc::clone(&self.plan);
         let wanted: Vec<(usize, Option<usize>)> =
             scheduled.iter().map(|one| (one.cell.target, self.neighbour_of(one.cell.target))).collect();
-        let named = |place: usize| &plan.targets[scheduled[place].cell.target].name;
+        let named = |index: usize| &plan.targets[scheduled[index].cell.target].name;
         let neighbours: Vec<Option<&Neighbour>> = wanted
             .iter()
             .map(|(_, group)| group.map(|group| &plan.neighbours[group - plan.targets.len()]))
@@ -94,12 +94,12 @@ impl Runner<'_> {
         let mut operations = None;
         let parts = members(&mut self.groups, &wanted).into_iter().enumerate();
         let mut parts: Vec<Part<'_>> = parts
-            .map(|(place, (targets, beside))| {
-                let workload = &prepared[place].workload;
-                let ScheduledCell { cell, round, .. } = scheduled[place];
+            .map(|(index, (targets, beside))| {
+                let workload = &prepared[index].workload;
+                let ScheduledCell { cell, round, .. } = scheduled[index];
                 Part {
                     workload,
-                    neighbour: neighbours[place].map(|neighbour| outlasting(&neighbour.workload, workload)),
+                    neighbour: neighbours[index].map(|neighbour| outlasting(&neighbour.workload, workload)),
                     seed: job_seed(self.order.seed, cell.workload, round),
                     interval: self.order.interval.unwrap_or_else(|| match plan.watch() {
                         Some(_) => watch_interval(workload),
@@ -120,7 +120,7 @@ impl Runner<'_> {
             }
         }
         let planned = watch.map(|(watch, workload)| {
-            let names: Vec<&str> = (0..scheduled.len()).map(|place| named(place).as_str()).collect();
+            let names: Vec<&str> = (0..scheduled.len()).map(|index| named(index).as_str()).collect();
             let round = scheduled.first().map_or(1, |first| first.round);
             PlannedEvents {
                 events: schedule::events_in_round(watch, workload, self.order.seed, round),
@@ -178,11 +178,11 @@ impl Runner<'_> {
             paused?;
         }
         let measured =
-            performed.into_iter().zip(prepared).enumerate().map(|(place, (performed, prepared))| {
+            performed.into_iter().zip(prepared).enumerate().map(|(index, (performed, prepared))| {
                 let performed = performed?;
-                let neighbour = neighbours[place].map(|it| it.target.name.as_str());
-                let spec = &plan.targets[scheduled[place].cell.target];
-                measurement(spec, scheduled[place], prepared, performed, neighbour)
+                let neighbour = neighbours[index].map(|it| it.target.name.as_str());
+                let spec = &plan.targets[scheduled[index].cell.target];
+                measurement(spec, scheduled[index], prepared, performed, neighbour)
             });
         let measured: Vec<anyhow::Result<Measurement>> = measured.collect();
         for (one, measured) in scheduled.iter().zip(&measured) {

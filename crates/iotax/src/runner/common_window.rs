@@ -153,7 +153,7 @@ pub(super) fn merge(all: &[AgentRun]) -> anyhow::Result<Merged> {
         })
         .collect();
     let samples =
-        (0..first.len()).map(|place| merge_interval(all, &parts, place, duration_ns / first.len() as u64));
+        (0..first.len()).map(|index| merge_interval(all, &parts, index, duration_ns / first.len() as u64));
     Ok(Merged {
         samples: samples.collect(),
         window: Window { end: common.begin + Duration::from_nanos(duration_ns), ..common },
@@ -162,21 +162,21 @@ pub(super) fn merge(all: &[AgentRun]) -> anyhow::Result<Merged> {
     })
 }
 
-/// Merges the samples at index `place` of all agents into one.
-fn merge_interval(all: &[AgentRun], parts: &[Vec<&Sample>], place: usize, duration_ns: u64) -> Sample {
+/// Merges the samples at index `index` of all agents into one.
+fn merge_interval(all: &[AgentRun], parts: &[Vec<&Sample>], index: usize, duration_ns: u64) -> Sample {
     let mut merged = Sample::default();
-    for (ran, sample) in all.iter().zip(parts.iter().filter_map(|part| part.get(place).copied())) {
+    for (ran, sample) in all.iter().zip(parts.iter().filter_map(|part| part.get(index).copied())) {
         merged.merge(Sample { tallies: ran.as_received(sample.tallies.clone()), ..sample.clone() });
     }
-    Sample { at_ns: duration_ns * (place as u64 + 1), duration_ns, ..merged }
+    Sample { at_ns: duration_ns * (index as u64 + 1), duration_ns, ..merged }
 }
 
 /// Merges the outcomes of all agents over the common part of their windows; notes name the agent.
 fn merge_outcomes(all: &[AgentRun], duration_ns: u64, shares: &[Share]) -> Outcome {
     let parts = all.iter().zip(shares).map(|(ran, share)| (ran.who(), of_window(ran, duration_ns, share)));
     let mut outcome = Outcome::merge(parts, LoadRelation::OwnProcess);
-    let untold = |ran: &AgentRun| ran.outcome.carried.is_some() && ran.received_of_sent().is_none();
-    if outcome.tallies.write.is_some() && all.iter().any(untold) {
+    let lacks_receiver = |ran: &AgentRun| ran.outcome.carried.is_some() && ran.received_of_sent().is_none();
+    if outcome.tallies.write.is_some() && all.iter().any(lacks_receiver) {
         outcome.notes.push("a server does not tell what it received: what was sent to it counts".into());
     }
     outcome

@@ -8,7 +8,7 @@ use iotax_model::units::Nanos;
 /// Synchronization of window starts among the members of a fleet. Also receives the start times and the stored measurements.
 pub(crate) trait Gate: Sync {
     /// Called when all agents of a window are ready. Blocks until the start time is known and returns it in nanoseconds of the monotonic
-    /// clock, or `None` to start at once or because the run must stop. `order` is the position of the window's first measurement.
+    /// clock, or `None` to start immediately or because the run must stop. `order` is the position of the window's first measurement.
     fn pass(&self, order: u32) -> Option<u64>;
     /// Called after a window. `at` is the time by which the windows of all agents had begun; `warm_up` is the length of their warm-up.
     fn began(&self, order: u32, warm_up: Nanos, at: Instant);

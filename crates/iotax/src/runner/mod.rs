@@ -299,7 +299,7 @@ impl Runner<'_> {
             self.fua_writes = counted.map(Arc::new);
         }
         if order.plan.wants_rates() {
-            self.place_rates()?;
+            self.set_rates()?;
         }
         Ok(())
     }
@@ -308,9 +308,9 @@ impl Runner<'_> {
     fn build_all(&mut self) -> anyhow::Result<()> {
         let order = self.order;
         let mut builder = Builder::new(self.tag, order.plan, order.permission.clone());
-        for (place, spec) in order.plan.everything().enumerate() {
+        for (index, spec) in order.plan.everything().enumerate() {
             let members = target::instances(spec).enumerate();
-            let group = match self.built_before(place) {
+            let group = match self.built_before(index) {
                 Some(target) => vec![target],
                 None => members
                     .map(|(number, spec)| self.build(spec, number, &mut builder))
@@ -329,11 +329,11 @@ impl Runner<'_> {
             storage::all_different(&self.groups[..targets])?;
         }
         // The run's shared agent measures one target at a time, without a control group limit.
-        let has_own = |place: usize, target: &Target| {
-            together || place >= targets || target.spec.stack.has::<CgroupSpec>()
+        let has_own = |index: usize, target: &Target| {
+            together || index >= targets || target.spec.stack.has::<CgroupSpec>()
         };
-        for (place, group) in self.groups.iter_mut().enumerate() {
-            for target in group.iter_mut().filter(|target| has_own(place, target)) {
+        for (index, group) in self.groups.iter_mut().enumerate() {
+            for target in group.iter_mut().filter(|target| has_own(index, target)) {
                 target.start_own_agent(self.context.stop)?;
             }
         }
@@ -341,10 +341,10 @@ impl Runner<'_> {
     }
 
     /// Returns a target on the storage of an earlier one if the two differ only in settings; `None` otherwise.
-    fn built_before(&self, place: usize) -> Option<Target> {
+    fn built_before(&self, index: usize) -> Option<Target> {
         let plan = self.order.plan;
-        let spec = plan.targets.get(place)?;
-        let earlier = self.groups.get(plan.storage_of(place))?.first()?;
+        let spec = plan.targets.get(index)?;
+        let earlier = self.groups.get(plan.storage_of(index))?.first()?;
         let built = earlier.local_storage()?.built.for_another();
         Some(Target {
             spec: spec.clone(),
@@ -388,8 +388,8 @@ impl Runner<'_> {
     fn neighbour_of(&self, target: usize) -> Option<usize> {
         let plan = self.order.plan;
         let name = plan.targets[target].neighbour.as_ref()?;
-        let place = plan.neighbours.iter().position(|neighbour| neighbour.target.name == *name)?;
-        Some(plan.targets.len() + place)
+        let index = plan.neighbours.iter().position(|neighbour| neighbour.target.name == *name)?;
+        Some(plan.targets.len() + index)
     }
 
     /// Reconnects to other machines after a failure. Files that an agent created are created and filled again.

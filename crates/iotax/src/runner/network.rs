@@ -159,9 +159,9 @@ impl NetworkPath {
     /// the same, and are listed once.
     pub(super) fn interfaces(&mut self, client: &mut AgentClient) -> anyhow::Result<Vec<Interface>> {
         let via = self.via;
-        let mut all = placed(client, "client", via)?;
+        let mut all = path_interfaces(client, "client", via)?;
         if let (Some(agent), true) = (self.server.agent(), via != NetPath::Loopback) {
-            all.extend(placed(agent, "server", via)?);
+            all.extend(path_interfaces(agent, "server", via)?);
         }
         Ok(all)
     }
@@ -188,14 +188,14 @@ fn agent(namespace: Option<&str>, stop: &Interrupt) -> anyhow::Result<AgentClien
     Ok(agent)
 }
 
-/// Returns the interfaces that packets may pass at the end `place`, which is `client` or `server`. On a path that iotax did not build,
+/// Returns the interfaces that packets may pass at the end `position`, which is `client` or `server`. On a path that iotax did not build,
 /// returns them only if there is exactly one.
-fn placed(agent: &mut AgentClient, place: &str, via: NetPath) -> anyhow::Result<Vec<Interface>> {
+fn path_interfaces(agent: &mut AgentClient, position: &str, via: NetPath) -> anyhow::Result<Vec<Interface>> {
     let all = agent.interfaces().map_err(interrupted)?;
     // QEMU's user-mode stack reaches the server over loopback.
     let loopback = match via {
         NetPath::Loopback => true,
-        NetPath::User | NetPath::Passt => place == "server",
+        NetPath::User | NetPath::Passt => position == "server",
         NetPath::Veth | NetPath::Bridge | NetPath::Remote | NetPath::Server => false,
     };
     let passed: Vec<Interface> =
@@ -204,15 +204,15 @@ fn placed(agent: &mut AgentClient, place: &str, via: NetPath) -> anyhow::Result<
         // The packets may pass any of these interfaces.
         return Ok(Vec::new());
     }
-    let placed = |interface: Interface| {
-        let place = if place == "server" && via == NetPath::Bridge {
-            watched_at(via, &interface.name).unwrap_or(place)
+    let with_position = |interface: Interface| {
+        let position = if position == "server" && via == NetPath::Bridge {
+            watched_at(via, &interface.name).unwrap_or(position)
         } else {
-            place
+            position
         };
-        Interface { place: place.to_owned(), ..interface }
+        Interface { position: position.to_owned(), ..interface }
     };
-    Ok(passed.into_iter().map(placed).collect())
+    Ok(passed.into_iter().map(with_position).collect())
 }
 
 /// Returns the part of the path that an interface on this host belongs to: `client`, `server`, or `host` for a tap device. `None` if the

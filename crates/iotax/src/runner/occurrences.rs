@@ -31,7 +31,7 @@ use super::operations::Operations;
 use super::target::Target;
 
 /// Longest time between two checks for the end of the load, and interval between readings of device states.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_EVERY: Duration = Duration::from_millis(100);
 /// Maximum number of events kept per source, such as the kernel's log.
 const MOST_LINES: usize = 500;
 /// Maximum number of lines that a watch shows while it measures; the report has all occurrences.
@@ -72,7 +72,7 @@ impl PlannedEvents<'_> {
 }
 
 /// The occurrences that a watch has recorded, and its other results.
-pub(super) struct Seen {
+pub(super) struct WatchResult {
     /// Occurrences in order of time.
     pub(super) occurrences: Vec<Occurrence>,
     /// The reasons why sources were not read, or not completely.
@@ -130,9 +130,9 @@ pub(super) fn during(
     planned: &PlannedEvents<'_>,
     disks: &[String],
     load: impl FnOnce(&WatchedWindow<'_>),
-) -> io::Result<Seen> {
+) -> io::Result<WatchResult> {
     let stage = Stage::default();
-    let seen = |source: Source| move |text: String| Happened::Seen { source, text };
+    let observed = |source: Source| move |text: String| Happened::Observed { source, text };
     let logged = |line: KernelLine| Happened::Kernel { level: line.level, text: line.text };
     let mut states = DeviceStates::new(Path::new("/"), disks);
     let log = stage.open("the kernel's log", KernelLog::open());
@@ -147,23 +147,23 @@ pub(super) fn during(
         threads::spawn_scoped(scope, "events", move || all.carry_out(planned, &events_begin))?;
         if let Some(mut log) = log {
             let name = "the kernel's log";
-            all.begin(scope, name, move || all.read(name, || log.next(LOOK).into_iter().map(logged)));
+            all.begin(scope, name, move || all.read(name, || log.next(POLL_EVERY).into_iter().map(logged)));
         }
         if let Some(uevents) = uevents {
             let name = "events of devices";
-            let next = move || uevents.next(LOOK).into_iter().map(seen(Source::Device));
+            let next = move || uevents.next(POLL_EVERY).into_iter().map(observed(Source::Device));
             all.begin(scope, name, move || all.read(name, next));
         }
         if let Some(mut links) = links {
             let name = "states of network interfaces";
-            let next = move || links.next(LOOK).into_iter().map(seen(Source::Link));
+            let next = move || links.next(POLL_EVERY).into_iter().map(observed(Source::Link));
             all.begin(scope, name, move || all.read(name, next));
         }
         let name = "states of devices";
         all.begin(scope, name, move || {
             all.read(name, || {
-                threads::sleep(LOOK);
-                states.changes().into_iter().map(seen(Source::State))
+                threads::sleep(POLL_EVERY);
+                states.changes().into_iter().map(observed(Source::State))
             });
         });
         if let Some(marks) = &marks {
@@ -198,7 +198,10 @@ pub(super) fn of_guests(targets: &mut [Target], began: Instant) -> Vec<Occurrenc
                 continue;
             };
             let text = if several { format!("guest {number}: {text}") } else { text };
-            found.push(Occurrence { at_ns: nanos(at), what: Happened::Seen { source: Source::Qemu, text } });
+            found.push(Occurrence {
+                at_ns: nanos(at),
+                what: Happened::Observed { source: Source::Qemu, text },
+            });
         }
     }
     found
@@ -272,7 +275,7 @@ impl Stage {
         self.open(name, threads::spawn_scoped(scope, name, work));
     }
 
-    /// Reads a source until the load is over. `next` returns within [`LOOK`]. Drops events before the window, and those beyond
+    /// Reads a source until the load is over. `next` returns within [`POLL_EVERY`]. Drops events before the window, and those beyond
     /// [`MOST_LINES`].
     fn read<I: Iterator<Item = Happened>>(&self, name: &str, mut next: impl FnMut() -> I) {
         let (mut count, mut over) = (0, false);
@@ -298,7 +301,7 @@ impl Stage {
     fn take_marks(&self, marks: &MarkSocket, planned: &PlannedEvents<'_>) {
         let PlannedEvents { name, window, .. } = planned;
         while !self.is_over() {
-            marks.answer(LOOK, |text| {
+            marks.answer(POLL_EVERY, |text| {
                 let at = Instant::now();
                 let Some(began) = self.began.get() else {
                     return Err(format!("{name}: its window has not begun"));
@@ -310,18 +313,18 @@ impl Stage {
                 if since >= *window {
                     return Err(format!("{name}: its window is over"));
                 }
-                self.put(*began, at, Happened::Seen { source: Source::Mark, text: text.to_owned() });
+                self.put(*began, at, Happened::Observed { source: Source::Mark, text: text.to_owned() });
                 Ok(format!("{name}: marked at {}", human::time(nanos(since) as f64)))
             });
         }
     }
 
-    fn end(self) -> Seen {
+    fn end(self) -> WatchResult {
         let mut occurrences = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
         occurrences.sort_by_key(|occurrence| occurrence.at_ns);
         let remarks = self.remarks.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (_, news) = self.news.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Seen { occurrences, remarks, began: self.began.into_inner(), news }
+        WatchResult { occurrences, remarks, began: self.began.into_inner(), news }
     }
 
     /// Starts each planned event at its time in the window.
@@ -336,7 +339,7 @@ impl Stage {
                     if self.is_over() || planned.is_stopped() {
                         break;
                     }
-                    threads::sleep(left.min(LOOK));
+                    threads::sleep(left.min(POLL_EVERY));
                 }
                 let (over, stopped) = (self.is_over(), planned.is_stopped());
                 if over || stopped {
@@ -463,10 +466,10 @@ fn news_of(what: &Happened) -> Option<String> {
         Happened::Event { name, duration_ns, .. } => {
             duration_ns.map(|ns| format!("{name} took {}", human::time(ns as f64)))
         }
-        Happened::Seen { source: source @ (Source::Mark | Source::Link | Source::State), text } => {
+        Happened::Observed { source: source @ (Source::Mark | Source::Link | Source::State), text } => {
             Some(format!("{source}: {text}"))
         }
-        Happened::Seen { .. } | Happened::Kernel { .. } => None,
+        Happened::Observed { .. } | Happened::Kernel { .. } => None,
     }
 }
 
@@ -493,13 +496,13 @@ mod tests {
         let stop = Interrupt::default();
         let events = vec![(Nanos::from_millis(100), &event)];
         let planned = PlannedEvents { stop: &stop, ..planned(events, Duration::from_secs(1), dir.path()) };
-        let seen = during(&planned, &[], |scene| {
-            scene.begin(Instant::now());
+        let result = during(&planned, &[], |watched| {
+            watched.begin(Instant::now());
             stop.store(true, Ordering::Relaxed);
             thread::sleep(Duration::from_millis(300));
         })
         .expect("threads");
-        let failures: Vec<&str> = seen
+        let failures: Vec<&str> = result
             .occurrences
             .iter()
             .filter_map(|one| match &one.what {
@@ -537,38 +540,38 @@ mod tests {
         let events = times.into_iter().zip(&all).collect();
         let planned = planned(events, Duration::from_millis(250), dir.path());
         let mut answers = Vec::new();
-        let mut told = Vec::new();
-        let seen = during(&planned, &[], |scene| {
+        let mut shown = Vec::new();
+        let result = during(&planned, &[], |watched| {
             answers.push(super::super::marks::send(&planned.socket, "too early"));
-            scene.begin(Instant::now());
+            watched.begin(Instant::now());
             answers.push(super::super::marks::send(&planned.socket, "cable pulled"));
             thread::sleep(Duration::from_millis(250));
             answers.push(super::super::marks::send(&planned.socket, "too late"));
-            told = scene.news();
+            shown = watched.news();
         })
         .expect("threads");
         let answers: Vec<String> = answers.into_iter().map(|answer| answer.expect("answered").text).collect();
         assert_eq!(answers[0], "run 1: its window has not begun");
         assert!(answers[1].starts_with("run 1: marked at "), "{answers:?}");
-        let told: Vec<&str> = told
+        let shown: Vec<&str> = shown
             .iter()
-            .chain(&seen.news)
+            .chain(&result.news)
             .filter_map(|line| line.trim_start().split_once("  ")?.1.split(" took ").next())
             .collect();
         for line in
             ["mark: cable pulled", "slow begins", "slow", "wrong failed: exit status: 3: no such path"]
         {
-            assert!(told.contains(&line), "{line}: {told:?}");
+            assert!(shown.contains(&line), "{line}: {shown:?}");
         }
         assert_eq!(answers[2], "run 1: its window is over");
         assert!(!planned.socket.exists(), "the socket stays");
-        let found = seen.occurrences;
+        let found = result.occurrences;
         let marks: Vec<&Happened> = found
             .iter()
             .map(|one| &one.what)
-            .filter(|what| matches!(what, Happened::Seen { source: Source::Mark, .. }))
+            .filter(|what| matches!(what, Happened::Observed { source: Source::Mark, .. }))
             .collect();
-        assert_eq!(marks, [&Happened::Seen { source: Source::Mark, text: "cable pulled".into() }]);
+        assert_eq!(marks, [&Happened::Observed { source: Source::Mark, text: "cable pulled".into() }]);
         let events: Vec<&Occurrence> =
             found.iter().filter(|one| matches!(one.what, Happened::Event { .. })).collect();
         let [slow, wrong, never] = events[..] else { panic!("{events:?}") };

@@ -38,7 +38,7 @@ const UDEV: Duration = Duration::from_secs(1);
 
 /// The location of a journal.
 #[derive(Debug)]
-pub(crate) enum JournalPlace {
+pub(crate) enum JournalLocation {
     /// A new file on a disk that keeps its power.
     Here(PathBuf),
     /// A character device or pipe, such as a serial line: nothing can be read back from it.
@@ -63,7 +63,7 @@ pub(crate) fn write(
     plan: &Plan,
     permission: &Permission,
     (tag, seed): (&str, u64),
-    journal: &JournalPlace,
+    journal: &JournalLocation,
     undo_log: &mut UndoLog,
     stop: &Interrupt,
     begins: &mut dyn FnMut(),
@@ -78,11 +78,11 @@ pub(crate) fn write(
     let target = Target { spec, site: Site::Host(HostSite::new(built)), is_filled: false, stamped: None };
     let mut workload = plan.workloads[0].clone();
     let (remote, mut relayed) = match journal {
-        JournalPlace::Here(path) | JournalPlace::Line(path) => {
+        JournalLocation::Here(path) | JournalLocation::Line(path) => {
             workload.write_journal = Some(path.display().to_string());
             (None, None)
         }
-        JournalPlace::There(remote) => {
+        JournalLocation::There(remote) => {
             let stream = RemoteStream::create(remote, tag, false, stop)?;
             let (reader, writer) = io::pipe()?;
             rustix::pipe::fcntl_setpipe_size(&writer, PIECE)?;
@@ -167,8 +167,8 @@ pub(crate) fn is_written(target: &Path) -> bool {
 }
 
 /// Fails if the filesystem of a journal on this machine is down to the space that always stays free.
-pub(crate) fn check_space(journal: &JournalPlace) -> anyhow::Result<()> {
-    let JournalPlace::Here(path) = journal else { return Ok(()) };
+pub(crate) fn check_space(journal: &JournalLocation) -> anyhow::Result<()> {
+    let JournalLocation::Here(path) = journal else { return Ok(()) };
     let directory = path.parent().unwrap_or(Path::new("/"));
     let FilesystemSpace { available, total } = host_info::free_space(directory)?;
     let keep = reserve(total.0);
@@ -209,13 +209,13 @@ fn relay(mut journal: PipeReader, mut stream: RemoteStream) -> io::Result<()> {
 /// Compares a target with a journal of its acknowledged writes.
 pub(crate) fn check(
     target: &Path,
-    journal: &JournalPlace,
+    journal: &JournalLocation,
     tag: &str,
     stop: &Interrupt,
 ) -> anyhow::Result<Recovery> {
     match journal {
-        JournalPlace::Here(path) | JournalPlace::Line(path) => super::audit(target, path, stop),
-        JournalPlace::There(remote) => {
+        JournalLocation::Here(path) | JournalLocation::Line(path) => super::audit(target, path, stop),
+        JournalLocation::There(remote) => {
             // An unnamed file, which disappears when this process ends.
             let dir = std::env::temp_dir();
             let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;

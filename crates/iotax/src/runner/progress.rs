@@ -35,8 +35,8 @@ pub(crate) trait Progress {
     fn interval(&mut self, length: Nanos, iops: f64, oldest_ns: Option<u64>);
     /// Called with each sample of an agent. `name` is the name of the guest or server.
     fn sample(&mut self, name: &str, sample: &Sample);
-    /// Called with a message that the user should see at once.
+    /// Called with a message that the user should see immediately.
     fn note(&mut self, text: &str);
     /// Called with the result of an interim look at all measurements so far.
-    fn look(&mut self, text: &str);
+    fn report_look(&mut self, text: &str);
 }

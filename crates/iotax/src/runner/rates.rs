@@ -21,11 +21,11 @@ impl Runner<'_> {
     /// Measures every workload on every target in a closed loop (without a rate) and, unless rates are given as shares of the capacity, at
     /// a few rates. Sets the plan's rates from the results. These measurements are not stored: otherwise the same noise would affect both
     /// the choice of a rate and the result at this rate.
-    pub(super) fn place_rates(&mut self) -> anyhow::Result<()> {
+    pub(super) fn set_rates(&mut self) -> anyhow::Result<()> {
         self.context.progress.phase("measuring what the targets can do");
         let plan = Arc::clone(&self.plan);
-        let mut seen = vec![BTreeMap::new(); plan.workloads.len()];
-        for (workload, seen) in seen.iter_mut().enumerate() {
+        let mut scouted_targets = vec![BTreeMap::new(); plan.workloads.len()];
+        for (workload, scouted_targets) in scouted_targets.iter_mut().enumerate() {
             let name = &plan.workloads[workload].name;
             for target in
                 (0..plan.targets.len()).filter(|target| !self.lost.contains(target)).collect::<Vec<_>>()
@@ -43,10 +43,10 @@ impl Runner<'_> {
                 self.context
                     .progress
                     .note(&format!("{target}, {name}: up to {} IOPS", human::count(scouted.capacity)));
-                seen.insert(target.clone(), scouted);
+                scouted_targets.insert(target.clone(), scouted);
             }
         }
-        let plan = self.order.plan.clone().with_rates(&seen)?;
+        let plan = self.order.plan.clone().with_rates(&scouted_targets)?;
         self.context.store.set_plan(self.order.run, &plan)?;
         self.plan = Arc::new(plan);
         Ok(())
@@ -75,7 +75,7 @@ impl Runner<'_> {
             self.plan = Arc::new(plan);
             let measured = measure(self, at_rate, order)?;
             let response = curve::response_if_sustained(&self.plan.workloads[at_rate], &measured);
-            scouted.seen.push((rate, response));
+            scouted.measured.push((rate, response));
         }
         Ok(Some(scouted))
     }

@@ -33,7 +33,7 @@ const AGENT_START: Duration = Duration::from_secs(30);
 const FAREWELL: Duration = Duration::from_secs(30);
 /// Time limit for the guest to show a disk that was attached to it.
 const DISK_SHOWN: Duration = Duration::from_secs(30);
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(100);
 /// Number of pings; their median is the round-trip time.
 const PINGS: usize = 11;
 
@@ -285,7 +285,7 @@ impl RemoteAgent {
                     self.access.host,
                     DISK_SHOWN.as_secs()
                 ),
-                None => threads::sleep(LOOK_AGAIN),
+                None => threads::sleep(POLL),
             }
         };
         self.access.path = path.into();
@@ -369,7 +369,7 @@ impl RemoteAgent {
         let cpus = machine.cpus.map(|cpus| if cpus == 1 { "1 CPU".into() } else { format!("{cpus} CPUs") });
         let known = [machine.os.clone(), cpus, machine.cpu_model.clone()].into_iter().flatten();
         let hypervisor = machine.hypervisor.iter().map(|name| format!("a guest of {name}"));
-        let (kind, way) = match &self.access.host.machine {
+        let (kind, reached) = match &self.access.host.machine {
             Machine::Ssh { .. } => (LayerKind::Machine, "over ssh".to_owned()),
             Machine::Container { engine, .. } => (LayerKind::Container, of_container(engine.word())),
             Machine::Pod { namespace, .. } => {
@@ -377,8 +377,8 @@ impl RemoteAgent {
             }
             Machine::Domain { .. } => (LayerKind::Guest, "by libvirt".to_owned()),
         };
-        let way = format!("{way}, round trip {}", human::time(self.round_trip.as_nanos() as f64));
-        let detail: Vec<String> = known.chain(hypervisor).chain([way]).collect();
+        let reached = format!("{reached}, round trip {}", human::time(self.round_trip.as_nanos() as f64));
+        let detail: Vec<String> = known.chain(hypervisor).chain([reached]).collect();
         // The layers of a scratch disk are this machine's up to its bus, and the guest sees a bare disk.
         let here = self.layers_here()?;
         let (mut layers, timeouts, guest_timeouts) = match here {
@@ -431,8 +431,8 @@ fn fresh_name() -> anyhow::Result<String> {
 }
 
 /// Describes the connection to a container, and notes that kernel, CPUs and page cache are the host's.
-fn of_container(way: &str) -> String {
-    format!("by {way}; kernel, CPUs and page cache are its host's")
+fn of_container(reached: &str) -> String {
+    format!("by {reached}; kernel, CPUs and page cache are its host's")
 }
 
 /// Makes an agent survey a path on another machine, or the whole machine without a path. If the agent cannot be ended cleanly, its entry

@@ -119,8 +119,8 @@ impl Runner<'_> {
 
 /// Returns a cell with its position in the run, counted as if no cell were omitted.
 fn scheduled(plan: &Plan, whole: &[Cell], cell: Cell, round: u32) -> anyhow::Result<ScheduledCell> {
-    let place = whole.iter().take_while(|one| **one != cell).count();
-    let order = u32::try_from((round as usize - 1) * plan.cells() + place + 1)?;
+    let index = whole.iter().take_while(|one| **one != cell).count();
+    let order = u32::try_from((round as usize - 1) * plan.cells() + index + 1)?;
     Ok(ScheduledCell { cell, round, order })
 }
 

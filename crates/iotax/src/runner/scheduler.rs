@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
-use iotax_analysis::{SequentialState, Standing, SteadyState, Stopped};
+use iotax_analysis::{SequentialState, SequentialStatus, SteadyState, Stopped};
 use iotax_model::Run;
 use iotax_model::record::{Measurement, Outcome};
 use iotax_model::schedule;
@@ -29,15 +29,15 @@ pub(super) struct Batch {
 
 impl Batch {
     /// Returns the rounds after the last interim look, up to round `next`.
-    fn up_to(standing: Standing, next: u32) -> Self {
-        let rounds = standing.rounds() + 1..=next;
-        let cells = standing.cells.len();
-        let last = standing.looks.last().copied().unwrap_or(next);
+    fn up_to(status: SequentialStatus, next: u32) -> Self {
+        let rounds = status.rounds() + 1..=next;
+        let cells = status.cells.len();
+        let last = status.looks.last().copied().unwrap_or(next);
         Self {
-            before: standing.planned - rounds.clone().count() * cells,
-            at_most: standing.planned + (last - next) as usize * cells,
-            open: Some((standing.open, standing.comparisons)),
-            cells: standing.cells,
+            before: status.planned - rounds.clone().count() * cells,
+            at_most: status.planned + (last - next) as usize * cells,
+            open: Some((status.open, status.comparisons)),
+            cells: status.cells,
             rounds,
         }
     }
@@ -141,12 +141,12 @@ impl<'a> Scheduler<'a> {
         let Some(sequential) = &mut self.sequential else {
             return (!std::mem::replace(&mut self.scheduled, true)).then(|| self.everything());
         };
-        let standing = sequential.standing();
-        if standing.taken > 0 {
-            progress.look(&self.look(&standing));
+        let status = sequential.status();
+        if status.taken > 0 {
+            progress.report_look(&self.describe_look(&status));
         }
-        let next = standing.next()?;
-        let batch = Batch::up_to(standing, next);
+        let next = status.next()?;
+        let batch = Batch::up_to(status, next);
         if let Some(reason) = self.too_late(&batch) {
             progress.note(&reason);
             return None;
@@ -162,7 +162,7 @@ impl<'a> Scheduler<'a> {
         if *before >= self.plan.repeat {
             let cells = state.cells();
             let steady = cells.iter().filter(|cell| cell.is_steady()).count();
-            progress.look(&format!(
+            progress.report_look(&format!(
                 "{before} rounds, {}: {steady} of {} cells in a steady state",
                 human::duration(self.begun.elapsed().as_secs_f64()),
                 cells.len()
@@ -197,15 +197,15 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Formats the result of an interim look: the decided comparisons, and what follows.
-    fn look(&self, standing: &Standing) -> String {
-        let (taken, looks, rounds) = (standing.taken, standing.looks.len(), standing.rounds());
-        let (decided, all) = (standing.comparisons - standing.open, standing.comparisons);
+    fn describe_look(&self, status: &SequentialStatus) -> String {
+        let (taken, looks, rounds) = (status.taken, status.looks.len(), status.rounds());
+        let (decided, all) = (status.comparisons - status.open, status.comparisons);
         let passed = human::duration(self.begun.elapsed().as_secs_f64());
-        let then = match (standing.stopped, standing.next()) {
+        let then = match (status.stopped, status.next()) {
             (Some(Stopped::MaxRounds), _) => "; it was the last".into(),
             (Some(Stopped::Failed), _) => "; what is open could not be measured".into(),
             (None, Some(next)) => {
-                format!("; {} of {} cells go on to {next} rounds", standing.cells.len(), self.plan.cells())
+                format!("; {} of {} cells go on to {next} rounds", status.cells.len(), self.plan.cells())
             }
             _ => String::new(),
         };

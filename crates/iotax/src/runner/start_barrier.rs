@@ -68,7 +68,7 @@ pub(super) fn run(
             let send = move |kind| {
                 drop(sender.send(AgentEvent { participant: number, at: Instant::now(), kind }));
             };
-            let (told, peer) = (send.clone(), participant.name.clone());
+            let (send_event, peer) = (send.clone(), participant.name.clone());
             let work = move || {
                 let Participant { agent, job, slack, shares_clock, .. } = participant;
                 let ended = agent.prepare(&job).and_then(|()| {
@@ -89,7 +89,7 @@ pub(super) fn run(
             };
             if let Err(error) = threads::spawn_scoped(scope, "participant", work) {
                 let failed = AgentError::Failed { peer, message: error.to_string() };
-                told(EventKind::Ended(Box::new(Err(failed))));
+                send_event(EventKind::Ended(Box::new(Err(failed))));
             }
         }
         drop(sender);
@@ -154,7 +154,7 @@ struct Barrier {
     is_neighbour: Vec<bool>,
     starts: Vec<Sender<Option<u64>>>,
     overs: Vec<Sender<()>>,
-    /// The start time in nanoseconds of the monotonic clock; `None` to start at once.
+    /// The start time in nanoseconds of the monotonic clock; `None` to start immediately.
     at_ns: Option<u64>,
     unready: Vec<bool>,
     /// True for each neighbour whose window has not begun yet.

@@ -18,9 +18,9 @@ fn directory(spec: &TargetSpec) -> Option<PathBuf> {
         BottomLocation::Directory(dir) => return Some(dir.to_owned()),
         BottomLocation::Device(_) | BottomLocation::Group(_) => return None,
     };
-    let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let is_device = fs::metadata(&place).is_ok_and(|found| !found.is_file());
-    place.parent().filter(|_| !is_device).map(Path::to_owned)
+    let resolved = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let is_device = fs::metadata(&resolved).is_ok_and(|found| !found.is_file());
+    resolved.parent().filter(|_| !is_device).map(Path::to_owned)
 }
 
 /// Returns the layers below a directory.
@@ -68,8 +68,8 @@ pub(super) fn all_different(groups: &[Vec<Target>]) -> anyhow::Result<()> {
         .flatten()
         .filter_map(|target| Some((&target.spec.name, &target.local_storage()?.built)));
     let built: Vec<_> = built.collect();
-    for (place, (name, one)) in built.iter().enumerate() {
-        let same = built[..place].iter().find(|(_, other)| {
+    for (index, (name, one)) in built.iter().enumerate() {
+        let same = built[..index].iter().find(|(_, other)| {
             one.identity.is_some() && (one.identity, one.offset) == (other.identity, other.offset)
         });
         if let Some((other, _)) = same {

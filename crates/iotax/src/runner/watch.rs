@@ -458,7 +458,7 @@ impl Watched {
         let over = |from: usize, to: usize| {
             let (from, to) = beats[from].snapshot.as_ref().zip(beats[to].snapshot.as_ref())?;
             let mut activity = monitor::delta(from, to, *at);
-            activity.nics = self.placed(activity.nics);
+            activity.nics = self.on_path(activity.nics);
             Some(activity)
         };
         let whole = over(0, last);
@@ -473,29 +473,29 @@ impl Watched {
                 flushed: self.flushed(),
                 ..host
             }),
-            host_samples: (0..last).filter_map(|place| over(place, place + 1)).collect(),
+            host_samples: (0..last).filter_map(|index| over(index, index + 1)).collect(),
             qemu: self.ended.blocks.clone(),
             counters: self.ended.counters.clone(),
             devices: self.devices.clone(),
         }
     }
 
-    /// Returns periods in which an agent's clock stood still; empty with several agents. `seen` contains QEMU's reports of stops.
-    pub(super) fn standstills(&self, seen: &[Occurrence]) -> Vec<Standstill> {
+    /// Returns periods in which an agent's clock stood still; empty with several agents. `occurrences` contains QEMU's reports of stops.
+    pub(super) fn standstills(&self, occurrences: &[Occurrence]) -> Vec<Standstill> {
         let [only] = self.measured.as_slice() else { return Vec::new() };
         let arrivals = self.started.beats.iter().skip(1).map(|beat| beat.after);
         let both: Vec<(u64, u64)> =
             arrivals.zip(&only.samples).map(|(after, sample)| (nanos(after), sample.at_ns)).collect();
-        standstills(&both, &stops(seen))
+        standstills(&both, &stops(occurrences))
     }
 
     /// Returns only interfaces that packets pass, named by part of the path and interface: `client/eth0`.
-    fn placed(&self, nics: BTreeMap<String, NicActivity>) -> BTreeMap<String, NicActivity> {
-        let placed = nics.into_iter().filter_map(|(name, activity)| {
-            let place = network::watched_at(self.via?, &name)?;
-            Some((format!("{place}/{name}"), activity))
+    fn on_path(&self, nics: BTreeMap<String, NicActivity>) -> BTreeMap<String, NicActivity> {
+        let on_path = nics.into_iter().filter_map(|(name, activity)| {
+            let position = network::watched_at(self.via?, &name)?;
+            Some((format!("{position}/{name}"), activity))
         });
-        placed.collect()
+        on_path.collect()
     }
 
     /// Returns the disks' activity from the last snapshot in the window to the end of the flushes; empty unless all measured agents
@@ -526,21 +526,21 @@ fn standstills(ends: &[(u64, u64)], stops: &[u64]) -> Vec<Standstill> {
         lost.push(least);
     }
     lost.reverse();
-    let before = |place: usize| place.checked_sub(1).map_or((0, 0), |last| (ends[last].0, lost[last]));
-    let jumps = lost.iter().enumerate().filter_map(|(place, lost)| {
-        let (at_ns, lost_before) = before(place);
+    let before = |index: usize| index.checked_sub(1).map_or((0, 0), |last| (ends[last].0, lost[last]));
+    let jumps = lost.iter().enumerate().filter_map(|(index, lost)| {
+        let (at_ns, lost_before) = before(index);
         let duration_ns = u64::try_from(lost - lost_before).ok().filter(|lost| *lost >= STOOD_NS)?;
         let stop = stops.iter().find(|at| **at >= at_ns && **at <= at_ns + INTERVAL_NS).copied();
-        let is_last = place + 1 == ends.len();
+        let is_last = index + 1 == ends.len();
         Some(Standstill { at_ns: stop.or((!is_last).then_some(at_ns))?, duration_ns })
     });
     jumps.collect()
 }
 
 /// Returns the times at which QEMU reported stopping the guest, in nanoseconds since the window's start.
-fn stops(seen: &[Occurrence]) -> Vec<u64> {
-    let stops = seen.iter().filter_map(|one| match &one.what {
-        Happened::Seen { source: Source::Qemu, text } if text == "STOP" => Some(one.at_ns),
+fn stops(occurrences: &[Occurrence]) -> Vec<u64> {
+    let stops = occurrences.iter().filter_map(|one| match &one.what {
+        Happened::Observed { source: Source::Qemu, text } if text == "STOP" => Some(one.at_ns),
         _ => None,
     });
     stops.collect()
@@ -564,10 +564,10 @@ mod tests {
     fn a_guest_stands_still_from_when_qemu_stopped_it() {
         let stop = |ms: u64, text: &str| Occurrence {
             at_ns: ms * 1_000_000,
-            what: Happened::Seen { source: Source::Qemu, text: text.into() },
+            what: Happened::Observed { source: Source::Qemu, text: text.into() },
         };
-        let seen = [stop(100, "STOP"), stop(400, "RESUME"), stop(1200, "STOP")];
-        assert_eq!(stops(&seen), [100_000_000, 1_200_000_000]);
+        let occurrences = [stop(100, "STOP"), stop(400, "RESUME"), stop(1200, "STOP")];
+        assert_eq!(stops(&occurrences), [100_000_000, 1_200_000_000]);
         let all = [(50, 50), (350, 150), (1000, 800), (2200, 1000), (4000, 2800), (6000, 3000), (6200, 3200)];
         assert_eq!(ms(&all, &[100, 1200]), [(100, 200), (1200, 1000), (4000, 1800)]);
     }

@@ -16,7 +16,7 @@ use iotax_testbed::monitor::fua_writes::FuaWrites;
 use super::Progress;
 use super::common_window;
 use super::gate::Entry;
-use super::occurrences::{self, PlannedEvents, Seen, WatchedWindow};
+use super::occurrences::{self, PlannedEvents, WatchResult, WatchedWindow};
 use super::start_barrier::{self, AgentEvent, Participant};
 use super::target::{OwnAgent, Target};
 use super::watch::{Host, Watch, Watched};
@@ -122,18 +122,18 @@ pub(super) fn perform(
             all.finish().map(|watched| Ok(Performed { watched: watched?, occurrences: Vec::new() }));
         return Ok(watched.collect());
     };
-    let Seen { occurrences, remarks, began, news } = occurrences::during(planned, &disks, |scene| {
+    let WatchResult { occurrences, remarks, began, news } = occurrences::during(planned, &disks, |window| {
         let mut has_begun = false;
         start_barrier::run(participants, entry, &mut |event| {
             let goes_on = all.see(event, progress);
-            scene.news().iter().chain(&goes_on).for_each(|line| progress.note(line));
+            window.news().iter().chain(&goes_on).for_each(|line| progress.note(line));
             if let (Some(at), false) = (all.began(), has_begun) {
                 has_begun = true;
-                scene.begin(at);
+                window.begin(at);
             }
         });
-        scene.end();
-        wait_for_commands(scene, progress);
+        window.end();
+        wait_for_commands(window, progress);
     })?;
     news.iter().chain(&remarks).for_each(|line| progress.note(line));
     let watched: Vec<anyhow::Result<Watched>> = all.finish().collect();
@@ -152,23 +152,23 @@ pub(super) fn perform(
 }
 
 /// Waits for commands that run longer than the load, until Ctrl-C, because stopping them halfway may do harm.
-fn wait_for_commands(scene: &WatchedWindow<'_>, progress: &mut dyn Progress) {
-    let mut told = Vec::new();
+fn wait_for_commands(window: &WatchedWindow<'_>, progress: &mut dyn Progress) {
+    let mut reported = Vec::new();
     let mut again = None;
     loop {
-        let running = scene.running();
+        let running = window.running();
         if running.is_empty() {
             return;
         }
         // From now on, Ctrl-C ends this wait instead of the process.
         let again = again.get_or_insert_with(interrupt::ask_again);
-        if told != running {
+        if reported != running {
             progress.note(&format!("waiting for {} to end; Ctrl-C leaves it running", running.join(", ")));
-            told = running;
+            reported = running;
         }
-        scene.news().iter().for_each(|line| progress.note(line));
+        window.news().iter().for_each(|line| progress.note(line));
         if again.is_asked() {
-            return scene.leave();
+            return window.leave();
         }
         threads::sleep(POLL);
     }
@@ -191,13 +191,13 @@ struct Watches<'a>(Vec<PartWatch<'a>>);
 impl<'a> Watches<'a> {
     /// Processes an event of an agent. Returns a line for the user once I/Os that hung complete again, else `None`.
     fn see(&mut self, event: AgentEvent, progress: &mut dyn Progress) -> Option<String> {
-        let place = self.0.partition_point(|part| part.first <= event.participant).saturating_sub(1);
-        let part = self.0.get_mut(place)?;
+        let index = self.0.partition_point(|part| part.first <= event.participant).saturating_sub(1);
+        let part = self.0.get_mut(index)?;
         let participant = event.participant - part.first;
         let is_beat = part.watch.see(AgentEvent { participant, ..event }, progress);
         let news = if is_beat { part.goes_on() } else { None };
         // Report once for all parts, at the intervals of the first part.
-        if is_beat && place == 0 {
+        if is_beat && index == 0 {
             let iops = self.all().map(Watch::iops).sum();
             let lengths = self.all().flat_map(Watch::latest).map(|sample| sample.duration_ns);
             let length = Nanos(lengths.max().unwrap_or(0));

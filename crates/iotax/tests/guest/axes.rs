@@ -1,5 +1,5 @@
-//! Every value of a guest's axes, for real: the guest boots, finds its disk, writes and reads back through it, stands still and
-//! goes on, meets new snapshots of both kinds, and powers itself off.
+//! Tests every value of a guest's axes with real guests: boot, disk, writing and reading back, pause and resume, new snapshots of both
+//! kinds, power off.
 
 use std::fs;
 use std::path::Path;
@@ -17,15 +17,15 @@ use iotax_testkit::thorough;
 
 use crate::rig::{BOOT, Rig, SIZE, area, job, kernel_with, storage};
 
-/// Far above what a power off takes, and below the time after which QEMU is told to quit.
+/// Well above the duration of a power off, and below the time after which QEMU is told to quit.
 const POWER_OFF: Duration = Duration::from_secs(25);
 
-/// The default guest with the host's cache, which every filesystem of the host has.
+/// The default guest with the host's page cache, which works on every filesystem of the host.
 fn cached() -> GuestSpec {
     GuestSpec { cache: CacheMode::Writeback, aio: Aio::Threads, ..GuestSpec::default() }
 }
 
-/// Puts a guest through all that a run does with it.
+/// Performs all operations of a run on a guest.
 fn exercise(name: &str, spec: GuestSpec, disk: &str) {
     let Some(rig) = Rig::build_for(&spec) else { return };
     exercise_on(&rig, name, spec, disk);

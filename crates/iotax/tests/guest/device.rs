@@ -1,4 +1,4 @@
-//! Guests whose disk is a part of a block device.
+//! Tests of guests whose disk is part of a block device.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,14 +12,14 @@ use iotax_testkit::{require, skip};
 
 use crate::rig::{BOOT, Rig, SIZE, area, storage};
 
-/// A loop device over a file of that many bytes, none of them zero; detached when it is dropped.
+/// A loop device on a file of the given size without zeros; detached on drop.
 struct Loop {
     node: PathBuf,
     file: PathBuf,
 }
 
 impl Loop {
-    /// `None` after saying why, if there are none to be had.
+    /// Returns `None` and prints the reason if this machine has no loop devices.
     fn over(file: PathBuf, bytes: u64) -> Option<Self> {
         require!(program "losetup", "blockdev");
         fs::write(&file, vec![0xA5; usize::try_from(bytes).expect("small")]).expect("written");

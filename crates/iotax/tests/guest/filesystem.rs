@@ -1,4 +1,4 @@
-//! A filesystem made in the guest: a file on it is measured, and what is on it outlives a boot.
+//! Tests of a filesystem created in the guest: a file on it is measured, and its contents survive a reboot.
 
 use std::fs;
 use std::process::Command;
@@ -12,7 +12,7 @@ use iotax_testkit::require;
 
 use crate::rig::{BOOT, Rig, SIZE, area, job, storage};
 
-/// Makes it, measures on it, powers off, boots again, and finds what was written.
+/// Creates the filesystem, measures on it, reboots the guest, and reads the data back.
 fn lives(kind: GuestFs, options: &str) {
     let checker = match kind {
         GuestFs::Ext4 => "e2fsck",
@@ -61,7 +61,7 @@ fn lives(kind: GuestFs, options: &str) {
     }
 }
 
-/// The filesystem's own checker finds it whole and unmounted.
+/// Asserts that fsck finds the filesystem intact and unmounted.
 fn checked(checker: &str, rig: &Rig, disk: &std::path::Path) {
     let raw = rig.dir.path().join("disk.raw");
     let converted = Command::new("qemu-img").args(["convert", "-O", "raw"]).args([disk, &raw]).status();

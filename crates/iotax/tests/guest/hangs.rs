@@ -1,4 +1,4 @@
-//! A stopped QEMU is given up within seconds, in every phase.
+//! Tests that a stopped QEMU is given up within seconds, in every phase.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::rig::{BOOT, Rig, job};
 
-/// Beyond the silence itself, on a busy machine.
+/// Additional time on a busy machine.
 const SLACK: Duration = Duration::from_secs(25);
 const LONG: Duration = Duration::from_mins(5);
 
@@ -59,7 +59,7 @@ fn a_guest_that_is_stopped_while_it_measures_is_given_up() {
     assert!(in_time(began), "{:?}", began.elapsed());
 }
 
-/// The agent says nothing of itself for longer than the silence that is allowed, and is known to be at work.
+/// Tests that an agent that sends nothing for longer than the timeout is still known to be working.
 #[test]
 fn a_guest_that_only_works_for_long_is_waited_for() {
     let Some(rig) = Rig::build() else { return };

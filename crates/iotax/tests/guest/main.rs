@@ -1,6 +1,6 @@
-//! Real guests: QEMU under TCG, this very binary as PID 1 and agent.
+//! Tests with real guests: QEMU under TCG, the tested binary as PID 1 and agent.
 //!
-//! Without QEMU or a kernel for guests each test is skipped, or fails where they were promised.
+//! Without QEMU or a guest kernel each test is skipped, or fails if `IOTAX_REQUIRE` demands them.
 
 mod axes;
 mod device;
@@ -131,7 +131,7 @@ fn overlays_are_swapped_under_a_guest() {
     }
 }
 
-/// The files that a process has open and whether each bypasses the page cache.
+/// Returns the open files of a process, and whether each bypasses the page cache.
 fn open_files(pid: u32) -> Vec<(PathBuf, bool)> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).expect("readable").flatten();
     let file = |entry: fs::DirEntry| {

@@ -1,4 +1,4 @@
-//! Guests of a network: without a disk, with a card that works on a bridge and with a network stack in user mode.
+//! Tests of guests without a disk, with a network card on a bridge or on a user-mode network stack.
 
 use std::fs;
 use std::path::Path;
@@ -24,11 +24,11 @@ use crate::rig::{BOOT, Rig, job, kernel_with};
 /// A guest's network; dropping it removes it.
 struct Ground {
     undo_log: UndoLog,
-    way: network::BuiltNetwork,
+    network_path: network::BuiltNetwork,
 }
 
 impl Ground {
-    /// `None` after saying why, if this machine cannot have it.
+    /// Returns `None` and prints the reason if this machine does not support it.
     fn lay(dir: &Path, name: &str, spec: &NetworkSpec, guest: &GuestSpec) -> Option<Self> {
         require!(program "ip");
         if let Err(reason) = network::check(spec) {
@@ -42,8 +42,8 @@ impl Ground {
             NetPath::Passt => LocalPath::Passt(guest),
             other => panic!("{other} has no guest"),
         };
-        let way = network::build(spec, path, &tag, &mut undo_log).expect("built");
-        Some(Self { undo_log, way })
+        let network_path = network::build(spec, path, &tag, &mut undo_log).expect("built");
+        Some(Self { undo_log, network_path })
     }
 }
 
@@ -54,7 +54,7 @@ impl Drop for Ground {
     }
 }
 
-/// Boots such a guest and asks it for its card, which must be this driver's with as many queues. `reach` has packets go through it.
+/// Boots a guest and asserts the driver and number of queues of its card. `reach` sends packets through it.
 fn lives(name: &str, network: &NetworkSpec, spec: &GuestSpec, driver: &str, reach: impl Fn(&Ground)) {
     require!(guests);
     require!(kernel driver);
@@ -64,7 +64,7 @@ fn lives(name: &str, network: &NetworkSpec, spec: &GuestSpec, driver: &str, reac
     }
     let rig = Rig::build_on(spec, PlannedDevice::Card(network), &kernel);
     let Some(ground) = Ground::lay(rig.dir.path(), name, network, spec) else { return };
-    let nic = ground.way.nic.clone().expect("a guest has one");
+    let nic = ground.network_path.nic.clone().expect("a guest has one");
     let queues = nic.queues;
     let config = GuestConfig { device: GuestDevice::Nic(nic), spec: spec.clone(), ..rig.config(name) };
     let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
@@ -88,18 +88,18 @@ fn lives(name: &str, network: &NetworkSpec, spec: &GuestSpec, driver: &str, reac
     assert!(!console.contains("iotax init:"), "{console}");
 }
 
-/// Has bytes go from the guest to an agent at the server; both see them pass.
+/// Sends bytes from the guest to an agent at the server, and asserts that both ends count them.
 fn carries(ground: &Ground, guest: &mut Guest) {
-    let namespace = ground.way.server.namespace.as_deref();
+    let namespace = ground.network_path.server.namespace.as_deref();
     let iotax = Path::new(env!("CARGO_BIN_EXE_iotax"));
     let mut server = AgentClient::spawn_in(namespace, iotax, &Interrupt::default()).expect("an agent");
     server.hello(BOOT).expect("it answers");
     let there = server.interfaces().expect("told");
     assert!(there.iter().all(|interface| interface.name != "eth0"), "the host's: {there:?}");
-    let port = server.serve(&ground.way.listen.to_string(), None).expect("it listens");
+    let port = server.serve(&ground.network_path.listen.to_string(), None).expect("it listens");
     let (runtime, net) = (Some(Nanos::from_millis(500)), Some(Traffic::new(NetTest::Tcp)));
     let keys = WorkloadKeys { net, runtime, ..WorkloadKeys::default() };
-    let peer = Some(Peer::at(ground.way.server.address.to_string(), port));
+    let peer = Some(Peer::at(ground.network_path.server.address.to_string(), port));
     let job = Job { workload: keys.complete(&WorkloadKeys::default()), peer, ..job(Rw::Read) };
     let mut monitor =
         Monitor::new(Path::new("/"), Vec::new(), Vec::new()).with_network(Path::new("/"), server.pid());
@@ -115,15 +115,17 @@ fn carries(ground: &Ground, guest: &mut Guest) {
     assert!(sent > arrived / 10, "{sent} of {arrived}");
 }
 
-/// Has the server's namespace ask the guest for an echo.
+/// Pings the guest from the server's namespace.
 fn pinged(ground: &Ground) {
     require!(program "busybox");
-    let mut ping =
-        netns::command_in(ground.way.server.namespace.as_deref(), &iotax_testkit::program("busybox"));
+    let mut ping = netns::command_in(
+        ground.network_path.server.namespace.as_deref(),
+        &iotax_testkit::program("busybox"),
+    );
     // As large as the path takes it in one packet: an MTU that is not everywhere the same would lose it.
-    let mtu = ground.way.nic.as_ref().and_then(|nic| nic.mtu).unwrap_or(1500);
+    let mtu = ground.network_path.nic.as_ref().and_then(|nic| nic.mtu).unwrap_or(1500);
     ping.args(["ping", "-c", "3", "-W", "10", "-s", &(mtu - 28).to_string()]);
-    let output = ping.arg(ground.way.client.address.to_string()).output().expect("it runs");
+    let output = ping.arg(ground.network_path.client.address.to_string()).output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
@@ -154,6 +156,8 @@ fn virtio_net_over_mmio_on_a_bridge() {
 #[test]
 fn a_network_stack_in_user_mode() {
     lives("user", &NetworkSpec::new(NetPath::User), &GuestSpec::default(), "virtio_net", |ground| {
-        assert!(ground.way.listen.is_loopback() && !ground.way.server.address.is_loopback());
+        assert!(
+            ground.network_path.listen.is_loopback() && !ground.network_path.server.address.is_loopback()
+        );
     });
 }

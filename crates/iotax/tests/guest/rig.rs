@@ -1,4 +1,4 @@
-//! The common ground of guest tests: a directory with everything that guests need, and work for them.
+//! Common parts of guest tests: a directory with everything that guests need, and jobs for them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::lock::ProcessLock;
 use iotax_testkit::require;
 
-/// Far above the seconds that a boot takes, so that a busy machine fails no test.
+/// Well above the duration of a boot, so that no test fails on a busy machine.
 pub(crate) const BOOT: Duration = Duration::from_secs(90);
 pub(crate) const SIZE: Bytes = Bytes(16 << 20);
 
@@ -24,23 +24,23 @@ pub(crate) fn area(path: Option<&str>) -> ByteRange {
     ByteRange { path: path.map(str::to_owned), offset: Bytes(0), size: SIZE, shared: false, identity: None }
 }
 
-/// A directory with all that guests need.
+/// A directory with everything that guests need.
 pub(crate) struct Rig {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) kernel: Kernel,
-    /// The same, unpacked.
+    /// The same kernel, unpacked.
     booted: Kernel,
     pub(crate) initramfs: PathBuf,
     pub(crate) lock: ProcessLock,
 }
 
 impl Rig {
-    /// `None` after saying why, if this machine has no guests.
+    /// Returns `None` and prints the reason if this machine cannot run guests.
     pub(crate) fn build() -> Option<Self> {
         Self::build_for(&GuestSpec::default())
     }
 
-    /// The same for such a guest.
+    /// Same, for the given guest.
     pub(crate) fn build_for(spec: &GuestSpec) -> Option<Self> {
         require!(guests);
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
@@ -48,7 +48,7 @@ impl Rig {
         Some(Self::build_on(spec, PlannedDevice::Disk, &kernel))
     }
 
-    /// The same on this kernel.
+    /// Same, with the given kernel.
     pub(crate) fn build_on(spec: &GuestSpec, device: PlannedDevice<'_>, kernel: &Kernel) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let initramfs = dir.path().join("initramfs");
@@ -92,12 +92,12 @@ impl Rig {
     }
 }
 
-/// A disk with all of an image.
+/// A disk with the whole image.
 pub(crate) fn disk(image: PathBuf, format: Format) -> GuestDevice {
     GuestDevice::Disk(storage(image, format))
 }
 
-/// All of an image.
+/// The whole image.
 pub(crate) fn storage(image: PathBuf, format: Format) -> GuestStorage {
     GuestStorage { image, format, part: None, l2_cache_size: None, filesystem: None }
 }
@@ -110,7 +110,7 @@ pub(crate) fn kernel_with(needed: &[&str]) -> Kernel {
     found.unwrap_or_else(|| panic!("no kernel in /boot has {needed:?}"))
 }
 
-/// The text of an error, which must not be a success.
+/// Returns the text of the error; panics on success.
 pub(crate) fn text<T>(result: Result<T, impl std::fmt::Display>) -> String {
     match result {
         Ok(_) => panic!("an error was expected"),

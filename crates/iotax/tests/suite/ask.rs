@@ -1,4 +1,4 @@
-//! The highest rate that keeps conditions: on a disk of a known rate, and as a command.
+//! Tests the search for the highest rate that meets conditions: on a disk of known rate, and as a command.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::lab::{Lab, assert_valid, start_until, text};
 
-/// A search of the least length on a small file.
+/// A search of minimum length on a small file.
 fn ask(lab: &Lab, more: &[&str]) -> (Option<i32>, Value, String) {
     let work = lab.work();
     let dir = work.to_str().expect("text");
@@ -72,9 +72,9 @@ fn a_search_answers_with_a_rate_an_interval_and_what_limits() {
         "{}",
         text(&again.stdout)
     );
-    let sheets = lab.path("sheets");
-    assert!(lab.run(&["report", "1", "--csv", sheets.to_str().expect("text")]).status.success());
-    let answers = std::fs::read_to_string(sheets.join("answers.csv")).expect("written");
+    let tables = lab.path("sheets");
+    assert!(lab.run(&["report", "1", "--csv", tables.to_str().expect("text")]).status.success());
+    let answers = std::fs::read_to_string(tables.join("answers.csv")).expect("written");
     let lines: Vec<&str> = answers.lines().collect();
     let slo = "p90 <= 50ms; errors = 0";
     assert!(lines.len() == 2 && lines[1].contains(slo) && lines[1].contains(&rate.to_string()), "{answers}");
@@ -88,7 +88,7 @@ fn a_search_answers_with_a_rate_an_interval_and_what_limits() {
     assert!(text(&whole.stderr).contains("has all its measurements"), "{}", text(&whole.stderr));
 }
 
-/// Two documents whose rates are known, as those of two runs.
+/// JSON documents of two runs with known rates.
 fn compared_with_a_lower_rate(lab: &Lab, json: &Value) {
     for (name, seed, rate) in [("a.json", 1, 1000.0), ("b.json", 2, 800.0)] {
         let mut changed = json.clone();
@@ -173,7 +173,7 @@ fn a_search_that_was_interrupted_goes_on_where_it_was() {
         measurements.len(),
         json["answers"]
     );
-    let places: HashSet<String> =
+    let points: HashSet<String> =
         measurements.iter().map(|m| format!("{} {}", m["workload"], m["round"])).collect();
-    assert_eq!(places.len(), measurements.len(), "none is measured twice");
+    assert_eq!(points.len(), measurements.len(), "none is measured twice");
 }

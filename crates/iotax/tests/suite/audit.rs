@@ -1,4 +1,4 @@
-//! A limit that QEMU's block layer sets is found with its rate, and held against what was promised.
+//! Tests that a limit set by QEMU's block layer is found with its rate and compared with the promised one.
 
 use std::fs;
 
@@ -43,7 +43,7 @@ fn a_limit_on_ios_is_found_with_its_rate() {
         .filter_map(|demand| Some((demand["keep"].as_str()?, demand["kept"].as_str()?)))
         .collect();
     let both = |keep, kept| [(keep, kept); 2];
-    // What lies within the measured spread of the limit may be undecided, and is not broken.
+    // A rate within the measured spread of the limit may be undecided, but not violated.
     let (near, kept): (Vec<_>, Vec<_>) =
         kept.into_iter().partition(|(keep, _)| *keep == "sustained iops >= 495");
     assert!(near.len() == 2 && near.iter().all(|(_, kept)| *kept != "no"), "{said}");
@@ -61,7 +61,7 @@ fn a_limit_on_ios_is_found_with_its_rate() {
     lab.assert_nothing_left();
 }
 
-/// The limiter lets 3,000 I/Os a second pass for six seconds if it was idle for three, and 2,000 afterwards.
+/// After three idle seconds, the limiter allows 3,000 IOPS for six seconds, and 2,000 IOPS afterwards.
 #[test]
 fn a_promised_burst_is_held_against_what_comes_after_a_pause() {
     require!(root);

@@ -1,4 +1,4 @@
-//! A control group as a layer, on this machine's own kernel: the rate is the limit's, and no group is left.
+//! Tests of a control group as a layer on this machine's kernel: the rate equals the limit, and no group is left.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::lab::{Lab, text};
 
 const RATE: f64 = 500.0;
 
-/// The hierarchy that limits I/O here.
+/// The cgroup hierarchy that limits I/O on this machine.
 pub(crate) fn hierarchy() -> Option<&'static Path> {
     let (first, second) = (Path::new("/sys/fs/cgroup/blkio"), Path::new("/sys/fs/cgroup"));
     let has_io = || {
@@ -23,7 +23,7 @@ pub(crate) fn hierarchy() -> Option<&'static Path> {
     }
 }
 
-/// The groups of iotax's runs.
+/// Returns the groups created by runs of iotax.
 fn groups(hierarchy: &Path) -> Vec<String> {
     let names = fs::read_dir(hierarchy).expect("a hierarchy").flatten().map(|entry| entry.file_name());
     let names = names.into_iter().map(|name| name.to_string_lossy().into_owned());

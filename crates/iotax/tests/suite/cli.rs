@@ -1,4 +1,4 @@
-//! The command line as a user meets it: first steps, wrong input, what is written where.
+//! Tests of the command line: first steps, invalid input, and the destinations of output.
 
 use iotax_testkit::require;
 use std::ffi::OsStr;
@@ -341,7 +341,7 @@ fn a_path_that_is_not_in_utf_8_is_refused_by_its_name() {
         command.current_dir(lab.work()).arg("bench").arg(name).args(["--runtime=100ms", "--ramp-time=0s"]);
         command.output().expect("iotax starts")
     };
-    // A link leads to the same file, which the agent is told.
+    // A link is resolved to the same file before it is passed to the agent.
     std::os::unix::fs::symlink(name, lab.work().join("link")).expect("linked");
     for name in [name, OsStr::new("link")] {
         let refused = bench(name);

@@ -1,4 +1,4 @@
-//! Runs held against one another, and shown again: from the store, from JSON, with gates, as CSV and Markdown.
+//! Tests of comparing and showing runs: from the store, from JSON, with gates, as CSV and Markdown.
 
 use std::fs;
 use std::process::Output;
@@ -7,8 +7,7 @@ use serde_json::Value;
 
 use crate::lab::{Lab, text};
 
-/// Two targets that differ by name alone, so that nothing is asserted of how fast they are; and as many I/Os on any machine, enough for
-/// every percentile.
+/// Two targets that differ only in name, and a fixed number of I/Os, enough for every percentile. Tests assert nothing about their speed.
 const PLAN: &str = r#"
 name = "two files"
 repeat = 3
@@ -31,7 +30,7 @@ name = "reads"
 rw = "randread"
 "#;
 
-/// Carries the plan out; the JSON goes to the file.
+/// Runs the plan and writes the JSON to the file.
 fn measured(lab: &Lab, json: &str) {
     let plan = lab.plan(PLAN);
     let json = lab.path(json);
@@ -51,7 +50,7 @@ fn assert_holds_to(document: &Value, schema: &str) {
     assert_eq!(errors, Vec::<String>::new());
 }
 
-/// A document with figures that are known: another run by its seed, with this latency and a thousand IOPS.
+/// A document of another run (by its seed) with this latency and 1,000 IOPS.
 fn invented(lab: &Lab, name: &str, seed: u64, latency_ns: f64) {
     let text = fs::read_to_string(lab.path("one.json")).expect("written");
     let mut document: Value = serde_json::from_str(&text).expect("JSON");
@@ -71,7 +70,7 @@ fn runs_are_compared_gated_and_told_again() {
     measured(&lab, "one.json");
     measured(&lab, "two.json");
 
-    // The store and the documents say the same; only what they are called differs.
+    // Store and documents give the same result; only the names differ.
     let schema = include_str!("../../../report/schema/iotax-compare-1.schema.json");
     let store = lab.json(&["compare", "1", "2", "--json"]);
     let files = lab.json(&["compare", "one.json", "two.json", "--json"]);
@@ -93,7 +92,7 @@ fn runs_are_compared_gated_and_told_again() {
     let unknown = lab.run(&["compare", "1:x", "2"]);
     assert!(text(&unknown.stderr).contains("no target \"x\"; accepted: a, b"), "{}", text(&unknown.stderr));
 
-    // Twice the latency trips what it should, and nothing else.
+    // Twice the latency trips exactly the expected gates.
     invented(&lab, "fast.json", 1, 1e5);
     invented(&lab, "slow.json", 2, 2e5);
     let gated = |gate: &str| lab.run(&["compare", "fast.json", "slow.json", "--fail-if", gate]);

@@ -1,4 +1,4 @@
-//! Runs that meet, and reports of runs that are not finished.
+//! Tests of concurrent runs, and of reports of unfinished runs.
 
 use std::fs;
 use std::path::Path;
@@ -40,12 +40,12 @@ fn two_runs_on_one_disk_are_told_of_one_another() {
     let second = lab.run(&bench("work/second", "1s"));
     let (second, ended) = (text(&second.stderr), first.wait().expect("it ends"));
     assert!(ended.success(), "{}", goes());
-    let told =
+    let mentions =
         |said: &str, other: &str| said.contains(&format!("{other} measures on ")) && said.contains(" too");
-    assert!(told(&second, "run 1"), "{second}");
+    assert!(mentions(&second, "run 1"), "{second}");
     let before = second.find("run 1 measures").zip(second.find("round 1/1"));
-    assert!(before.is_some_and(|(told, begun)| told < begun), "{second}");
-    assert!(told(&goes(), "run 2"), "{}", goes());
+    assert!(before.is_some_and(|(mentions, begun)| mentions < begun), "{second}");
+    assert!(mentions(&goes(), "run 2"), "{}", goes());
     for (run, other) in [("1", "run 2"), ("2", "run 1")] {
         let report = lab.json(&["report", run, "--json"]);
         let warnings = report["warnings"].as_array().expect("a list");
@@ -79,7 +79,7 @@ fn runs_of_two_users_on_one_disk_are_told_of_one_another() {
     assert!(first.wait().expect("it ends").success(), "{}", said());
     let met = format!("process {} of user 65534 (iotax) measures on ", first.id());
     let before = second.find(&met).zip(second.find("round 1/1"));
-    assert!(before.is_some_and(|(told, begun)| told < begun), "{second}");
+    assert!(before.is_some_and(|(notice, begun)| notice < begun), "{second}");
     assert!(said().contains(" of user 0 (iotax) measures on "), "{}", said());
     lab.assert_nothing_left();
 }
@@ -145,11 +145,11 @@ fn the_timing_of_a_run_has_all_of_it() {
 #[test]
 fn the_demo_looks_at_its_directory_before_it_builds() {
     let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/demo");
-    for (place, expected) in [
+    for (target, expected) in [
         ("/no/such/place", "/no/such/place: neither it nor /no/such exists"),
         ("/proc/version", "/proc/version is not a directory"),
     ] {
-        let refused = Command::new(demo).arg(place).output().expect("it starts");
+        let refused = Command::new(demo).arg(target).output().expect("it starts");
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
         assert!(text(&refused.stderr).contains(expected), "{refused:?}");
     }

@@ -1,4 +1,4 @@
-//! Targets in containers, by programs that stand in for Docker's, LXC's, Incus's, LXD's and Kubernetes's.
+//! Tests of targets in containers, with fake programs for Docker, LXC, Incus, LXD and Kubernetes.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Cuts of power: what stacks keep that promise to, what those lose that do not, and that nothing is left of a cut that was itself cut off.
+//! Tests of power cuts: data kept by stacks that honour flushes, data lost by those that do not, and clean-up after an interrupted cut.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::lab::{Lab, processes, start_until, text};
 
-/// A seed by which cuts come after 0.8 s on average, and not after 1.5 s: from 0.5 s to 2 s.
+/// A seed for which cuts happen after 0.8 s on average instead of 1.5 s; the range is 0.5 s to 2 s.
 const EARLY: &str = "284196";
 
-/// Cuts the power of stacks on the lab's directory, early unless tests are thorough; returns the exit code and the document.
+/// Cuts the power of stacks in the lab's directory, early unless tests are thorough. Returns the exit code and the JSON document.
 fn crash(lab: &Lab, stacks: &[&str], more: &[&str]) -> (Option<i32>, Value) {
     let work = lab.work().display().to_string();
     let stacks: Vec<String> = stacks.iter().map(|stack| format!("{work} > {stack}")).collect();
@@ -43,13 +43,13 @@ fn number(cut: &Value, pointer: &str) -> u64 {
     cut.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("{pointer}: {cut}"))
 }
 
-/// Blocks that miss a flushed write; 0 if nothing was read back.
+/// Number of blocks without a flushed write; 0 if nothing was read back.
 fn lost_flushed(cut: &Value) -> u64 {
-    let places = ["/flushed/stale", "/flushed/torn", "/flushed/damaged"];
-    cut.get("flushed").map_or(0, |_| places.iter().map(|place| number(cut, place)).sum())
+    let counters = ["/flushed/stale", "/flushed/torn", "/flushed/damaged"];
+    cut.get("flushed").map_or(0, |_| counters.iter().map(|counter| number(cut, counter)).sum())
 }
 
-/// QEMU's cache modes that promise to keep what was flushed.
+/// QEMU's cache modes that keep flushed data.
 const KEEP: [&str; 4] = ["none", "writeback", "writethrough", "directsync"];
 
 fn modes(format: &str, modes: &[&str]) -> Vec<String> {
@@ -143,7 +143,7 @@ fn tears_are_found_where_writes_are_torn_and_flushes_are_counted() {
     let mut torn = 0;
     for (stack, cut) in cuts(&document) {
         let found = |fault: &str| number(cut, &format!("/acknowledged/{fault}"));
-        // As many at most as the disk lost and tore: of a write in flight nobody knows.
+        // At most the number that the disk lost or tore, because the fate of a write in flight is unknown.
         assert!(found("torn") <= number(cut, "/volatile/torn"), "{stack}: {cut:#}");
         assert!(found("stale") <= number(cut, "/volatile/lost"), "{stack}: {cut:#}");
         assert_eq!(found("damaged"), 0, "{stack}: {cut:#}");
@@ -239,8 +239,8 @@ fn the_plan_of_the_documentation_is_carried_out() {
     require!(program "qemu-storage-daemon", "fusermount3");
     let lab = Lab::in_memory();
     let plan = include_str!("../../../../examples/power-cuts.toml");
-    let place = format!("dir = \"{}\"", lab.work().display());
-    let mut plan = plan.replace("dir = \".\"", &place);
+    let dir = format!("dir = \"{}\"", lab.work().display());
+    let mut plan = plan.replace("dir = \".\"", &dir);
     let mut targets = 18;
     if !thorough() {
         // The other tests cut the other modes.

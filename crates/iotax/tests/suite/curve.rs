@@ -1,4 +1,4 @@
-//! Latency against offered load: on a device whose queue theory knows, and as a command.
+//! Tests of latency against offered load: on a device that queueing theory describes, and as a command.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::lab_guest::LabGuest;
 
 const MS: f64 = 1e6;
 
-/// Two documents whose knees are known, as those of two runs.
+/// JSON documents of two runs with known knees.
 fn compared_with_a_later_knee(lab: &Lab, json: &Value) {
     for (name, seed, knee) in [("a.json", 1, 1000.0), ("b.json", 2, 1500.0)] {
         let mut changed = json.clone();
@@ -56,9 +56,9 @@ fn a_curve_goes_from_idle_to_beyond_what_a_file_can_do() {
     let sustained = points.iter().filter(|point| point["sustained"] == true).count();
     let drawn = text(&again.stdout).contains("Mean response time by IOPS due:");
     assert_eq!(drawn, sustained > 1, "{}", text(&again.stdout));
-    let sheets = lab.path("sheets");
-    assert!(lab.run(&["report", "1", "--csv", sheets.to_str().expect("text")]).status.success());
-    let curves = std::fs::read_to_string(sheets.join("curves.csv")).expect("written");
+    let tables = lab.path("sheets");
+    assert!(lab.run(&["report", "1", "--csv", tables.to_str().expect("text")]).status.success());
+    let curves = std::fs::read_to_string(tables.join("curves.csv")).expect("written");
     let rates: Vec<f64> =
         curves.lines().skip(1).filter_map(|line| line.split(',').nth(3)?.parse().ok()).collect();
     assert_eq!(rates, offered, "{curves}");
@@ -93,7 +93,7 @@ fn a_grid_finds_the_rates_of_reads_and_writes_of_equal_latency() {
         let points = points.as_array().expect("points");
         points.iter().map(|point| point["rwmixread"].as_u64().expect("a share")).collect()
     };
-    // A stall can cost a share the windows that tell its capacity; what is known is told in order.
+    // After a stall the capacity of a share may be unknown; the known ones are listed in order.
     let known = shares(&grid_of["capacity"]);
     assert!(known.len() >= 3 && known.is_sorted_by(|a, b| a > b), "{grid_of}");
     for line in grid_of["lines"].as_array().expect("lines") {
@@ -102,11 +102,11 @@ fn a_grid_finds_the_rates_of_reads_and_writes_of_equal_latency() {
     }
     assert_eq!(json["curves"].as_array().expect("curves").len(), 5);
     lab.assert_nothing_left();
-    let told = lab.run(&["report", "1"]);
-    let told = text(&told.stdout);
-    assert!(told.contains("reads against writes"), "{told}");
+    let printed = lab.run(&["report", "1"]);
+    let printed = text(&printed.stdout);
+    assert!(printed.contains("reads against writes"), "{printed}");
     for share in known {
-        assert!(told.contains(&format!("{share}/{}", 100 - share)), "{told}");
+        assert!(printed.contains(&format!("{share}/{}", 100 - share)), "{printed}");
     }
     for (more, words) in [
         (["--rwmixread", "70"], "a grid measures five shares"),

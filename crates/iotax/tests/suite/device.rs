@@ -1,4 +1,4 @@
-//! Devices, filesystems and loop devices as a user meets them.
+//! Tests of devices, filesystems and loop devices from the command line.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::disk::{Disk, run, uses_of};
 use crate::lab::{Lab, assert_valid, spawn_until, start_until, text};
 
-/// Kinds and names of a document's first target's layers from the loop device on that the test made.
+/// Returns kinds and names of the first target's layers, from the test's loop device upwards.
 fn layers(json: &Value, disk: &Disk) -> Vec<String> {
     assert_valid(json);
     let layers = json["targets"][0]["layers"].as_array().expect("layers");

@@ -1,4 +1,4 @@
-//! Disks of the tests' own: loop devices.
+//! Loop devices as disks for tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use tempfile::{NamedTempFile, TempPath};
 
 use crate::lab::text;
 
-/// A loop device over a temporary file that nobody has open; both go with it.
+/// A loop device on a temporary file that no other process has open; both are removed on drop.
 pub(crate) struct Disk {
     pub(crate) node: PathBuf,
     file: TempPath,
 }
 
 impl Disk {
-    /// A loop device on a sparse file of `bytes`; skips with the reason if there are none.
+    /// Creates a loop device on a sparse file of `bytes`; skips the test if this machine has none.
     pub(crate) fn new(bytes: u64) -> Option<Self> {
         require!(program "losetup", "blockdev", "wipefs");
         let file = NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("file");
@@ -37,7 +37,7 @@ impl Disk {
         file.set_len(bytes).expect("cut");
     }
 
-    /// Its node as text.
+    /// Path of its device node.
     pub(crate) fn name(&self) -> &str {
         self.node.to_str().expect("UTF-8")
     }
@@ -47,7 +47,7 @@ impl Disk {
         fs::read(&self.file).expect("readable")
     }
 
-    /// The signatures that wipefs(8) finds; empty without any.
+    /// Returns the signatures that wipefs(8) finds.
     pub(crate) fn signatures(&self) -> String {
         text(&run("wipefs", &["--no-act".as_ref(), self.node.as_path()])).trim().to_owned()
     }
@@ -62,19 +62,19 @@ impl Drop for Disk {
     }
 }
 
-/// Runs a command, expects success, returns its stdout.
+/// Runs a command and returns its stdout; panics if it fails.
 pub(crate) fn run(program: &str, arguments: &[&Path]) -> Vec<u8> {
     let output = Command::new(program).args(arguments).output().expect(program);
     assert!(output.status.success(), "{program} {arguments:?}: {}", text(&output.stderr));
     output.stdout
 }
 
-/// Lines of the mount table and files beneath loop devices that name a place.
-pub(crate) fn uses_of(place: &Path) -> Vec<String> {
-    let place = place.display().to_string();
+/// Returns the lines of the mount table and the files of loop devices that contain a directory's path.
+pub(crate) fn uses_of(dir: &Path) -> Vec<String> {
+    let dir = dir.display().to_string();
     let mounts = fs::read_to_string("/proc/self/mountinfo").expect("the mount table");
     let devices = fs::read_dir("/sys/block").expect("block devices").flatten();
     let looped =
         devices.filter_map(|device| fs::read_to_string(device.path().join("loop/backing_file")).ok());
-    mounts.lines().map(str::to_owned).chain(looped).filter(|line| line.contains(&place)).collect()
+    mounts.lines().map(str::to_owned).chain(looped).filter(|line| line.contains(&dir)).collect()
 }

@@ -1,4 +1,4 @@
-//! `iotax doctor` as a user calls it, and on real stacks in a guest.
+//! Tests of `iotax doctor` from the command line, and on real stacks in a guest.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ fn a_domain_is_judged_by_its_file() {
     let file = file.to_str().expect("UTF-8");
 
     let output = lab.run(&["doctor", file]);
-    // Lines break where the width says.
+    // Lines wrap at the terminal's width.
     let said = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(
@@ -71,11 +71,11 @@ fn what_cannot_be_looked_at_is_refused_with_what_is_accepted() {
     assert!(rules.lines().count() > 45 && rules.contains("raid-degraded (layer, known fault)"), "{rules}");
 }
 
-/// The place and rule of each finding.
+/// Returns the component and rule of each finding.
 fn findings(document: &Value) -> Vec<(String, String)> {
     let all = document["findings"].as_array().expect("findings");
     let word = |value: &Value| value.as_str().expect("a word").to_owned();
-    all.iter().map(|finding| (word(&finding["place"]), word(&finding["rule"]))).collect()
+    all.iter().map(|finding| (word(&finding["component"]), word(&finding["rule"]))).collect()
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn links_whose_ends_differ_are_found() {
         assert!(output.expect("ip starts").status.success(), "ip {words}");
     };
     ip("netns add NS");
-    let looked = std::panic::catch_unwind(|| {
+    let checked = std::panic::catch_unwind(|| {
         for line in [
             "-n NS link add left type veth peer name right",
             "-n NS link set left mtu 9000",
@@ -114,9 +114,9 @@ fn links_whose_ends_differ_are_found() {
         found
     });
     ip("netns del NS");
-    let found = looked.expect("looked");
+    let found = checked.expect("looked");
     let expected = [("left", "mtu-mismatch"), ("tunnel", "tunnel-mtu")];
-    assert_eq!(found, expected.map(|(place, rule)| (place.to_owned(), rule.to_owned())));
+    assert_eq!(found, expected.map(|(component, rule)| (component.to_owned(), rule.to_owned())));
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn another_machine_is_looked_at_and_nothing_is_left() {
     assert!(text(&missing.stderr).contains("work/missing"), "{}", text(&missing.stderr));
 }
 
-/// Faults that are planted in a guest: the line of shell, and the place and rule that it makes.
+/// Faults planted in a guest: the shell command, and the component and rule of the finding.
 const IN_A_GUEST: &[(&str, &str, &str)] = &[
     // A disk with physical blocks of 4 KiB and a volatile cache, and volumes on it.
     ("echo 'write through' > /sys/block/sda/queue/write_cache", "sda", "flushes-dropped"),
@@ -213,21 +213,21 @@ mod guests {
         let Some(mut guest) = LabGuest::boot_with(&extras) else { return };
         guest.sh("insmod /lab/scsi_debug.ko dev_size_mb=64 physblk_exp=3");
         guest.sh("until [ -e /dev/sda ]; do usleep 10000; done");
-        let look = |guest: &mut LabGuest| -> Vec<(String, String)> {
+        let findings_of = |guest: &mut LabGuest| -> Vec<(String, String)> {
             let said = guest.sh("iotax doctor --json - 2>/dev/null");
             findings(&serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}")))
         };
-        assert_eq!(look(&mut guest), [], "a guest as it boots");
+        assert_eq!(findings_of(&mut guest), [], "a guest as it boots");
         for (line, ..) in IN_A_GUEST {
             guest.sh(line);
         }
-        let found: BTreeSet<(String, String)> = look(&mut guest).into_iter().collect();
-        let planted = IN_A_GUEST.iter().filter(|(_, place, _)| !place.is_empty());
+        let found: BTreeSet<(String, String)> = findings_of(&mut guest).into_iter().collect();
+        let planted = IN_A_GUEST.iter().filter(|(_, component, _)| !component.is_empty());
         let planted: BTreeSet<_> =
-            planted.map(|(_, place, rule)| ((*place).to_owned(), (*rule).to_owned())).collect();
+            planted.map(|(_, component, rule)| ((*component).to_owned(), (*rule).to_owned())).collect();
         assert_eq!(found, planted);
         // At last, as nothing answers afterwards.
         guest.sh("echo offline > /sys/block/sda/device/state");
-        assert!(look(&mut guest).contains(&("sda".to_owned(), "disk-offline".to_owned())));
+        assert!(findings_of(&mut guest).contains(&("sda".to_owned(), "disk-offline".to_owned())));
     }
 }

@@ -1,4 +1,4 @@
-//! Foreign text is shown, but never obeyed by the terminal.
+//! Tests that the terminal never interprets control characters in text from outside.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -29,7 +29,7 @@ fn shows(output: &Output, what: &str) {
     assert!(said.contains(SHOWN), "{what}: {said}");
 }
 
-/// A text as TOML quotes it.
+/// Quotes a text for TOML.
 fn quoted(text: &str) -> String {
     text.chars().map(|c| if is_evil(c) { format!("\\U{:08X}", c as u32) } else { c.to_string() }).collect()
 }

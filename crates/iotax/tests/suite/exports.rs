@@ -1,4 +1,4 @@
-//! Images of the user's whose writes go to an overlay, exports of other NBD servers, and errors that are counted.
+//! Tests of existing images with overlays for writes, exports of other NBD servers, and counted errors.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ fn measurements(json: &Value) -> &[Value] {
     json["measurements"].as_array().expect("measurements")
 }
 
-/// Asserts that every measurement read and wrote, without an error.
+/// Asserts that every measurement contains reads and writes and no errors.
 fn assert_mixed(json: &Value, count: usize) {
     assert_valid(json);
     assert_eq!(measurements(json).len(), count, "{json}");
@@ -33,7 +33,7 @@ fn of_qemu_img(arguments: &[&str]) {
     assert!(done.status.success(), "{arguments:?}: {}", text(&done.stderr));
 }
 
-/// Images in several formats with their content and time of change: raw, VMDK, qcow2 with a backing file, and qcow2 with its data in another file.
+/// Images in several formats (raw, VMDK, qcow2 with a backing file, qcow2 with an external data file) with content and modification time.
 fn images(lab: &Lab) -> Vec<(String, Vec<String>)> {
     let at = |name: &str| lab.path(name).display().to_string();
     let (raw, vmdk, base, top, split, data) =
@@ -136,11 +136,11 @@ fn an_overlay_is_not_put_on_an_image_that_a_machine_runs_on() {
     lab.assert_nothing_left();
 }
 
-/// A server, which ends with the test.
+/// A server process; killed on drop.
 struct Server(Child);
 
 impl Server {
-    /// Starts it, and waits until something can be connected to.
+    /// Starts the server and waits until it accepts connections.
     fn start(command: &mut Command, connects: impl Fn() -> bool) -> Self {
         let server = Self(command.spawn().expect("a server"));
         for _ in 0..100 {
@@ -159,7 +159,7 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody listens at.
+/// Returns an unused port.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
 }

@@ -1,4 +1,4 @@
-//! A device that fails most of what is asked of it: an unusable measurement, said in the table, and exit code 3.
+//! Tests of a device that fails most I/Os: the measurement is unusable, the table says so, and the exit code is 3.
 
 use iotax_testkit::require;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::disk::Disk;
 use crate::fuse::{MIXED, plan};
 use crate::lab::{Lab, assert_valid, text};
 
-/// A device of 16 MiB of which reads work in the first MiB only.
+/// A 16 MiB device on which only reads of the first MiB succeed.
 fn failing() -> Option<Disk> {
     let disk = Disk::new(16 << 20)?;
     disk.cut(1 << 20);

@@ -1,4 +1,4 @@
-//! Without io_uring, as in many containers, another ioengine does the I/O, and the run says so.
+//! Tests that without io_uring, as in many containers, another ioengine is used and reported.
 
 use std::process::{Command, Output};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::lab::{Lab, text};
 
-/// Runs iotax where these system calls end in an errno: a filter holds for a thread and what it starts.
+/// Runs iotax with a seccomp filter that makes these system calls fail with an errno. A filter applies to a thread and its child processes.
 fn without(calls: &[i64], errno: i32, lab: &Lab, arguments: &[&str]) -> Output {
     let filter = SeccompFilter::new(
         calls.iter().map(|call| (*call, vec![])).collect(),
@@ -97,7 +97,7 @@ fn a_sandbox_that_forbids_pauses_and_files_in_memory_ends_nothing() {
     let watch = ["watch", work.to_str().expect("utf-8"), "--event", event, "--json", "-"];
     let output = without(&calls, libc::EPERM, &lab, &[&watch[..], &keys].concat());
     let said = text(&output.stderr);
-    // The event failed, as it does elsewhere; only what it said is not known.
+    // The event failed as elsewhere; only its message is unknown.
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(!said.contains("panicked"), "{said}");
     let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");

@@ -1,4 +1,4 @@
-//! Tests of files: they make exactly the requested number, on the host and in a guest, and leave none.
+//! Tests of file workloads: they perform exactly the requested number of operations, on the host and in a guest, and leave no files.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -63,14 +63,14 @@ fn killed_amid_its_files_a_test_can_be_cleaned() {
     lab.assert_nothing_left();
 }
 
-/// Physical places of a file's extents: the lowest and the highest byte.
+/// Returns the lowest and the highest physical byte of a file's extents.
 fn span(path: &Path) -> Option<(u64, u64)> {
     let extents: Vec<_> = fiemap::fiemap(path).ok()?.collect::<Result<_, _>>().ok()?;
     let begin = extents.iter().map(|extent| extent.fe_physical).min()?;
     Some((begin, extents.iter().map(|extent| extent.fe_physical + extent.fe_length).max()?))
 }
 
-/// Tests that have the machine to themselves: other writers' files would lie between.
+/// Tests that run alone, because files of other writers would lie between the extents.
 mod alone {
     use super::*;
 
@@ -98,7 +98,7 @@ mod alone {
         let Some(spans) = spans.into_iter().collect::<Option<Vec<_>>>() else {
             skip!("a filesystem that tells where files lie");
         };
-        // One after the other, none of them would overlap. Blocks that the filesystem has not got back yet can set one apart.
+        // If created one after the other, none would overlap. Blocks not yet freed by the filesystem may separate one.
         let overlap = |(one, other): &(usize, usize)| {
             spans[*one].0 < spans[*other].1 && spans[*other].0 < spans[*one].1
         };

@@ -1,9 +1,9 @@
-//! Agreement with fio on the same jobs: a check of correctness, not of speed.
+//! Tests that iotax agrees with fio on the same jobs: a check of correctness, not of speed.
 //!
-//! In all jobs the storage is the bottleneck, not the tool: a disk that is slowed down to what any core can drive, or the page
-//! cache with blocks so large that copying dominates. fio registers its file and buffers with io_uring, as iotax does, and is
-//! told to align buffers to pages, without which copies run at two thirds of the speed. Writes are so short that making
-//! fresh data, which fio does not, costs little, or so long that iotax does not make it either.
+//! In all jobs the storage is the bottleneck, not the tool: a disk slowed down so that one core can saturate it, or the page cache with
+//! large blocks. fio registers its file and buffers with io_uring, as iotax does, and aligns buffers to pages; without that, copies reach
+//! two thirds of the speed. Writes are short, so that the cost of new data, which fio does not generate, is small, or so long that iotax
+//! does not generate it either.
 
 use std::fmt;
 use std::fs::File;
@@ -26,20 +26,19 @@ use crate::lab::{Lab, text};
 use crate::slowed::Slowed;
 
 const SIZE: Bytes = Bytes(512 << 20);
-/// The disk's limit, for reads and for writes. Faster ones are driven by tools at the limit of a core, where fio's habit of
-/// one system call for each I/O makes it the slower one.
+/// The disk's limit for reads and for writes, in IOPS. At a higher limit the CPU becomes the bottleneck, and fio is slower because it makes
+/// one system call per I/O.
 const DISK_IOPS: u64 = 4000;
-/// fio has no warm-up: at its end fio counts the latencies of I/Os that it does not count.
+/// Without a warm-up, because fio counts the latencies of I/Os at its end without counting the I/Os.
 const RAMP_MS: u64 = 200;
 
-/// The tools may differ, by the median of the pairs' ratios, as much as one of them does from run to run, but never by more
-/// than the upper bound.
+/// Accepted difference, by the median of the pairs' ratios: the scatter of one tool from run to run, at most the upper bound.
 const TOLERANCE: (f64, f64) = (0.05, 0.3);
 
 #[derive(Clone, Copy)]
 struct Shape {
     rw: Rw,
-    /// A size, or sizes with their shares as bssplit takes them.
+    /// A block size, or several with their shares in the syntax of bssplit.
     bs: &'static str,
     ioengine: IoEngine,
     iodepth: u32,
@@ -68,18 +67,18 @@ const SHAPES: [Shape; 10] = [
     cached(Rw::Write, "1m"),
 ];
 
-/// The number of shapes that quick tests compare: each way of I/O once.
+/// Number of shapes that quick tests compare: one of each I/O pattern.
 const FEW: usize = 4;
-/// The number of shapes on slowed disks that are compared at the same time.
+/// Number of shapes on slowed disks that are compared at the same time.
 const AT_ONCE: usize = 3;
 
 impl Shape {
-    /// The kernel slows a disk down by letting through a burst every 100 ms: one more or less must be little.
+    /// Long enough that one burst more or less hardly matters: the kernel's throttle passes a burst every 100 ms.
     fn run_ms(&self) -> u64 {
         if self.direct { 2500 } else { 600 }
     }
 
-    /// Pairs of runs, one right after the other and in turns the one or the other first.
+    /// Number of pairs of consecutive runs; the tool that starts alternates.
     fn pairs(&self) -> usize {
         if self.direct { 3 } else { 7 }
     }
@@ -96,7 +95,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// One figure of one run, by name: IOPS of each direction that the job has, and the mean latency.
+/// Figures of one run by name: IOPS of each direction of the job, and the mean latency.
 type Figures = Vec<(String, f64)>;
 
 fn fio(exe: &Path, shape: &Shape, file: &Path) -> Figures {
@@ -176,8 +175,8 @@ fn iotax(link: &mut AgentClient, shape: &Shape, file: &Path) -> Figures {
     figures(shape, [of(&outcome.tallies.read), of(&outcome.tallies.write)])
 }
 
-/// From IOPS and mean latency of reads and of writes. Of a mix on a slowed disk, whose I/Os come in bursts, the order within a
-/// burst decides which direction waits: the mean over both does not depend on it.
+/// Builds the figures from IOPS and mean latency of reads and of writes. Of a mix on a slowed disk, whose I/Os come in bursts, the order
+/// within a burst decides which direction waits: the mean over both does not depend on it.
 fn figures(shape: &Shape, [read, write]: [(f64, f64); 2]) -> Figures {
     let there = [("read", shape.rw.reads(), read), ("write", shape.rw.writes(), write)];
     let there = there.into_iter().filter(|(_, there, _)| *there);
@@ -192,7 +191,7 @@ fn median(values: &[f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// From the least to the most, as a share of the median.
+/// Returns the range of the values as a share of the median.
 fn spread(values: &[f64]) -> f64 {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(0.0, f64::max);
@@ -260,7 +259,7 @@ mod alone {
         let (direct, cached): (Vec<_>, Vec<_>) =
             shapes.iter().enumerate().partition(|(_, shape)| shape.direct);
         let mut disagreements = Vec::new();
-        // Each has a limit of its own, and waits for that: the disk and the CPUs have enough for some at the same time.
+        // Each waits for its own limit, so the disk and the CPUs can serve several at the same time.
         for some in direct.chunks(AT_ONCE) {
             thread::scope(|scope| {
                 let all: Vec<_> = some.iter().map(|one| scope.spawn(|| compare(*one))).collect();

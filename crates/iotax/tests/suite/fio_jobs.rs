@@ -1,4 +1,4 @@
-//! Job files through fio and through iotax: they measure the same, and fio's own examples are carried out.
+//! Tests that job files give the same results with fio and with iotax, and that fio's examples run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::lab::{Lab, text};
 
-/// The number of fio 3.33's examples, of those with engines that Linux has without special hardware or libraries that are carried out.
+/// Examples of fio 3.33 whose engines are available on Linux without special hardware or libraries.
 const EXAMPLES: [&str; 41] = [
     "1mbs_clients.fio",
     "aio-read.fio",
@@ -54,7 +54,7 @@ const EXAMPLES: [&str; 41] = [
     "xnvme-compare.fio",
     "zipf.fio",
 ];
-const PLACE: &str = "/usr/share/doc/fio/examples";
+const FIO_EXAMPLES: &str = "/usr/share/doc/fio/examples";
 
 /// Flags for a small part of one of them.
 const SMALL: [&str; 10] = [
@@ -77,11 +77,11 @@ fn fios_examples_are_accepted_or_refused_with_a_reason() {
     let target = lab.work().join("data").display().to_string();
     let mut accepted = Vec::new();
     let mut names: Vec<_> =
-        fs::read_dir(PLACE).expect("a list").map(|entry| entry.expect("a file").file_name()).collect();
+        fs::read_dir(FIO_EXAMPLES).expect("a list").map(|entry| entry.expect("a file").file_name()).collect();
     names.sort();
     let is_job = |name: &&str| Path::new(name).extension().is_some_and(|extension| extension == "fio");
     for name in names.iter().filter_map(|name| name.to_str()).filter(is_job) {
-        let path = format!("{PLACE}/{name}");
+        let path = format!("{FIO_EXAMPLES}/{name}");
         let mut command = lab.iotax();
         for (variable, value) in [("FIO_RW", "read"), ("FIO_BS", "4k"), ("FIO_IODEPTH", "4")] {
             command.env(variable, value);
@@ -120,7 +120,7 @@ fn examples_of_every_kind_run() {
         "waitfor",
     ];
     for name in names {
-        let path = format!("{PLACE}/{name}.fio");
+        let path = format!("{FIO_EXAMPLES}/{name}.fio");
         let mut arguments = vec!["run", path.as_str(), "--target", &target];
         arguments.extend(SMALL);
         arguments.push("-");
@@ -128,8 +128,10 @@ fn examples_of_every_kind_run() {
         assert!(output.status.success(), "{name}: {}", text(&output.stderr));
         let run: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         for job in run["jobs"].as_array().expect("jobs") {
-            let moved: u64 =
-                ["read", "write", "trim"].iter().filter_map(|way| job[way]["total_ios"].as_u64()).sum();
+            let moved: u64 = ["read", "write", "trim"]
+                .iter()
+                .filter_map(|direction| job[direction]["total_ios"].as_u64())
+                .sum();
             assert!(moved > 0, "{name}: {job}");
             assert_eq!(job["error"], 0, "{name}: {job}");
         }
@@ -143,7 +145,7 @@ fn examples_of_operations_on_files_run() {
     let lab = Lab::new();
     let target = lab.work().join("data").display().to_string();
     for (name, files) in [("filecreate", 16 * 31_250), ("filedelete", 6 * 200), ("filestat", 6 * 200)] {
-        let path = format!("{PLACE}/{name}-ioengine.fio");
+        let path = format!("{FIO_EXAMPLES}/{name}-ioengine.fio");
         let run = lab.json(&["run", &path, "--target", &target, "--size", "1m", "--yes", "--json", "-"]);
         let counted = &run["measurements"][0]["meta"]["ios"];
         assert_eq!(counted, files, "{name}: {run}");
@@ -151,11 +153,11 @@ fn examples_of_operations_on_files_run() {
     }
 }
 
-/// Carries out a job file with fio or with iotax in a directory of its own: IOPS by job and direction.
+/// Runs a job file with fio or with iotax in a separate directory. Returns IOPS by job and direction.
 fn iops(lab: &Lab, is_fio: bool, job: &str) -> BTreeMap<String, f64> {
-    let place = lab.work();
+    let dir = lab.work();
     let path = lab.path("job.fio");
-    fs::write(&path, format!("[global]\ndirectory={}\ngroup_reporting\n{job}", place.display()))
+    fs::write(&path, format!("[global]\ndirectory={}\ngroup_reporting\n{job}", dir.display()))
         .expect("written");
     let path = path.display().to_string();
     let output = if is_fio {
@@ -167,15 +169,15 @@ fn iops(lab: &Lab, is_fio: bool, job: &str) -> BTreeMap<String, f64> {
         lab.run(&["run", &path, "--yes", "--output-format", "json", "--output", "-"])
     };
     assert!(output.status.success(), "{}", text(&output.stderr));
-    for entry in fs::read_dir(&place).expect("a list") {
+    for entry in fs::read_dir(&dir).expect("a list") {
         remove(&entry.expect("a file").path());
     }
     let run: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let mut found = BTreeMap::new();
     for job in run["jobs"].as_array().expect("jobs") {
-        for way in ["read", "write"] {
-            let iops = job[way]["iops"].as_f64().expect("a rate");
-            let name = format!("{} {way}", job["jobname"].as_str().expect("a name"));
+        for direction in ["read", "write"] {
+            let iops = job[direction]["iops"].as_f64().expect("a rate");
+            let name = format!("{} {direction}", job["jobname"].as_str().expect("a name"));
             assert!(iops <= 0.0 || found.insert(name, iops).is_none(), "a job comes once: {run}");
         }
     }
@@ -230,7 +232,7 @@ mod alone {
     }
 }
 
-/// A load at a fixed rate is steady at once: both end as soon as the criterion has held for its duration, and not before.
+/// A load at a fixed rate is steady from the start: both tools end once the criterion has held for its duration, and not before.
 #[test]
 fn a_steady_state_ends_a_job_as_it_ends_fios() {
     require!(program "fio");
@@ -247,8 +249,8 @@ fn a_steady_state_ends_a_job_as_it_ends_fios() {
     };
     let path = job.to_str().expect("UTF-8");
     let ours = || {
-        let place = lab.work().join("file").display().to_string();
-        let json = lab.json(&["bench", &place, "--job", path, "--json", "-"]);
+        let file_path = lab.work().join("file").display().to_string();
+        let json = lab.json(&["bench", &file_path, "--job", path, "--json", "-"]);
         json["measurements"][0].clone()
     };
     job_of(3);
@@ -326,7 +328,8 @@ fn what_is_done_to_space_leaves_the_next_job_a_filled_file() {
     assert!(done.status.success(), "{said}");
     let run: Value = serde_json::from_slice(&done.stdout).expect("JSON");
     for m in run["measurements"].as_array().expect("a list") {
-        let ios: u64 = ["read", "write", "trim"].iter().filter_map(|way| m[way]["ios"].as_u64()).sum();
+        let ios: u64 =
+            ["read", "write", "trim"].iter().filter_map(|direction| m[direction]["ios"].as_u64()).sum();
         assert_eq!(ios, 1024, "{m}");
     }
     // What reads or punches finds no holes of another one: the file is filled again in between.

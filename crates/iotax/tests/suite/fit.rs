@@ -1,4 +1,4 @@
-//! `iotax fit`: yes, no or undecided by published limits.
+//! Tests of `iotax fit`: yes, no or undecided by published limits.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! A simulated flash drive as a block device: its writes take the longer, the more pages its translation layer moves.
+//! A simulated flash drive as a block device; its writes become slower with the number of pages that its translation layer moves.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -13,10 +13,10 @@ use crate::served_disk::{DiskTiming, ServedDisk};
 const PAGE: u64 = 4096;
 /// Pages of a block.
 const BLOCK: usize = 64;
-/// Time in which a drive catches up after this test was late: as if its buffer held so much.
+/// Time for which the drive may catch up after this process was late, as if it had a buffer.
 const BUFFERED: Duration = Duration::from_millis(50);
 
-/// Such a drive. It is gone on drop.
+/// A flash drive; removed on drop.
 pub(crate) struct FlashDrive {
     pub(crate) disk: ServedDisk,
     state: Arc<Mutex<FlashState>>,
@@ -24,11 +24,11 @@ pub(crate) struct FlashDrive {
 
 struct FlashState {
     flash: Flash,
-    /// When the last page is programmed.
+    /// Time at which the last page is programmed.
     busy: Instant,
-    /// Moment in nanoseconds since 1970 and pages programmed of each write.
+    /// Time in nanoseconds since 1970 and number of programmed pages, for each write.
     writes: Vec<(u128, u64)>,
-    /// Bytes discarded before the first write, and the writes then.
+    /// Bytes discarded before the first write.
     discarded: u64,
 }
 

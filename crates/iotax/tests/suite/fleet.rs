@@ -1,4 +1,4 @@
-//! Fleets of real members on this machine: end to end, and with members and coordinators that are killed or hang.
+//! Tests of fleets with real members on this machine, including members and coordinators that are killed or hang.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::lab::{Lab, start_until, text, with_mounts};
 use crate::sshd::{PORT, Sshd};
 
-/// A plan of the null backend with short windows; `rounds` of two cells.
+/// A plan on the null backend with short windows and `rounds` rounds of two cells.
 fn plan(lab: &Lab, rounds: u32, runtime: &str) -> String {
     let plan = lab.plan(&format!(
         "repeat = {rounds}\n[defaults]\nsize = \"1m\"\nruntime = \"{runtime}\"\nramp_time = \"0s\"\nioengine = \"null\"\nrate_iops = 900\n\
@@ -39,7 +39,7 @@ fn assert_valid(document: &Value) {
     assert_eq!(errors, Vec::<String>::new());
 }
 
-/// The fleet's id, by its runs.
+/// Returns the fleet's id, from its runs.
 fn id(lab: &Lab) -> String {
     let listed = lab.json(&["list", "--db", "f.db", "--json"]);
     let text = listed.to_string();
@@ -48,9 +48,9 @@ fn id(lab: &Lab) -> String {
     named.unwrap_or_else(|| panic!("no fleet in {log} {text}"))
 }
 
-/// The processes that carry plans out as a lab's members: pid and name.
+/// Returns pid and name of the lab's member processes.
 fn members(lab: &Lab) -> Vec<(i32, String)> {
-    let place = lab.path("home").display().to_string();
+    let home = lab.path("home").display().to_string();
     let of = |entry: fs::DirEntry| {
         let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
         let line = fs::read(entry.path().join("cmdline")).ok()?;
@@ -62,7 +62,7 @@ fn members(lab: &Lab) -> Vec<(i32, String)> {
         let environment = text(&fs::read(entry.path().join("environ")).ok()?);
         let state = environment.split('\0').find_map(|one| one.strip_prefix("XDG_STATE_HOME="))?;
         let name = Path::new(state).file_name()?.to_str()?.to_owned();
-        state.starts_with(&place).then_some((pid, name))
+        state.starts_with(&home).then_some((pid, name))
     };
     fs::read_dir("/proc").expect("there").flatten().filter_map(of).collect()
 }
@@ -75,7 +75,7 @@ fn member_groups(lab: &Lab) -> Vec<i32> {
     members(lab).into_iter().map(group).collect()
 }
 
-/// Waits until something of the first run is measured.
+/// Waits until the first run has a measurement.
 fn await_measured(lab: &Lab) {
     let end = Instant::now() + Duration::from_mins(1);
     let has_run = || lab.run(&["report", "1", "--db", "f.db", "--json"]).status.success();
@@ -89,7 +89,7 @@ fn signal(pid: i32, signal: Signal) {
     kill_process(Pid::from_raw(pid).expect("a process"), signal).expect("signalled");
 }
 
-/// Starts a fleet whose stderr goes to `log`, up to this moment.
+/// Starts a fleet whose stderr goes to `log`, and waits until the log contains `moment`.
 fn start(lab: &Lab, arguments: &[&str], moment: &str) -> Child {
     let log = fs::File::create(lab.path("log")).expect("made");
     let child = lab
@@ -227,7 +227,7 @@ fn a_fleet_whose_machine_crashed_is_resumed_and_leaves_nothing() {
     let said = text(&second.stderr);
     assert_eq!(second.status.code(), Some(4), "{said}");
     assert!(said.contains(&format!("another coordinator leads fleet {id}")), "{said}");
-    // Nobody is left who could undo what the members did: only their undo logs know of it.
+    // Only the members' undo logs are left to undo their changes.
     let groups = member_groups(&lab);
     assert_eq!(groups.len(), 2);
     fleet.kill().expect("killed");
@@ -255,7 +255,7 @@ fn a_member_that_hangs_is_given_up_and_the_rest_goes_on() {
     let log = fs::read_to_string(lab.path("log")).expect("there");
     assert_eq!(status.code(), Some(3), "{log}");
     assert!(log.contains("local-3 is lost: it gave no sign of life"), "{log}");
-    // Killed with what it started, and undone by the coordinator.
+    // Killed with its child processes, and undone by the coordinator.
     lab.assert_nothing_left();
     assert_eq!(measurements(&lab, 1).len(), 6);
 }
@@ -270,8 +270,12 @@ fn a_fleet_is_shown_drained_and_cancelled_from_outside() {
         let status = lab.run(&["fleet", "status", &id]);
         let status = text(&status.stdout);
         assert!(status.contains("local-1") && status.contains("clock"), "{status}");
-        let told = lab.run(&["fleet", word, &id]);
-        assert!(told.status.success() && text(&told.stdout).contains(said), "{}", text(&told.stderr));
+        let printed = lab.run(&["fleet", word, &id]);
+        assert!(
+            printed.status.success() && text(&printed.stdout).contains(said),
+            "{}",
+            text(&printed.stderr)
+        );
         assert_eq!(fleet.wait().expect("it ends").code(), Some(130), "{word}");
         lab.assert_nothing_left();
         let gone = lab.run(&["fleet", "status", &id]);
@@ -318,8 +322,8 @@ fn a_coordinator_that_hangs_is_ended_by_a_second_interrupt() {
     assert_eq!(fleet.wait().expect("it ends").code(), Some(130));
     let log = fs::read_to_string(lab.path("log")).expect("there");
     assert!(log.contains("Stopping all members") && !log.contains("is lost"), "{log}");
-    // The kernel has a stopped process group go on whose parent has ended. The member undoes by itself, and clean removes what was the
-    // coordinator's.
+    // The kernel continues a stopped process group whose parent has ended. The member undoes its changes, and `clean` those of the
+    // coordinator.
     let end = Instant::now() + Duration::from_mins(1);
     while text(&lab.run(&["clean"]).stdout) != "nothing was left behind\n" {
         assert!(Instant::now() < end, "something is left");
@@ -351,7 +355,7 @@ fn what_one_member_cannot_do_begins_nothing_anywhere() {
     assert_eq!(runs, serde_json::json!([]), "no run was made");
 }
 
-/// The arguments of a fleet of `a` and `b` on this machine, whose values for the plan these are.
+/// Returns the arguments of a fleet with members `a` and `b` on this machine, with these values for the plan.
 fn two_with(lab: &Lab, target: &str, size: &str, values: [&str; 2]) -> Vec<String> {
     let hosts = lab.path("hosts");
     fs::write(&hosts, format!("local:1 name=a at={}\nlocal:1 name=b at={}\n", values[0], values[1]))
@@ -364,7 +368,7 @@ fn two_with(lab: &Lab, target: &str, size: &str, values: [&str; 2]) -> Vec<Strin
     fleet_run(&plan, &hosts, "each").into_iter().map(str::to_owned).collect()
 }
 
-/// Asserts that nothing was begun, and returns what was said.
+/// Asserts that nothing was started. Returns stderr.
 fn refused_together(lab: &Lab, output: &Output) -> String {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{said}");

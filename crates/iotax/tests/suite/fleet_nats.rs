@@ -1,4 +1,4 @@
-//! Fleets of real agents at a real NATS server, which are killed, led anew and sent home.
+//! Tests of fleets of real agents at a real NATS server: killed agents, new coordinators, cancelled fleets.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,7 +35,7 @@ impl AgentProcess {
         Pid::from_child(&self.0)
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Tells it to end and waits for its exit.
     fn end(mut self) -> bool {
         kill_process(self.pid(), Signal::TERM).expect("it runs");
         let end = Instant::now() + LONG;
@@ -54,7 +54,7 @@ impl Drop for AgentProcess {
     }
 }
 
-/// A plan of the null backend: `rounds` of two cells.
+/// A plan on the null backend with `rounds` rounds of two cells.
 fn plan(lab: &Lab, rounds: u32) -> String {
     plan_of(lab, rounds, "300ms")
 }
@@ -76,7 +76,7 @@ fn run_into<'a>(db: &'a str, plan: &'a str, hosts: &'a str, mode: &'a str) -> Ve
     vec!["fleet", "run", plan, "--hosts", hosts, "--mode", mode, "--yes", "--db", db]
 }
 
-/// The measurements of a run in the store, with the number of its step; nothing if there is no such run.
+/// Returns the stored measurements of a run by step number; empty if the run does not exist.
 fn outcomes(lab: &Lab, db: &str, run: u32) -> Vec<(u64, Value)> {
     let output = lab.run(&["report", &run.to_string(), "--db", db, "--json"]);
     let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
@@ -84,7 +84,7 @@ fn outcomes(lab: &Lab, db: &str, run: u32) -> Vec<(u64, Value)> {
     all.into_iter().map(|one| (one["order"].as_u64().expect("a number"), as_measured(one))).collect()
 }
 
-/// A measurement without what the rounds after it may still say of it: that it is an outlier among them.
+/// Removes from a measurement what later rounds may still change: its mark as an outlier.
 fn as_measured(mut one: Value) -> Value {
     let measurement = one.as_object_mut().expect("a measurement");
     measurement.remove("grade");
@@ -103,7 +103,7 @@ fn await_outcomes(lab: &Lab, db: &str, count: usize) {
     }
 }
 
-/// Asserts that a run still has these outcomes, each as it was, and once.
+/// Asserts that a run still has these outcomes, unchanged and without duplicates.
 fn assert_kept(lab: &Lab, db: &str, run: u32, before: &[(u64, Value)]) {
     let after = outcomes(lab, db, run);
     for (step, outcome) in before {
@@ -113,7 +113,7 @@ fn assert_kept(lab: &Lab, db: &str, run: u32, before: &[(u64, Value)]) {
     }
 }
 
-/// Asserts that a run has every step, and each once.
+/// Asserts that a run has every step exactly once.
 fn assert_complete(lab: &Lab, db: &str, run: u32, steps: u64) {
     let there: Vec<u64> = outcomes(lab, db, run).into_iter().map(|(step, _)| step).collect();
     assert_eq!(there.len() as u64, steps, "run {run}: {there:?}");
@@ -136,7 +136,7 @@ fn await_text(path: &Path, wanted: &str) {
     }
 }
 
-/// Starts a coordinator whose stderr goes to `log`, up to this moment.
+/// Starts a coordinator whose stderr goes to `log`, and waits until the log contains `moment`.
 fn lead(lab: &Lab, arguments: &[&str], moment: &str) -> Child {
     let log = fs::File::create(lab.path("log")).expect("made");
     let child = lab.iotax().args(arguments).stderr(log).stdout(Stdio::null()).spawn().expect("it starts");
@@ -144,7 +144,7 @@ fn lead(lab: &Lab, arguments: &[&str], moment: &str) -> Child {
     child
 }
 
-/// The id of the fleet that is led.
+/// Returns the id of the fleet.
 fn fleet(lab: &Lab) -> String {
     let log = fs::read_to_string(lab.path("log")).expect("there");
     log.split("Fleet ").nth(1).and_then(|rest| rest.split([':', ' ']).next()).expect("named").to_owned()
@@ -172,8 +172,8 @@ fn agents_that_are_enlisted_carry_a_plan_out_and_go_home() {
     }
     await_nothing_left(&lab);
     let few = lab.run(&run(&plan, &format!("{}?wait=1s", server.url()), "each"));
-    let told = text(&few.stderr);
-    assert!(!few.status.success() && told.contains("0 of 1 agents are there and free"), "{told}");
+    let printed = text(&few.stderr);
+    assert!(!few.status.success() && printed.contains("0 of 1 agents are there and free"), "{printed}");
 }
 
 #[test]
@@ -213,9 +213,9 @@ fn a_fleet_is_seen_and_cancelled_at_the_server() {
     assert!(said.contains("no agent that answers works for fleet \"elsewhere\""), "{said}");
     assert!(leading.try_wait().expect("known").is_none(), "the fleet goes on");
 
-    let told = lab.run(&["fleet", "cancel", &format!("{}?fleet={fleet}", server.url())]);
-    assert!(told.status.success(), "{}", text(&told.stderr));
-    assert_eq!(text(&told.stdout), format!("the members of fleet {fleet} stop: a, b\n"));
+    let cancelled = lab.run(&["fleet", "cancel", &format!("{}?fleet={fleet}", server.url())]);
+    assert!(cancelled.status.success(), "{}", text(&cancelled.stderr));
+    assert_eq!(text(&cancelled.stdout), format!("the members of fleet {fleet} stop: a, b\n"));
     assert_eq!(leading.wait().expect("it ends").code(), Some(130));
     await_nothing_left(&lab);
 }
@@ -255,7 +255,7 @@ fn a_coordinator_on_another_machine_takes_over_through_postgresql() {
     let (plan, hosts) = (plan(&lab, 6), format!("{}?expect=2&wait=2m", server.url()));
     let mut first = lead(&lab, &run_into(&db, &plan, &hosts, "each"), "Fleet ");
     await_outcomes(&lab, &db, 2);
-    // The machine that leads is gone; another one has nothing of it but the store.
+    // The coordinator's machine is lost; another one has only a copy of the store.
     first.kill().expect("it runs");
     first.wait().expect("it ended");
     let before = [1, 2].map(|run| outcomes(&lab, &db, run));

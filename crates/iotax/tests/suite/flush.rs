@@ -1,4 +1,4 @@
-//! Durable writes end to end: exact counts of flushes by layer, and their price.
+//! Tests of durable writes: exact counts of flushes by layer, and their cost.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::nbd_server::FlushCounter;
 /// Writes of one measurement that ends by itself.
 const WRITES: u64 = 512;
 
-/// A plan of the suite: workloads that end after [`WRITES`] commits, and begin when the counters were read.
+/// A plan of the suite with workloads that end after [`WRITES`] commits and start right after the counters were read.
 fn plan(lab: &Lab, stacks: &[(&str, &str)], writes: u64, workloads: &str) -> String {
     let targets =
         stacks.iter().map(|(name, line)| format!("[[target]]\nname = '{name}'\nstack = '{line}'\n"));
@@ -29,19 +29,19 @@ fn plan(lab: &Lab, stacks: &[(&str, &str)], writes: u64, workloads: &str) -> Str
 const BOTH: &str =
     "[[workload]]\nname = 'fdatasync'\nfdatasync = 1\n[[workload]]\nname = 'open_datasync'\nsync = 'dsync'\n";
 
-/// The figures of a method of making a write durable on a target.
+/// Returns the figures of a method of durable writes on a target.
 pub(crate) fn method<'a>(json: &'a Value, target: &str, name: &str) -> &'a Value {
     let methods = json["durable_writes"]["methods"].as_array().expect("methods");
     methods.iter().find(|one| one["target"] == target && one["workload"] == name).expect(name)
 }
 
-/// The count of a layer of a target.
+/// Returns the flush count of a target's layer.
 fn count_of(method: &Value, layer: impl Fn(&str) -> bool) -> Option<u64> {
     let levels = method["flushes"]["levels"].as_array().expect("levels");
     levels.iter().find(|level| layer(level["name"].as_str().expect("a name")))?["flushes"].as_u64()
 }
 
-/// The kernel's count of a loop device beneath QEMU is what QEMU passed on.
+/// Tests that the kernel's count at a loop device below QEMU equals the number of flushes that QEMU passed on.
 #[test]
 fn qemu_passes_on_every_flush_or_none_as_its_cache_mode_says() {
     require!(root);
@@ -74,7 +74,7 @@ fn qemu_passes_on_every_flush_or_none_as_its_cache_mode_says() {
     lab.assert_nothing_left();
 }
 
-/// msync writes the mapping's pages out and flushes the device below, each time.
+/// Tests that each msync writes the mapping's pages and flushes the device below.
 #[test]
 fn an_msync_is_a_flush_of_the_device() {
     require!(root);
@@ -90,7 +90,7 @@ fn an_msync_is_a_flush_of_the_device() {
     lab.assert_nothing_left();
 }
 
-/// The volatile directory's own count, and what `iotax doctor` makes of it.
+/// Tests the volatile directory's count, and the finding of `iotax doctor`.
 #[test]
 fn a_volatile_directory_that_drops_flushes_is_named_with_its_counts() {
     require!(root);
@@ -127,9 +127,9 @@ fn a_volatile_directory_that_drops_flushes_is_named_with_its_counts() {
     };
     let found = swallowed();
     let [third, all] = found.as_slice() else { panic!("{found:?}") };
-    assert_eq!((third["place"].as_str(), all["place"].as_str()), (Some("third"), Some("all")));
-    assert_eq!(all["seen"], "1,024 asked, 0 passed on by volatile (drop_flush=1)");
-    // A later run elsewhere says nothing of this directory, one in it takes their place.
+    assert_eq!((third["component"].as_str(), all["component"].as_str()), (Some("third"), Some("all")));
+    assert_eq!(all["observed"], "1,024 asked, 0 passed on by volatile (drop_flush=1)");
+    // A later run elsewhere does not affect this directory's finding; one in this directory replaces it.
     let other = lab.path("other");
     std::fs::create_dir(&other).expect("made");
     for (dir, left) in [(other.display().to_string(), 2), (work.clone(), 0)] {
@@ -141,14 +141,14 @@ fn a_volatile_directory_that_drops_flushes_is_named_with_its_counts() {
     lab.assert_nothing_left();
 }
 
-/// Flushes and their time as the disk itself has them, which is the test's own.
+/// Compares flushes and their duration with those recorded by the test's disk.
 #[test]
 fn a_commit_lasts_as_long_as_its_flush_and_each_flush_arrives() {
     const DELAY: Duration = Duration::from_millis(40);
     require!(program "qemu-storage-daemon");
     let lab = Lab::new();
     let flushed = |writes: u64, cache: &str| -> (u64, Value) {
-        // A new one each time: what is written to is refused later.
+        // A new file each time, because a changed one is rejected later.
         let socket = lab.path(&format!("{cache}-{writes}.sock"));
         let disk = FlushCounter::serve(&socket, 16 << 20, DELAY);
         let uri = format!("nbd+unix:///?socket={}", socket.display());
@@ -164,16 +164,16 @@ fn a_commit_lasts_as_long_as_its_flush_and_each_flush_arrives() {
     let found = method(&json, "disk", "fdatasync");
     let p50 = found["p50_ns"].as_f64().expect("known") / DELAY.as_nanos() as f64;
     assert!((1.0..1.03).contains(&p50), "{p50}: {found}");
-    // Nothing that counts is below QEMU here, and that is said.
+    // Nothing below QEMU counts flushes here, and the report says so.
     assert_eq!(found["flushes"]["fate"], "not_countable", "{found}");
-    // QEMU's NBD client sends them whatever its cache mode is, which is so not called a swallower.
+    // QEMU's NBD client sends flushes in every cache mode, so the mode is not reported as swallowing them.
     let ((few, _), (many, json)) = (flushed(20, "unsafe"), flushed(120, "unsafe"));
     assert_eq!(many - few, 100);
     assert_eq!(method(&json, "disk", "fdatasync")["flushes"]["fate"], "not_countable");
     lab.assert_nothing_left();
 }
 
-/// Two rungs that differ in the delay of a flush alone.
+/// Tests two rungs that differ only in the delay of a flush.
 #[test]
 fn a_delay_of_flushes_is_the_price_of_the_rung_that_has_it() {
     const DELAY: Duration = Duration::from_millis(40);
@@ -198,7 +198,7 @@ fn a_delay_of_flushes_is_the_price_of_the_rung_that_has_it() {
     lab.assert_nothing_left();
 }
 
-/// nbdkit's own statistics as witness.
+/// Compares with nbdkit's statistics.
 #[test]
 fn nbdkit_counts_as_many_flushes_as_were_asked_for() {
     require!(program "qemu-storage-daemon", "nbdkit");
@@ -225,7 +225,7 @@ fn nbdkit_counts_as_many_flushes_as_were_asked_for() {
     lab.assert_nothing_left();
 }
 
-/// `flush: 614 ops, 0.000180 s, ...`.
+/// Parses a line such as `flush: 614 ops, 0.000180 s, ...`.
 fn of_statistics(path: &Path) -> u64 {
     let written = fs::read_to_string(path).expect("written");
     let line = written.lines().find_map(|line| line.trim().strip_prefix("flush: ")).expect(&written);

@@ -1,4 +1,4 @@
-//! Formats of other tools: what reads theirs reads ours.
+//! Tests that programs that read other tools' formats read iotax's exports.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -39,7 +39,7 @@ fn data(path: &Path) {
 
 fn fio(file: &Path, format: &str) -> String {
     let output = Command::new("fio")
-        // Before a job's name options are global, as ours are.
+        // Options before a job's name are global, as in iotax's files.
         .args(["--time_based", "--name=job", &format!("--output-format={format}")])
         .arg(format!("--filename={}", file.display()))
         .args(JOB)
@@ -63,15 +63,15 @@ fn iotax(lab: &Lab, format: &str) -> String {
 }
 
 /// Collects every key by its path and type; list items count as one, and objects with free names are left out.
-fn keys(value: &Value, way: &str, found: &mut BTreeSet<String>) {
+fn keys(value: &Value, key_path: &str, found: &mut BTreeSet<String>) {
     match value {
-        Value::Object(_) if way.ends_with("options") || way.ends_with("/bins") => {}
+        Value::Object(_) if key_path.ends_with("options") || key_path.ends_with("/bins") => {}
         Value::Object(members) => members.iter().for_each(|(key, value)| {
-            let way = format!("{way}/{key}");
-            found.insert(way.clone());
-            keys(value, &way, found);
+            let key_path = format!("{key_path}/{key}");
+            found.insert(key_path.clone());
+            keys(value, &key_path, found);
         }),
-        Value::Array(values) => values.iter().for_each(|value| keys(value, way, found)),
+        Value::Array(values) => values.iter().for_each(|value| keys(value, key_path, found)),
         scalar => {
             let kind = match scalar {
                 Value::String(_) => "a text",
@@ -79,7 +79,7 @@ fn keys(value: &Value, way: &str, found: &mut BTreeSet<String>) {
                 Value::Number(_) => "whole",
                 _ => "nothing that fio prints",
             };
-            found.insert(format!("{way} is {kind}"));
+            found.insert(format!("{key_path} is {kind}"));
         }
     }
 }
@@ -127,13 +127,13 @@ fn a_run_is_exported_in_every_format() {
     let lab = Lab::new();
     let target = lab.work().join("new");
     let target = target.to_str().expect("utf-8");
-    let place = "out.txt";
-    let bench = ["bench", target, "--size=8m", "--runtime=500ms", "--ramp-time=0s", "--output", place];
+    let text_file = "out.txt";
+    let bench = ["bench", target, "--size=8m", "--runtime=500ms", "--ramp-time=0s", "--output", text_file];
     let measured = lab.run(&bench);
     assert!(measured.status.success(), "{}", text(&measured.stderr));
     assert!(text(&measured.stdout).contains("IOPS"), "the page is on stdout as ever");
     assert!(
-        fs::read_to_string(lab.path(place)).expect("written").contains("Run status group 0"),
+        fs::read_to_string(lab.path(text_file)).expect("written").contains("Run status group 0"),
         "fio's normal form"
     );
     for (format, words) in [
@@ -161,9 +161,9 @@ fn a_run_is_exported_in_every_format() {
         assert!(written.status.success(), "one of ours is written over: {}", text(&written.stderr));
         assert!(fs::read(table).expect("written").starts_with(b"PAR1"));
     }
-    let sheets = lab.path("sheets");
-    let sheets = sheets.to_str().expect("utf-8");
-    assert!(lab.run(&["export", "1", "--format", "csv", "--output", sheets]).status.success());
+    let tables = lab.path("sheets");
+    let tables = tables.to_str().expect("utf-8");
+    assert!(lab.run(&["export", "1", "--format", "csv", "--output", tables]).status.success());
     assert!(lab.path("sheets/samples.csv").is_file());
     let mine = lab.path("mine");
     fs::write(&mine, "precious").expect("written");
@@ -278,11 +278,11 @@ mod alone {
         // number is left.
         near(&ours, &theirs, "/jobs/0/sync/lat_ns/N");
         near(&ours, &theirs, "/jobs/0/ctx");
-        let (source, sheet) = (lab.path("ours.json"), lab.path("ours.csv"));
+        let (source, csv_file) = (lab.path("ours.json"), lab.path("ours.csv"));
         fs::write(&source, &printed).expect("written");
         for more in [&[][..], &["--validate"]] {
             let output = Command::new("fio_jsonplus_clat2csv")
-                .args([&source, &sheet])
+                .args([&source, &csv_file])
                 .args(more)
                 .output()
                 .expect("runs");

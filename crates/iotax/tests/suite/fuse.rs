@@ -1,4 +1,4 @@
-//! Images measured through QEMU's own block layer, without a guest.
+//! Tests of images measured through QEMU's block layer, without a guest.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ pub(crate) fn plan(lab: &Lab, stacks: &[(&str, &str)], workloads: &str) -> Strin
     lab.plan(&text).display().to_string()
 }
 
-/// Reads and writes that end with their bytes: a busy machine may do none of them in a short time.
+/// Reads and writes of a fixed number of bytes, because a busy machine may complete none in a short time.
 pub(crate) const MIXED: &str =
     "[[workload]]\nname = 'mixed'\nrw = 'randrw'\niodepth = 8\nio_size = '1m'\nruntime = '60s'\n";
 
@@ -88,7 +88,7 @@ fn a_user_without_privileges_measures_through_qemu() {
     }
 }
 
-/// A filesystem in a file, an image on that, its export as a disk: layers in an order of the plan's own.
+/// Tests layers in an unusual order: a filesystem in a file, an image on it, and its export as a disk.
 #[test]
 fn layers_stand_on_one_another_in_any_order_that_fits() {
     require!(program "qemu-storage-daemon", "losetup", "mkfs.ext4");
@@ -106,7 +106,7 @@ fn layers_stand_on_one_another_in_any_order_that_fits() {
     lab.assert_nothing_left();
 }
 
-/// The overlays of a snapshot that are there now.
+/// Returns the existing overlays of a snapshot.
 fn overlays(dir: &Path) -> BTreeSet<String> {
     let entries =
         |dir: &Path| fs::read_dir(dir).map(|all| all.flatten().collect::<Vec<_>>()).unwrap_or_default();
@@ -115,7 +115,7 @@ fn overlays(dir: &Path) -> BTreeSet<String> {
     names.filter(|name| name.contains(".overlay-")).collect()
 }
 
-/// Each measurement begins with an empty overlay, which takes the place of the one before.
+/// Tests that each measurement begins with an empty overlay, which replaces the previous one.
 #[test]
 fn a_snapshot_is_new_before_each_measurement() {
     require!(program "qemu-storage-daemon");
@@ -215,7 +215,7 @@ fn what_cannot_be_shown_is_refused_with_the_remedy() {
 mod guests {
     use super::*;
 
-    /// Where guests do not run natively the default ladder has none, and says so.
+    /// Without native guests, the default ladder contains none and says so.
     #[test]
     fn the_default_ladder_has_no_emulated_guests() {
         require!(guests);

@@ -1,4 +1,4 @@
-//! Names that lead elsewhere while iotax works: what was never resolved is never written.
+//! Tests of names that change while iotax runs: only the device that was checked is written.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,7 +12,7 @@ use iotax_testkit::thorough;
 use crate::disk::{Disk, run};
 use crate::lab::{Lab, text};
 
-/// A link to a device that may be overwritten, beside one that may not: it carries a filesystem.
+/// A link to a device that may be overwritten, and a second device with a filesystem, which may not.
 struct Turned {
     lab: Lab,
     link: PathBuf,
@@ -35,7 +35,7 @@ impl Turned {
         turn(&self.link, node);
     }
 
-    /// Overwrites what the link leads to.
+    /// Runs a plan that overwrites the link's target.
     fn bench(&self, path: &str) -> Output {
         let link = self.link.to_str().expect("UTF-8");
         let words = ["bench", link, "--overwrite", link, "--rw", "randwrite", "--size", "4m"];
@@ -43,7 +43,8 @@ impl Turned {
         self.lab.iotax().args(words).args(short).env("PATH", path).output().expect("iotax starts")
     }
 
-    /// True if the permitted device was overwritten, but for its ends, which are blank again; wipes it. Asserts that the other one never is.
+    /// Returns whether the permitted device was overwritten except for its ends, which are blank again, and wipes it. Asserts that the
+    /// other device is unchanged.
     fn written(&self, output: &Output, case: &str) -> bool {
         assert!(self.theirs.content() == self.before, "{case}: overwritten: {}", text(&output.stderr));
         let written = self.ours.content().iter().any(|byte| *byte != 0);
@@ -52,7 +53,7 @@ impl Turned {
     }
 }
 
-/// In one step, as udev turns its links.
+/// Replaces the link atomically, as udev does.
 fn turn(link: &Path, node: &Path) {
     let new = link.with_extension("new");
     symlink(node, &new).expect("linked");
@@ -63,7 +64,7 @@ fn path() -> String {
     std::env::var("PATH").expect("a PATH")
 }
 
-/// A PATH in which wipefs(8) runs these lines of a shell before or after itself; `$count` numbers its calls.
+/// A PATH with a wipefs(8) that runs these shell lines before or after the real one; `$count` is the number of the call.
 fn with_wipefs(lab: &Lab, before: &str, after: &str) -> String {
     let dir = lab.path("bin");
     fs::create_dir_all(&dir).expect("made");

@@ -14,7 +14,7 @@ use crate::disk::Disk;
 use crate::lab::{Lab, assert_valid};
 use crate::lab_guest::{Extras, LabGuest};
 
-/// The evidence of every warning of a kind, with the target and workload that it names.
+/// Returns the evidence of every warning of a kind, with its target and workload.
 fn warned(json: &Value, kind: &str) -> Vec<(String, String, String)> {
     assert_valid(json);
     let warnings = json["warnings"].as_array().expect("warnings").iter();
@@ -77,7 +77,7 @@ fn writes_are_followed_by_a_flush_and_what_was_to_be_cached_is_no_lie() {
     lab.assert_nothing_left();
 }
 
-/// Bytes of a file that can be read without waiting for the disk, of its first `size`.
+/// Returns the number of cached bytes among the first `size` bytes of a file.
 fn cached(path: &Path, size: u64) -> u64 {
     use rustix::io::{ReadWriteFlags, preadv2};
     let file = fs::File::open(path).expect("there");
@@ -133,7 +133,7 @@ fn that_all_caches_of_a_machine_will_be_dropped_is_said_before() {
     assert!(bench(&["--invalidate-machine"]).contains(said));
 }
 
-/// The document of a measurement of the laboratory's first disk, made in it.
+/// Returns the JSON document of a measurement of the guest's first disk.
 fn bench_in(lab: &mut LabGuest) -> Value {
     let run = "iotax bench /dev/vda --runtime 2s --ramp-time 0s --json /tmp/result.json";
     let (_, said) = lab.try_sh(&format!("rm -f /tmp/result.json; {run} 2>&1"));
@@ -197,7 +197,7 @@ mod guests {
         fn a_guest_whose_host_caches_is_caught_and_one_without_a_cache_is_not() {
             require!(guests);
             let lab = Lab::alone();
-            // Warm: what the fill wrote is still cached where there is a cache. Small: what was dropped is soon there again.
+            // Warm: data written by the fill is still cached if there is a cache. Small: dropped data is soon cached again.
             let plan = lab.plan(
                 r#"
             repeat = 1

@@ -1,4 +1,4 @@
-//! Ctrl-C, a termination or a lost terminal at any moment of a run: exit code 130 soon, and nothing left.
+//! Tests of Ctrl-C, SIGTERM and a lost terminal at any time of a run: it ends soon with exit code 130 and leaves nothing.
 
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::lab::{Lab, text};
 
-/// Tools, fills, boots and snapshots.
+/// A plan with external tools, fills, boots and snapshots.
 const GUESTS: &str = r#"
 [[target]]
 name = "allocated"
@@ -24,12 +24,12 @@ guest = { memory = "384m", cache = "writeback", aio = "threads", filesystem = "e
 rw = "randwrite"
 "#;
 
-/// The time in which everything must be undone, on a machine that emulates its guests and does other work.
+/// The time in which everything must be undone, on a busy machine with emulated guests.
 const SOON: Duration = Duration::from_secs(30);
-/// Until the guests have been measured a few times.
+/// Time after which the guests have been measured a few times.
 const LIFE: Duration = Duration::from_secs(40);
 
-/// Shares from 0 to 1 that follow from a seed: Knuth's linear congruential generator, its upper bits.
+/// Generates pseudo-random numbers from 0 to 1 from a seed, by Knuth's linear congruential generator.
 fn share(seed: &mut u64) -> f64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*seed >> 40) as f64 / (1_u64 << 24) as f64
@@ -46,7 +46,7 @@ fn ended(child: &mut Child, within: Duration) -> Option<ExitStatus> {
     }
 }
 
-/// Interrupts a run after a time, and asserts that it ends soon and leaves nothing.
+/// Interrupts a run after a delay. Asserts that it ends soon and leaves nothing.
 fn interrupt(lab: &Lab, after: Duration, signal: Signal) {
     let mut command = lab.iotax();
     command.args(["run", "plan.toml", "--yes"]).stdin(Stdio::null()).stdout(Stdio::null());
@@ -65,7 +65,7 @@ fn interrupt(lab: &Lab, after: Duration, signal: Signal) {
         panic!("{signal:?} after {after:?}: it still runs {SOON:?} later: {said}");
     };
     println!("{signal:?} after {after:?}: {status} in {:?}", began.elapsed());
-    // Before it listens to signals it has done nothing, and the shell says 130 or the like by itself.
+    // Before it handles signals it has changed nothing, and the shell reports 130 or similar.
     let at_once = after < Duration::from_millis(500) && status.signal() == Some(signal.as_raw());
     assert!(status.code() == Some(130) || at_once, "{signal:?} after {after:?}: {status}: {said}");
     lab.assert_nothing_left();
@@ -106,7 +106,7 @@ fn q_ends_a_run_on_a_terminal_which_gets_its_mode_back() {
     lab.assert_nothing_left();
 }
 
-/// Interrupts a measurement whose results nobody reads, once `is_time` says so.
+/// Interrupts a measurement whose results are not read, as soon as `is_time` returns true.
 fn interrupt_unread(lab: &Lab, runtime: &str, results: &str, is_time: impl Fn() -> bool) {
     let mut command = lab.iotax();
     command.args(["bench", "work/new", "--size", "1m", "--ramp-time", "0s", "--runtime", runtime]);

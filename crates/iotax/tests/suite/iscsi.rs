@@ -1,4 +1,4 @@
-//! Raw files served by iSCSI.
+//! Tests of raw files served by iSCSI.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ fn lines() -> [(&'static str, &'static str); 3] {
     STACKS.map(|(name, line, _)| (name, line))
 }
 
-/// The measurements, which are so many and failed nothing.
+/// Returns the measurements. Asserts their number and that none had errors.
 fn measurements(json: &Value, count: usize) -> &[Value] {
     let all = json["measurements"].as_array().expect("measurements");
     assert_eq!(all.len(), count);

@@ -1,4 +1,4 @@
-//! fio's job files: carried out here, and read as fio reads them.
+//! Tests of fio's job files: run by iotax, and parsed like fio.
 
 use std::fs;
 use std::path::PathBuf;
@@ -163,7 +163,7 @@ fn what_cannot_be_taken_is_refused_with_every_line() {
     assert!(fs::read(lab.path("mine")).expect("still there").iter().all(|byte| *byte == b'x'));
 }
 
-/// Job files without a size that fio takes; a null engine moves nothing.
+/// Job files without a size that fio accepts, because a null engine moves no data.
 const TAKEN: &[&str] = &[
     "[a]\nrw=read",
     "[a]\nreadwrite=randrw\nrwmixwrite=30",

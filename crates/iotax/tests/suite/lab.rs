@@ -1,4 +1,4 @@
-//! The common ground of end-to-end tests: a directory of their own and the binary.
+//! Common parts of end-to-end tests: a separate directory and the binary.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::fs::PermissionsExt;
@@ -8,20 +8,20 @@ use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A home, a store, a directory to measure in, all on the disk of the checkout and gone at the end.
+/// A home, a store and a work directory, on the disk of the checkout; removed on drop.
 pub(crate) struct Lab {
     root: TempDir,
-    /// For sockets, whose paths must be short.
+    /// Directory for sockets, whose paths must be short.
     scratch: TempDir,
 }
 
-/// A user without privileges, with a home next to a lab, the binary in it.
+/// An unprivileged user with a home next to a lab, which contains the binary.
 pub(crate) struct OtherUser {
     home: TempDir,
 }
 
 impl OtherUser {
-    /// Only root can make one.
+    /// Creates the user; requires root.
     pub(crate) fn beside(lab: &Lab) -> Self {
         let home = TempDir::new_in(lab.path("").parent().expect("a directory")).expect("a home");
         std::fs::copy(lab.iotax().get_program(), home.path().join("iotax")).expect("copied");
@@ -33,7 +33,7 @@ impl OtherUser {
         self.home.path().join(name)
     }
 
-    /// The binary under test, started by the user.
+    /// The tested binary, started by the user.
     pub(crate) fn iotax(&self) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(self.path("iotax"));
@@ -46,37 +46,37 @@ impl OtherUser {
 }
 
 impl Lab {
-    /// A lab for a test of `alone`, which `.config/nextest.toml` gives the machine to itself. What this thread starts comes before
-    /// whatever else the machine does, where that is permitted.
+    /// A lab for tests in modules called `alone`, which `.config/nextest.toml` runs without other tests. Raises the priority of this thread
+    /// and its child processes where permitted.
     pub(crate) fn alone() -> Self {
         let _ = rustix::process::setpriority_process(None, -19);
         Self::new()
     }
 
     pub(crate) fn new() -> Self {
-        // Not /tmp, which may be a tmpfs: what is measured here should be a disk.
+        // Not /tmp, which may be a tmpfs: tests should measure a disk.
         Self::at(Path::new(env!("CARGO_TARGET_TMPDIR")))
     }
 
-    /// A lab whose directories are in memory, if there is room. For volatile directories, which keep everything in memory up to a flush anyway:
-    /// a disk takes seconds to remove a file with thousands of extents if it discards each of them.
+    /// A lab in memory, if there is room. For volatile directories: a disk that discards each extent takes seconds to remove a file with
+    /// thousands of them.
     pub(crate) fn in_memory() -> Self {
-        /// Bytes that must be free: a file of 64 MiB twice.
+        /// Free bytes required: two files of 64 MiB.
         const ROOM: u64 = 256 << 20;
         let shared = Path::new("/dev/shm");
         let has_room = rustix::fs::statvfs(shared).is_ok_and(|found| found.f_bavail * found.f_frsize > ROOM);
         if has_room { Self::at(shared) } else { Self::new() }
     }
 
-    fn at(place: &Path) -> Self {
-        let root = TempDir::new_in(place).expect("a directory for the test");
+    fn at(parent: &Path) -> Self {
+        let root = TempDir::new_in(parent).expect("a directory for the test");
         for dir in ["work", "home"] {
             std::fs::create_dir(root.path().join(dir)).expect("a directory");
         }
         Self { root, scratch: TempDir::new().expect("a directory for sockets") }
     }
 
-    /// The directory to measure in.
+    /// The work directory.
     pub(crate) fn work(&self) -> PathBuf {
         self.root.path().join("work")
     }
@@ -85,12 +85,12 @@ impl Lab {
         self.root.path().join(name)
     }
 
-    /// The directory for sockets and mounts of the binary under test.
+    /// The directory for sockets and mounts of the tested binary.
     pub(crate) fn scratch(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// The binary under test, which knows no other home than the lab.
+    /// The tested binary, with the lab as its home.
     pub(crate) fn iotax(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_iotax"));
         command.current_dir(self.root.path());
@@ -101,7 +101,7 @@ impl Lab {
         command
     }
 
-    /// Kills a run, and asserts that `iotax clean` undoes what it says it will, and leaves nothing.
+    /// Kills a run. Asserts that `iotax clean` undoes what it announced, and that nothing is left.
     pub(crate) fn kill_and_clean(&self, mut child: Child, moment: &str) {
         child.kill().expect("killed");
         child.wait().expect("it ended");
@@ -116,7 +116,7 @@ impl Lab {
         self.assert_nothing_left();
     }
 
-    /// The binary under test, which finds this script in place of a program.
+    /// The tested binary, with a script that replaces a program in PATH.
     pub(crate) fn iotax_with(&self, program: &str, script: &str) -> Command {
         let bin = self.path("bin");
         std::fs::create_dir(&bin).expect("made");
@@ -128,12 +128,12 @@ impl Lab {
         command
     }
 
-    /// Runs it to the end.
+    /// Runs the binary to its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.iotax().args(arguments).output().expect("iotax starts")
     }
 
-    /// Runs it, expects success, and reads the JSON on stdout.
+    /// Runs the binary and parses the JSON on stdout; panics if it fails.
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
@@ -141,7 +141,7 @@ impl Lab {
             .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
     }
 
-    /// A plan that measures in the lab: `WORK` stands for its directory.
+    /// Writes a plan; `WORK` stands for the lab's work directory.
     pub(crate) fn plan(&self, toml: &str) -> PathBuf {
         let path = self.path("plan.toml");
         std::fs::write(&path, toml.replace("WORK", &self.work().display().to_string())).expect("written");
@@ -156,7 +156,7 @@ impl Lab {
         ))
     }
 
-    /// Asserts that nothing of a run is left: no file, no undo log, no guest.
+    /// Asserts that a run left no file, undo log or guest.
     pub(crate) fn assert_nothing_left(&self) {
         let list = |dir: &Path| -> Vec<PathBuf> {
             std::fs::read_dir(dir)
@@ -169,24 +169,24 @@ impl Lab {
         assert_eq!(self.guests(), Vec::<String>::new(), "guests left");
     }
 
-    /// Command lines of QEMU processes that use this lab's files.
+    /// Returns the command lines of QEMU processes that use this lab's files.
     pub(crate) fn guests(&self) -> Vec<String> {
         self.processes("qemu-")
     }
 
-    /// Command lines of the processes that serve its volatile directories.
+    /// Returns the command lines of the processes that serve its volatile directories.
     pub(crate) fn volatile(&self) -> Vec<String> {
         self.processes("iotax-volatile")
     }
 
-    /// Command lines with this word that name this lab's files.
+    /// Returns the command lines that contain this word and this lab's path.
     pub(crate) fn processes(&self, word: &str) -> Vec<String> {
-        let place = self.root.path().display().to_string();
-        processes(word).into_iter().filter(|line| line.contains(&place)).collect()
+        let parent = self.root.path().display().to_string();
+        processes(word).into_iter().filter(|line| line.contains(&parent)).collect()
     }
 }
 
-/// Command lines with this word.
+/// Returns the command lines that contain this word.
 pub(crate) fn processes(word: &str) -> Vec<String> {
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
     processes
@@ -196,7 +196,7 @@ pub(crate) fn processes(word: &str) -> Vec<String> {
         .collect()
 }
 
-/// Starts a command and reads its stderr until `is_time`; returns the text so far and the lines that follow.
+/// Starts a command and reads its stderr until `is_time` returns true. Returns the text so far and an iterator over the following lines.
 pub(crate) fn spawn_until(
     command: &mut Command,
     is_time: impl Fn(&str) -> bool,
@@ -219,7 +219,7 @@ pub(crate) fn start_until(command: &mut Command, moment: &str) -> Child {
     child
 }
 
-/// Asserts that a document is what the published schema says.
+/// Asserts that a document conforms to the published schema.
 pub(crate) fn assert_valid(document: &Value) {
     let schema = include_str!("../../../report/schema/iotax-1.schema.json");
     let schema: Value = serde_json::from_str(schema).expect("the schema is JSON");
@@ -232,7 +232,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The same command with mounts of its own, which a shell makes first; `$0` is `dir` in it.
+/// Wraps a command in a mount namespace set up by a shell script; `$0` is `dir` in the script.
 pub(crate) fn with_mounts(command: &Command, mount: &str, dir: &Path) -> Command {
     let mut inside = Command::new("unshare");
     inside.args(["-m", "sh", "-c", &format!("{mount} && exec \"$@\"")]).arg(dir);

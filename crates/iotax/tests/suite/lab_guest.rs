@@ -28,23 +28,23 @@ use tempfile::TempDir;
 use crate::lab::Lab;
 use crate::lab_xen;
 
-/// Far above the seconds that a boot takes, so that a busy machine fails no test.
+/// Well above the duration of a boot, so that no test fails on a busy machine.
 const BOOT: Duration = Duration::from_mins(2);
-/// Beyond a measurement's own time: more than the engine waits for I/O that does not return.
+/// Time in addition to a measurement's duration: longer than the engine waits for I/O that does not return.
 const SLACK: Duration = Duration::from_mins(1);
-/// A shell command that hangs is a failure; one may be a whole run of iotax, emulated on a busy machine.
+/// Timeout of a shell command, which may be a whole run of iotax on a busy, emulated machine.
 const PROMPT: Duration = Duration::from_mins(9);
 
-/// Loaded at boot: the mapper and its targets, and SCSI disks.
+/// Modules loaded at boot: device mapper and its targets, and SCSI disks.
 const LOADED: [&str; 4] = ["dm_delay", "dm_flakey", "sd_mod", "virtio_console"];
-/// There to be loaded by `insmod /lab/NAME.ko` with parameters; what they depend on is loaded at boot.
+/// Modules to be loaded by `insmod /lab/NAME.ko` with parameters; their dependencies are loaded at boot.
 const AT_HAND: [&str; 3] = ["brd", "null_blk", "scsi_debug"];
 
 /// Name of the virtio-serial port of the shell.
 const SHELL_PORT: &str = "lab.shell";
 const SHELL_SOCKET: &str = "shell.sock";
 
-/// PID 1 of the guest, until it becomes the shell behind the port.
+/// Script run as PID 1 of the guest; it ends as the shell on the port.
 const INIT: &str = r#"#!/lab/busybox sh
 /lab/busybox mkdir -p /bin /sbin /run/netns /mnt
 /lab/busybox --install -s /bin
@@ -73,47 +73,46 @@ poweroff -f
 /// Optional equipment of a laboratory.
 #[derive(Default)]
 pub(crate) struct Extras<'a> {
-    /// Programs of the host, found before busybox's of the same name. `iotax` is always there.
+    /// Programs copied from the host, which precede those of busybox in PATH. `iotax` is always included.
     pub(crate) programs: &'a [&'a str],
     /// Other files of the host, at the same paths. Programs among them bring their libraries.
     pub(crate) files: &'a [&'a str],
     /// Modules, loaded at boot.
     pub(crate) modules: &'a [&'a str],
-    /// The lengths of its disks: `/dev/vda`, `/dev/vdb` ..., empty.
+    /// Sizes of its empty disks `/dev/vda`, `/dev/vdb` ....
     pub(crate) disks: &'a [Bytes],
-    /// Disks and ports of the test's own, as QEMU's arguments.
+    /// Additional disks and ports, as QEMU arguments.
     pub(crate) devices: &'a [String],
-    /// A port of this host's loopback that leads to its port 22: it has a network card, `eth0`, down.
+    /// A port of this host's loopback that is forwarded to the guest's port 22; adds a network card `eth0`, which is down.
     pub(crate) ssh: Option<u16>,
-    /// Makes its clock count instructions, a nanosecond each, and skip waits for timers: 5 ms there are 5 ms however busy this
-    /// host is.
+    /// Makes the guest's clock count instructions (1 ns each) and skip waits for timers: 5 ms in the guest are exact even on a busy host.
     pub(crate) exact_time: bool,
-    /// Makes it the control domain of a Xen hypervisor: `/lab/xen` starts what domains need.
+    /// Runs it as the control domain of a Xen hypervisor: `/lab/xen` starts the services that domains need.
     pub(crate) xen: bool,
 }
 
-/// A running guest; killed when it is dropped.
+/// A running guest; killed on drop.
 pub(crate) struct LabGuest {
     qemu: Child,
     link: AgentClient,
     shell: BufReader<UnixStream>,
-    /// Sockets, console, initramfs.
+    /// Directory for sockets, console and initramfs.
     _dir: TempDir,
     pub(crate) lab: Lab,
 }
 
 impl LabGuest {
-    /// Boots one as it usually is.
+    /// Boots a guest with default settings.
     pub(crate) fn boot() -> Option<Self> {
         Self::boot_with(&Extras::default())
     }
 
-    /// Boots one in which time passes as it should, however busy this host is.
+    /// Boots a guest with exact time, even on a busy host.
     pub(crate) fn boot_in_exact_time() -> Option<Self> {
         Self::boot_with(&Extras { exact_time: true, ..Extras::default() })
     }
 
-    /// Boots one. `None` after saying why, if this machine has no guests or lacks what goes into this one.
+    /// Boots a guest. Returns `None` and prints the reason if this machine cannot run it.
     pub(crate) fn boot_with(extras: &Extras<'_>) -> Option<Self> {
         let programs = [&["busybox", "dmsetup"], extras.programs].concat();
         require!(guests);
@@ -212,15 +211,15 @@ impl LabGuest {
         Some(Self { qemu, link, shell: BufReader::new(shell), _dir: dir, lab })
     }
 
-    /// Has a line of shell executed in the guest, expects success, and returns what it printed. What goes on in the
-    /// background must print nothing. `$agent` is the process that measures.
+    /// Runs a shell command in the guest and returns its stdout; panics if it fails. Background commands must print nothing. `$agent` is
+    /// the agent's process.
     pub(crate) fn sh(&mut self, line: &str) -> String {
         let (status, printed) = self.try_sh(line);
         assert_eq!(status, "0", "{line}: {printed}");
         printed
     }
 
-    /// Has a line of shell executed in the guest and returns its exit status and what it printed.
+    /// Runs a shell command in the guest. Returns its exit status and stdout.
     pub(crate) fn try_sh(&mut self, line: &str) -> (String, String) {
         assert!(!line.contains('\n'), "one line: {line:?}");
         writeln!(self.shell.get_mut(), "{line}").expect("the guest's shell listens");
@@ -237,13 +236,13 @@ impl LabGuest {
         }
     }
 
-    /// Makes a device-mapper device of the lines of a table and returns its path.
+    /// Creates a device-mapper device from the lines of a table. Returns its path.
     pub(crate) fn map(&mut self, name: &str, table: &[String]) -> PathBuf {
         self.sh(&format!("printf '{}\\n' | dmsetup create {name}", table.join("\\n")));
         Path::new("/dev/mapper").join(name)
     }
 
-    /// Measures the first `size` bytes of a device or file of the guest.
+    /// Measures the first `size` bytes of a device or file in the guest.
     pub(crate) fn measure(
         &mut self,
         path: &Path,
@@ -266,7 +265,7 @@ impl Drop for LabGuest {
     }
 }
 
-/// Connects to one of QEMU's sockets as soon as it is there.
+/// Connects to a socket of QEMU; waits until it exists.
 fn connect(qemu: &mut Child, socket: &Path, console: &Path) -> UnixStream {
     let end = Instant::now() + Duration::from_secs(20);
     loop {
@@ -337,7 +336,7 @@ pub(crate) fn append_lab(
     archive.append_to(initramfs)
 }
 
-/// An archive that the kernel unpacks after that of an initramfs.
+/// A cpio archive that the kernel unpacks after the initramfs.
 #[derive(Default)]
 pub(crate) struct Archive(Vec<u8>);
 
@@ -373,12 +372,12 @@ impl Archive {
     }
 }
 
-/// The libraries of a program and its linker; none if it is static.
+/// Returns the libraries of a program and its dynamic linker; empty if it is static.
 fn libraries(program: &Path) -> Vec<PathBuf> {
     listed(Command::new("ldd").arg(program))
 }
 
-/// The files that ldd lists.
+/// Returns the files listed by ldd(1).
 pub(crate) fn listed(ldd: &mut Command) -> Vec<PathBuf> {
     let text = crate::lab::text(&ldd.output().expect("ldd runs").stdout);
     assert!(!text.contains("not found"), "{text}");

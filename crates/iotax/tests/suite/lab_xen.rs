@@ -1,6 +1,6 @@
-//! A laboratory as the control domain of Xen: the hypervisor below it, and in it what `xl` needs.
+//! A lab guest as the control domain of Xen: the hypervisor below it, and the programs that `xl` needs.
 //!
-//! `scripts/setup --tests` unpacks Debian's packages of Xen and installs none of them.
+//! `scripts/setup --tests` unpacks Debian's Xen packages without installing them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use iotax_testbed::guest::kernel::Kernel;
 
 use crate::lab_guest::{Archive, listed};
 
-/// Where the packages are unpacked.
+/// Directory into which the packages are unpacked.
 const ROOT: &str = "/var/cache/iotax/xen";
 const HYPERVISOR: &str = "/var/cache/iotax/xen/boot/xen-4.17-amd64";
 const XL: &str = "/var/cache/iotax/xen/usr/lib/xen-4.17/bin/xl";
@@ -21,19 +21,19 @@ const DEVICE_MODEL: &str = "/var/cache/iotax/xen/usr/libexec/xen-qemu-system-i38
 const BLOCK_SCRIPT: &str = "/var/cache/iotax/xen/etc/xen/scripts/block";
 const KEYMAP: &str = "/usr/share/qemu/keymaps/en-us";
 
-/// Files of this machine that go into it.
+/// Files of this machine that are copied into it.
 pub(crate) const FILES: &[&str] = &[HYPERVISOR, XL, XENSTORE_READ, DEVICE_MODEL, BLOCK_SCRIPT, KEYMAP];
-/// Programs of the host that Xen's scripts call.
+/// Programs of the host that Xen's scripts require.
 pub(crate) const PROGRAMS: [&str; 4] = ["bash", "flock", "losetup", "stat"];
-/// Modules of the control domain. Only the kernel that can be one has the first.
+/// Modules of the control domain. Only kernels that can run as one have the first.
 pub(crate) const MODULES: [&str; 7] =
     ["xen-acpi-processor", "xen_evtchn", "xen_gntdev", "xen_gntalloc", "xen_privcmd", "xenfs", "xen_blkback"];
 
-/// Memory of the machine: the control domain's, and the rest for domains.
+/// Memory of the machine: for the control domain, and the rest for other domains.
 pub(crate) const MEMORY: Bytes = Bytes(3584 << 20);
 const CONTROL_MEMORY: &str = "dom0_mem=1536M,max:1536M";
 
-/// Starts what domains need, and says what `xl` says.
+/// Script that starts the services of domains and prints the output of `xl`.
 const START: &str = r"#!/lab/busybox sh
 export PATH=/lab:/bin
 for n in 0:stdin 1:stdout 2:stderr; do ln -s /proc/self/fd/${n%:*} /dev/${n#*:}; done
@@ -51,7 +51,7 @@ for wait in $(seq 100); do xenstore-read domid > /run/domid 2>&1 && break; uslee
 exec xl info
 ";
 
-/// Appends Xen's programs to a laboratory, and the kernel for domains where iotax looks for it.
+/// Appends Xen's programs, and the kernel for domains at the path where iotax searches for it.
 pub(crate) fn append(initramfs: &Path, kernel: &Kernel) -> std::io::Result<()> {
     let mut files = BTreeSet::new();
     let tools =
@@ -76,9 +76,9 @@ pub(crate) fn append(initramfs: &Path, kernel: &Kernel) -> std::io::Result<()> {
     let mut archive = Archive::default();
     archive.add("var", Archive::DIRECTORY, &[])?;
     for file in files {
-        let place = file.strip_prefix(ROOT).map_or(file.clone(), |inside| Path::new("/").join(inside));
-        let place = place.to_str().expect("utf-8").trim_start_matches('/').to_owned();
-        archive.add_with_directories(&place, &fs::read(&file)?)?;
+        let inner_path = file.strip_prefix(ROOT).map_or(file.clone(), |inside| Path::new("/").join(inside));
+        let inner_path = inner_path.to_str().expect("utf-8").trim_start_matches('/').to_owned();
+        archive.add_with_directories(&inner_path, &fs::read(&file)?)?;
     }
     archive.add("lab/xl", Archive::LINK, b"/usr/lib/xen-4.17/bin/xl")?;
     archive.add("lab/xenstore-read", Archive::LINK, b"/usr/bin/xenstore-read")?;
@@ -94,8 +94,8 @@ pub(crate) fn append(initramfs: &Path, kernel: &Kernel) -> std::io::Result<()> {
 /// FSGSBASE: with these, programs crashed at random once a domain ran.
 pub(crate) fn boot_under(arguments: &mut [String], kernel: &Path) {
     let mut set = |option: &str, change: &dyn Fn(&str) -> String| {
-        let place = arguments.iter().position(|word| word == option).expect(option);
-        arguments[place + 1] = change(&arguments[place + 1]);
+        let index = arguments.iter().position(|word| word == option).expect(option);
+        arguments[index + 1] = change(&arguments[index + 1]);
     };
     set("-kernel", &|_| HYPERVISOR.to_owned());
     let parameters = std::cell::RefCell::new(String::new());
@@ -108,7 +108,7 @@ pub(crate) fn boot_under(arguments: &mut [String], kernel: &Path) {
     set("-cpu", &|cpu| format!("{cpu},-svm,-xsave,-fsgsbase"));
 }
 
-/// The libraries of one of Xen's programs and its linker.
+/// Returns the libraries of a Xen program and its dynamic linker.
 fn libraries(program: &Path) -> Vec<PathBuf> {
     let own = ["usr/lib/x86_64-linux-gnu", "usr/lib/xen-4.17/lib/x86_64-linux-gnu"];
     let path = own.map(|dir| Path::new(ROOT).join(dir).display().to_string()).join(":");

@@ -1,4 +1,4 @@
-//! The ladder end to end, on real guests.
+//! Tests of the ladder on real guests.
 
 use iotax_testkit::{postgres, require};
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use crate::lab::{Lab, assert_valid, text};
 use serde_json::Value;
 
-/// The measurements' cells in the order in which they were made.
+/// Returns the cells of all measurements in the order of execution.
 fn order(json: &Value) -> Vec<String> {
     let mut cells: Vec<(u64, String)> = json["measurements"]
         .as_array()
@@ -151,7 +151,7 @@ fn a_storage_daemon_without_the_export_is_named_with_its_version() {
 mod guests {
     use super::*;
 
-    /// Runs a ladder of applications on rungs with and without guests, which are not booted: the plan is printed.
+    /// Prints the plan of a ladder of applications on rungs with and without guests; boots none.
     fn printed(lab: &Lab, workloads: &str, more: &[&str]) -> (Option<i32>, String, String) {
         let work = lab.work().display().to_string();
         let ladder = ["ladder", &work, "--workloads", workloads, "--print-plan"];

@@ -1,4 +1,4 @@
-//! A libvirt daemon of a test's own, run by a user without privileges, with a guest in which Debian's guest agent runs.
+//! A separate libvirt daemon, run by an unprivileged user, with a guest that runs Debian's QEMU guest agent.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,14 +14,14 @@ use tempfile::TempDir;
 use crate::lab::{Lab, OtherUser, processes, text};
 use crate::lab_guest::{Extras, append_lab};
 
-/// Far above the seconds that a boot or an answer takes, so that a busy machine fails no test.
+/// Well above the duration of a boot or an answer, so that no test fails on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(100);
 
-/// The user that everything here belongs to.
+/// The user that runs the daemon and owns its files.
 const USER: u32 = 65534;
 
-/// PID 1 of the guest, which starts the guest agent and starts it anew when it has ended.
+/// Script run as PID 1 of the guest: starts the guest agent, and restarts it when it exits.
 const INIT: &str = r#"#!/lab/busybox sh
 /lab/busybox mkdir -p /bin /sbin /tmp /run /proc /sys /dev
 /lab/busybox --install -s /bin
@@ -38,9 +38,9 @@ done
 
 /// Settings of the domain.
 pub(crate) struct DomainSettings {
-    /// Its machine type in libvirt's words.
+    /// Machine type, as libvirt names it.
     pub(crate) machine: &'static str,
-    /// The format of its disk.
+    /// Format of its disk.
     pub(crate) format: &'static str,
     /// Target name of its disk, which decides the bus: `vda` or `sda`.
     pub(crate) disk: &'static str,
@@ -51,16 +51,16 @@ pub(crate) struct DomainSettings {
 /// A running domain `web1` with a disk in a directory of the user's.
 pub(crate) struct LibvirtLab {
     daemon: Child,
-    /// The content of the domain's disk before it was started.
+    /// Content of the domain's disk before its start.
     before: Vec<u8>,
     pub(crate) user: OtherUser,
-    /// The daemon's sockets, whose paths must be short, and its files.
+    /// Directory of the daemon's files and sockets, whose paths must be short.
     run: TempDir,
     _lab: Lab,
 }
 
 impl LibvirtLab {
-    /// Starts the daemon and boots a domain. `None` after saying why, if this machine has no guests or lacks a program.
+    /// Starts the daemon and boots a domain. Returns `None` and prints the reason if this machine cannot run guests or lacks a program.
     pub(crate) fn boot(settings: &DomainSettings) -> Option<Self> {
         require!(guests);
         require!(root);
@@ -126,7 +126,7 @@ impl LibvirtLab {
         assert!(made.expect("qemu-img starts").success());
         std::os::unix::fs::chown(&disk, Some(USER), Some(USER)).expect("root may");
         let bus = if name.starts_with('s') { "scsi" } else { "virtio" };
-        // A device that is attached to q35 needs a port of its own.
+        // A device attached to q35 needs a separate port.
         let ports = match *machine {
             "q35" => {
                 let ports = "<controller type='pci' model='pcie-root-port'/>".repeat(8);
@@ -174,7 +174,7 @@ impl LibvirtLab {
         self.user.path("images")
     }
 
-    /// The binary under test, started by the user whose daemon this is.
+    /// The tested binary, started by the user of the daemon.
     pub(crate) fn iotax(&self) -> Command {
         let mut command = self.user.iotax();
         self.lead_to_daemon(&mut command);
@@ -189,7 +189,7 @@ impl LibvirtLab {
         as_user(&self.user, self.run.path(), "virsh").args(arguments).output().expect("virsh starts")
     }
 
-    /// Runs virsh, expects success, and returns what it printed.
+    /// Runs virsh and returns its stdout; panics if it fails.
     pub(crate) fn virsh(&self, arguments: &[&str]) -> String {
         let output = self.try_virsh(arguments);
         assert!(output.status.success(), "virsh {arguments:?}: {}", text(&output.stderr));
@@ -202,13 +202,13 @@ impl LibvirtLab {
         serde_json::from_str::<Value>(&said).expect("JSON")["return"].clone()
     }
 
-    /// Starts a line of shell in the guest. Returns its process.
+    /// Starts a shell command in the guest. Returns its process.
     pub(crate) fn begin_in_guest(&self, line: &str) -> Value {
         let arguments = json!({ "path": "/bin/sh", "arg": ["-c", line] });
         self.ask(&json!({ "execute": "guest-exec", "arguments": arguments }))["pid"].clone()
     }
 
-    /// Runs a line of shell in the guest. Returns its exit status.
+    /// Runs a shell command in the guest. Returns its exit status.
     fn in_guest(&self, line: &str) -> i64 {
         let pid = self.begin_in_guest(line);
         let mut status = None;
@@ -220,18 +220,18 @@ impl LibvirtLab {
         status.expect("an exit status")
     }
 
-    /// Waits until something is so.
+    /// Waits until the condition is true.
     fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         let end = Instant::now() + PATIENCE;
         while !is_so() {
             let said =
                 |name: &str| fs::read(self.run.path().join(name)).map(|log| text(&log)).unwrap_or_default();
             assert!(Instant::now() < end, "{what}: not so: {}{}", said("daemon.log"), said("console"));
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(POLL);
         }
     }
 
-    /// Asserts that nothing of a run is left: no file, no undo log, no device of the domain, nothing in the guest.
+    /// Asserts that a run left no file, undo log or device of the domain, and nothing in the guest.
     pub(crate) fn assert_nothing_left(&self, moment: &str) {
         let list = |dir: &Path| -> Vec<PathBuf> {
             fs::read_dir(dir)
@@ -266,7 +266,7 @@ impl Drop for LibvirtLab {
     }
 }
 
-/// A program started by the user, which finds the daemon whose files are in `run`.
+/// A program started by the user, configured for the daemon with files in `run`.
 fn as_user(user: &OtherUser, run: &Path, program: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args([&format!("--reuid={USER}"), &format!("--regid={USER}"), "--clear-groups"]).arg(program);

@@ -1,4 +1,4 @@
-//! iotax as its users meet it: the binary, real files, real guests.
+//! End-to-end tests: the binary, real files, real guests.
 
 mod ask;
 mod audit;

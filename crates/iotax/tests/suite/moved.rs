@@ -1,4 +1,4 @@
-//! A directory that is renamed or unmounted while a run has files in it: they are still removed, or reported.
+//! Tests of a directory that is renamed or unmounted while a run has files in it: they are still removed, or reported.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn plan_of(file: &Path) -> String {
     )
 }
 
-/// Starts a run with a new file in a directory of the lab, and waits until it is measured.
+/// Starts a run with a new file in a directory of the lab, and waits for its first measurement.
 fn start(lab: &Lab, directory: &Path) -> Child {
     let plan = lab.plan(&plan_of(&directory.join("new")));
     start_until(lab.iotax().arg("run").arg(plan).arg("--yes"), "cell 1/")
@@ -28,8 +28,8 @@ fn start(lab: &Lab, directory: &Path) -> Child {
 trait Removal {
     fn away(&self);
     fn back(&self);
-    /// The path of its contents while it is away; may bring it back for that.
-    fn look(&self) -> PathBuf;
+    /// Returns the current path of its contents; may bring the directory back for that.
+    fn contents_path(&self) -> PathBuf;
 }
 
 struct Renamed(PathBuf);
@@ -49,7 +49,7 @@ impl Removal for Renamed {
         fs::rename(self.other(), &self.0).expect("renamed");
     }
 
-    fn look(&self) -> PathBuf {
+    fn contents_path(&self) -> PathBuf {
         self.other()
     }
 }
@@ -83,7 +83,7 @@ impl Removal for Unmounted {
         run("mount", &[self.disk.node.as_path(), self.point.as_path()]);
     }
 
-    fn look(&self) -> PathBuf {
+    fn contents_path(&self) -> PathBuf {
         self.back();
         self.point.clone()
     }
@@ -91,7 +91,7 @@ impl Removal for Unmounted {
 
 impl Drop for Unmounted {
     fn drop(&mut self) {
-        // A process that looks at a new file may have it open for a moment.
+        // A process that inspects a new file may have it open for a moment.
         let _ = Command::new("umount").arg("-l").arg(&self.point).status();
     }
 }
@@ -100,21 +100,21 @@ fn list(directory: &Path) -> Vec<PathBuf> {
     fs::read_dir(directory).expect("there").map(|entry| entry.expect("readable").path()).collect()
 }
 
-/// A run to whose end the directory is away.
-fn removed_at_the_end(lab: &Lab, directory: &Path, way: &dyn Removal) {
+/// Tests a run whose directory is away at its end.
+fn removed_at_the_end(lab: &Lab, directory: &Path, removal: &dyn Removal) {
     let mut child = start(lab, directory);
-    way.away();
+    removal.away();
     child.wait().expect("ended");
-    assert_eq!(list(&way.look()), Vec::<PathBuf>::new(), "a file is left");
+    assert_eq!(list(&removal.contents_path()), Vec::<PathBuf>::new(), "a file is left");
     let clean = lab.run(&["clean"]);
     assert!(clean.status.success(), "{}", text(&clean.stdout));
     assert!(text(&clean.stdout).contains("nothing was left behind"), "{}", text(&clean.stdout));
 }
 
-/// A run that is killed while the directory is away.
-fn told_until_it_is_back(lab: &Lab, directory: &Path, way: &dyn Removal) {
+/// Tests a run that is killed while the directory is away.
+fn reported_until_it_is_back(lab: &Lab, directory: &Path, removal: &dyn Removal) {
     let mut child = start(lab, directory);
-    way.away();
+    removal.away();
     child.kill().expect("killed");
     child.wait().expect("ended");
     let dry = lab.run(&["clean", "--dry-run"]);
@@ -124,14 +124,14 @@ fn told_until_it_is_back(lab: &Lab, directory: &Path, way: &dyn Removal) {
         let clean = lab.run(&["clean"]);
         let said = text(&clean.stdout);
         assert_eq!(clean.status.code(), Some(4), "{said}");
-        let told = format!("not undone: file {}", directory.join("new").display());
+        let expected = format!("not undone: file {}", directory.join("new").display());
         assert!(
-            said.contains(&told) && said.contains("no longer the directory that it was made in"),
+            said.contains(&expected) && said.contains("no longer the directory that it was made in"),
             "{said}"
         );
         assert!(said.contains("inode ") && said.contains("--forget"), "{said}");
     }
-    way.back();
+    removal.back();
     let clean = lab.run(&["clean"]);
     assert!(clean.status.success(), "{}", text(&clean.stdout));
     assert_eq!(list(directory), Vec::<PathBuf>::new(), "a file is left");
@@ -143,10 +143,10 @@ fn a_directory_that_is_renamed() {
     let lab = Lab::new();
     let directory = lab.path("dir");
     fs::create_dir(&directory).expect("made");
-    let way = Renamed(directory.clone());
-    removed_at_the_end(&lab, &directory, &way);
-    way.back();
-    told_until_it_is_back(&lab, &directory, &way);
+    let removal = Renamed(directory.clone());
+    removed_at_the_end(&lab, &directory, &removal);
+    removal.back();
+    reported_until_it_is_back(&lab, &directory, &removal);
 }
 
 #[test]
@@ -164,8 +164,8 @@ fn a_file_that_is_moved_to_another_directory_after_a_kill() {
         let clean = lab.run(&["clean"]);
         let said = text(&clean.stdout);
         assert_eq!(clean.status.code(), Some(4), "{said}");
-        let told = format!("not undone: file {}: it is not there any more", new.display());
-        assert!(said.contains(&told) && said.contains(&format!("-xdev -inum {inode}\n")), "{said}");
+        let expected = format!("not undone: file {}: it is not there any more", new.display());
+        assert!(said.contains(&expected) && said.contains(&format!("-xdev -inum {inode}\n")), "{said}");
     }
     fs::remove_file(&mine).expect("removed");
     let forgotten = lab.run(&["clean", "--forget"]);
@@ -176,10 +176,10 @@ fn a_file_that_is_moved_to_another_directory_after_a_kill() {
 #[test]
 fn a_filesystem_that_is_lazily_unmounted() {
     let lab = Lab::new();
-    let Some(way) = Unmounted::new(&lab) else { return };
-    let directory = way.point.clone();
-    removed_at_the_end(&lab, &directory, &way);
-    told_until_it_is_back(&lab, &directory, &way);
+    let Some(removal) = Unmounted::new(&lab) else { return };
+    let directory = removal.point.clone();
+    removed_at_the_end(&lab, &directory, &removal);
+    reported_until_it_is_back(&lab, &directory, &removal);
 }
 
 /// Covers kills before the fill and during a measurement.
@@ -187,33 +187,35 @@ fn a_filesystem_that_is_lazily_unmounted() {
 fn a_run_is_not_resumed_where_its_filesystem_is_not_mounted() {
     for kill_early in [true, false] {
         let lab = Lab::new();
-        let Some(way) = Unmounted::new(&lab) else { return };
+        let Some(removal) = Unmounted::new(&lab) else { return };
         if kill_early {
-            lab.plan(&plan_of(&way.point.join("new")));
+            lab.plan(&plan_of(&removal.point.join("new")));
             let mut command = lab.iotax();
             command.args(["run", "plan.toml", "--yes"]).env("IOTAX_FAULT", "kill-after@1");
             assert_eq!(command.output().expect("iotax starts").status.code(), None);
         } else {
-            let mut child = start(&lab, &way.point);
+            let mut child = start(&lab, &removal.point);
             child.kill().expect("killed");
             child.wait().expect("ended");
         }
         assert!(lab.run(&["clean"]).status.success());
-        way.away();
+        removal.away();
         let refused = lab.run(&["resume", "1", "--yes"]);
         let said = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(4), "{said}");
-        let was = format!("{} was on ext4 ({}, rw", way.point.display(), way.point.display());
+        let was = format!("{} was on ext4 ({}, rw", removal.point.display(), removal.point.display());
         let remedy = "mount what was there and resume again, or begin a new run";
         assert!(
-            [&was, &format!("on {}", loop_name(&way.disk)), remedy].iter().all(|word| said.contains(*word)),
+            [&was, &format!("on {}", loop_name(&removal.disk)), remedy]
+                .iter()
+                .all(|word| said.contains(*word)),
             "{said}"
         );
-        assert_eq!(list(&way.point), Vec::<PathBuf>::new(), "it wrote beneath the mount point");
-        way.back();
+        assert_eq!(list(&removal.point), Vec::<PathBuf>::new(), "it wrote beneath the mount point");
+        removal.back();
         let resumed = lab.run(&["resume", "1", "--yes"]);
         assert!(resumed.status.success(), "{}", text(&resumed.stderr));
-        assert_eq!(list(&way.point), Vec::<PathBuf>::new(), "a file is left");
+        assert_eq!(list(&removal.point), Vec::<PathBuf>::new(), "a file is left");
     }
 }
 
@@ -234,7 +236,7 @@ fn a_directory_with_a_mount_of_iotaxs_own_that_is_renamed() {
     ));
     let mut command = lab.iotax();
     command.args(["run", "plan.toml", "--yes", "--overwrite", disk.name()]).env("TMPDIR", &scratch);
-    // All that it makes stands.
+    // Everything it creates exists.
     let killed = command.env("IOTAX_FAULT", "kill-after@7").output().expect("iotax starts");
     assert_eq!(killed.status.code(), None, "{}", text(&killed.stderr));
     assert_eq!(uses_of(&scratch).len(), 1);
@@ -265,8 +267,8 @@ fn a_directory_that_is_renamed_on_another_machine() {
     let said = text(&clean.stdout);
     assert_eq!(clean.status.code(), Some(4), "{said}");
     for file in ["here", "there"] {
-        let told = format!("not undone: file {}", work.join(file).display());
-        assert!(said.contains(&told), "{told:?} is not in: {said}");
+        let expected = format!("not undone: file {}", work.join(file).display());
+        assert!(said.contains(&expected), "{expected:?} is not in: {said}");
     }
     assert!(renamed.join("here").exists() && renamed.join("there").exists());
     fs::rename(&renamed, &work).expect("renamed");

@@ -1,4 +1,4 @@
-//! An NBD server of the test's own, which counts flushes and makes each last as long as it is told to.
+//! An NBD server for tests that counts flushes and delays each by a given time.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -18,7 +18,7 @@ const OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
 const ACKNOWLEDGED: u32 = 1;
 const INFORMATION: u32 = 3;
 const UNSUPPORTED: u32 = (1 << 31) + 1;
-/// Has flags, takes flushes.
+/// Transmission flags: flags are valid, flushes are supported.
 const EXPORT_FLAGS: u16 = 1 | 1 << 2;
 const REPLY: u32 = 0x6744_6698;
 const READ: u16 = 0;
@@ -26,13 +26,13 @@ const WRITE: u16 = 1;
 const DISCONNECT: u16 = 2;
 const FLUSH: u16 = 3;
 
-/// A disk in memory whose flushes are counted and delayed. It lasts as long as the process.
+/// A disk in memory with counted and delayed flushes. It exists until the process ends.
 pub(crate) struct FlushCounter {
     flushes: Arc<AtomicU64>,
 }
 
 impl FlushCounter {
-    /// Serves a disk of `size` bytes at a socket.
+    /// Serves a disk of `size` bytes on a socket.
     pub(crate) fn serve(socket: &Path, size: usize, delay: Duration) -> Self {
         let listener = UnixListener::bind(socket).expect("a socket");
         let flushes = Arc::new(AtomicU64::new(0));
@@ -41,14 +41,14 @@ impl FlushCounter {
             let disk = Arc::new(Mutex::new(vec![0; size]));
             for client in listener.incoming().map_while(Result::ok) {
                 let (disk, counted) = (Arc::clone(&disk), Arc::clone(&counted));
-                // A client that goes away without a word is as good as one that says so.
+                // A client that closes the connection is treated like one that disconnects.
                 thread::spawn(move || answer(client, &disk, delay, &counted));
             }
         });
         Self { flushes }
     }
 
-    /// Flushes so far.
+    /// Returns the number of flushes so far.
     pub(crate) fn flushes(&self) -> u64 {
         self.flushes.load(Ordering::SeqCst)
     }

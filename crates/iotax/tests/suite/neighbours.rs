@@ -1,4 +1,5 @@
-//! Other users of a machine that an agent was on: what they put there is never executed, and nothing that they can see helps them.
+//! Tests against other users of a remote machine: files that they plant are never executed, and command lines reveal nothing useful to
+//! them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,10 +15,10 @@ use crate::lab::text;
 use crate::ssh::{await_end, start_plan};
 use crate::sshd::Sshd;
 
-/// Places that all users share, seen by the other side alone.
+/// Directories shared by all users, visible only on the remote side.
 const SHARED: &str = "mount -t tmpfs -o mode=1777 none /var/tmp && mount -t tmpfs -o mode=1777 none /dev/shm && chmod 1777 LAB/tmp";
 
-/// The agent's tag and the path of its place, as they are on record.
+/// Returns the agent's tag and the path of its directory, from the undo log.
 fn on_record(sshd: &Sshd) -> (String, PathBuf) {
     let undo = sshd.lab.path("home/.local/state/iotax/undo");
     let mut files = fs::read_dir(undo).expect("there").flatten().map(|entry| entry.path());
@@ -27,13 +28,14 @@ fn on_record(sshd: &Sshd) -> (String, PathBuf) {
     let mut agents = lines.lines().filter_map(|line| {
         let line: Value = serde_json::from_str(line).expect("JSON");
         let agent = line.get("record")?.get("effect")?.get("agent")?;
-        let place = agent.get("place").map_or("/none", |place| place["path"].as_str().expect("text"));
-        Some((agent["tag"].as_str().expect("a tag").to_owned(), PathBuf::from(place)))
+        let agent_dir =
+            agent.get("directory").map_or("/none", |agent_dir| agent_dir["path"].as_str().expect("text"));
+        Some((agent["tag"].as_str().expect("a tag").to_owned(), PathBuf::from(agent_dir)))
     });
     agents.next_back().expect("an agent")
 }
 
-/// Kills a run on both sides; returns its agent's tag and directory.
+/// Kills a run on both sides. Returns its agent's tag and directory.
 fn abandon(sshd: &Sshd) -> (String, PathBuf) {
     let mut child = start_plan(sshd);
     // Stopped first, so that it does not see them end and undo its work.
@@ -46,7 +48,7 @@ fn abandon(sshd: &Sshd) -> (String, PathBuf) {
     on_record(sshd)
 }
 
-/// A directory as an agent's, of nobody's, whose program leaves a mark when it is executed.
+/// Creates a directory like an agent's, owned by nobody, with a program that leaves a file when executed.
 fn plant(sshd: &Sshd, directory: &Path) {
     let (directory, mark) = (directory.display(), executed(sshd));
     sshd.sh(&format!(
@@ -72,12 +74,12 @@ fn assert_left(sshd: &Sshd, clean: &Output, why: &str) {
 fn a_program_that_somebody_else_planted_is_not_executed() {
     let Some(sshd) = Sshd::start(SHARED) else { return };
     for both in [true, false] {
-        let (tag, place) = if both { abandon(&sshd) } else { end_alone(&sshd) };
-        clean_among_plants(&sshd, &tag, &place);
+        let (tag, agent_dir) = if both { abandon(&sshd) } else { end_alone(&sshd) };
+        clean_among_plants(&sshd, &tag, &agent_dir);
     }
 }
 
-/// A run of which only this side was killed: the other one has removed all by itself.
+/// Kills a run on this side only; the remote agent then removes its files itself.
 fn end_alone(sshd: &Sshd) -> (String, PathBuf) {
     let mut child = start_plan(sshd);
     child.kill().expect("killed");
@@ -86,14 +88,14 @@ fn end_alone(sshd: &Sshd) -> (String, PathBuf) {
     on_record(sshd)
 }
 
-fn clean_among_plants(sshd: &Sshd, tag: &str, place: &Path) {
-    let name = place.file_name().expect("a name").to_str().expect("UTF-8");
+fn clean_among_plants(sshd: &Sshd, tag: &str, agent_dir: &Path) {
+    let name = agent_dir.file_name().expect("a name").to_str().expect("UTF-8");
     let bases = [sshd.lab.path("tmp"), "/var/tmp".into(), "/dev/shm".into(), sshd.lab.path("cache")];
     let own = sshd.lab.path("own");
     plant(sshd, &own);
     let mut planted = Vec::new();
     for (number, base) in bases.iter().enumerate() {
-        for path in [name, tag].map(|name| base.join(name)).into_iter().filter(|path| path != place) {
+        for path in [name, tag].map(|name| base.join(name)).into_iter().filter(|path| path != agent_dir) {
             if number % 2 == 0 {
                 plant(sshd, &path);
             } else {
@@ -115,19 +117,19 @@ fn clean_among_plants(sshd: &Sshd, tag: &str, place: &Path) {
 #[test]
 fn what_stands_in_the_agents_place_is_left_alone_and_stays_on_record() {
     let Some(sshd) = Sshd::start(SHARED) else { return };
-    let (_, place) = abandon(&sshd);
+    let (_, agent_dir) = abandon(&sshd);
     let aside = sshd.lab.path("aside");
-    let shown = place.display();
-    fs::rename(&place, &aside).expect("renamed");
-    plant(&sshd, &place);
+    let shown = agent_dir.display();
+    fs::rename(&agent_dir, &aside).expect("renamed");
+    plant(&sshd, &agent_dir);
     assert_left(&sshd, &sshd.run(&["clean"]), "not the directory that was made there");
     sshd.sh(&format!("chown -R 0:0 {shown}"));
     assert_left(&sshd, &sshd.run(&["clean"]), "not the directory that was made there");
-    fs::remove_dir_all(&place).expect("removed");
-    std::os::unix::fs::symlink(&aside, &place).expect("linked");
+    fs::remove_dir_all(&agent_dir).expect("removed");
+    std::os::unix::fs::symlink(&aside, &agent_dir).expect("linked");
     assert_left(&sshd, &sshd.run(&["clean"]), "not the directory that was made there");
-    fs::remove_file(&place).expect("removed");
-    fs::rename(&aside, &place).expect("renamed");
+    fs::remove_file(&agent_dir).expect("removed");
+    fs::rename(&aside, &agent_dir).expect("renamed");
     sshd.sh(&format!("chmod 777 {shown}"));
     assert_left(&sshd, &sshd.run(&["clean"]), "others may write to it");
     sshd.sh(&format!("chmod 700 {shown} && cd {shown} && mv iotax ours"));
@@ -145,11 +147,11 @@ fn what_stands_in_the_agents_place_is_left_alone_and_stays_on_record() {
 fn neither_tag_nor_place_stand_in_a_command_line() {
     let Some(sshd) = Sshd::start(SHARED) else { return };
     let (seen, stop) = (CommandLines::watch(), sshd.lab.path("home/.local/state/iotax/undo"));
-    let (tag, place) = abandon(&sshd);
+    let (tag, agent_dir) = abandon(&sshd);
     let clean = sshd.run(&["clean"]);
     assert!(clean.status.success(), "{}", text(&clean.stdout));
     assert_eq!(fs::read_dir(stop).expect("there").count(), 0);
-    let name = place.file_name().expect("a name").to_str().expect("UTF-8").to_owned();
+    let name = agent_dir.file_name().expect("a name").to_str().expect("UTF-8").to_owned();
     let seen = seen.end();
     assert!(seen.contains("./iotax agent"), "the agent was not seen");
     // Only rmdir(1) may name the directory: it is then empty and off the record.
@@ -161,7 +163,7 @@ fn neither_tag_nor_place_stand_in_a_command_line() {
     assert_eq!(telling, Vec::<&String>::new());
 }
 
-/// The command lines of all processes while a test runs.
+/// Collects the command lines of all processes during a test.
 struct CommandLines {
     stop: Arc<AtomicBool>,
     watching: thread::JoinHandle<BTreeSet<String>>,

@@ -1,4 +1,4 @@
-//! `iotax net serve` and `iotax net run` beside iperf3: either end can be its, and what a server writes can be read as its.
+//! Tests of `iotax net serve` and `iotax net run` with iperf3 at either end, and of JSON in iperf3's format.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -14,7 +14,7 @@ use crate::lab::{Lab, text};
 
 const LOOPBACK: &str = "127.0.0.1";
 
-/// Arguments for both tools, and true where the client sends and where it receives.
+/// Arguments for both tools, and whether the client sends and receives.
 const TESTS: [(&[&str], bool, bool); 9] = [
     (&["-t", "1"], true, false),
     (&["-t", "1", "-R"], false, true),
@@ -27,7 +27,7 @@ const TESTS: [(&[&str], bool, bool); 9] = [
     (&["-n", "100M"], true, false),
 ];
 
-/// A server that goes when the test does.
+/// A server process; killed on drop.
 struct Server {
     child: Child,
     port: String,
@@ -63,19 +63,19 @@ impl Server {
     }
 }
 
-/// A port that nobody listens on.
+/// Returns an unused port.
 fn free_port() -> String {
     let free = TcpListener::bind((LOOPBACK, 0)).expect("a port");
     free.local_addr().expect("bound").port().to_string()
 }
 
-/// Runs a client until its server listens.
+/// Runs a client repeatedly until its server listens.
 fn until_it_listens(mut client: impl FnMut() -> Command) -> Value {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let output = client().output().expect("started");
         let (out, err) = (text(&output.stdout), text(&output.stderr));
-        // iperf3 ends well and says in the document that it failed.
+        // iperf3 exits with 0 and reports the failure in its JSON.
         let document = serde_json::from_str(&out).unwrap_or(Value::Null);
         if output.status.success() && document.is_object() && document["error"].is_null() {
             return document;
@@ -102,7 +102,7 @@ fn ours(lab: &Lab, port: &str, arguments: &[&str]) -> Value {
     })
 }
 
-/// The only cell of a run.
+/// Returns the only cell of a run.
 fn cell(document: &Value) -> &Value {
     let cells = document["cells"].as_array().unwrap_or_else(|| panic!("{document:#}"));
     assert_eq!(cells.len(), 1, "{document:#}");
@@ -115,33 +115,34 @@ fn assert_measured(document: &Value, arguments: &[&str], sends: bool, receives: 
         document["warnings"].as_array().map(|all| all.iter().any(|w| w["kind"] == "bypassed")),
         Some(false)
     );
-    let ways = cell(document)["network"]["ways"].as_array().expect("ways");
-    let directions: Vec<&str> = ways.iter().filter_map(|way| way["direction"].as_str()).collect();
+    let per_direction = cell(document)["network"]["directions"].as_array().expect("directions");
+    let directions: Vec<&str> =
+        per_direction.iter().filter_map(|totals| totals["direction"].as_str()).collect();
     let asked = [(sends, "upload"), (receives, "download")];
     let asked: Vec<&str> = asked.into_iter().filter(|(goes, _)| *goes).map(|(_, name)| name).collect();
     assert_eq!(directions, asked, "{arguments:?}");
-    for way in ways {
-        let number = |key: &str| way[key].as_f64();
-        let rate = number("bytes_per_s").unwrap_or_else(|| panic!("{arguments:?}: {way}")) * 8.0;
+    for totals in per_direction {
+        let number = |key: &str| totals[key].as_f64();
+        let rate = number("bytes_per_s").unwrap_or_else(|| panic!("{arguments:?}: {totals}")) * 8.0;
         if arguments.contains(&"-u") {
             // 20 Mbit/s, which loopback carries.
-            assert!((10e6..24e6).contains(&rate), "{arguments:?}: {way}");
+            assert!((10e6..24e6).contains(&rate), "{arguments:?}: {totals}");
             let lost = number("lost").zip(number("received_packets"));
             // Before 3.13 an iperf3 does not tell it after a warm-up.
-            assert!(lost.is_some() || arguments.contains(&"-O"), "{arguments:?}: {way}");
-            assert!(lost.is_none_or(|(lost, received)| lost <= received / 10.0), "{arguments:?}: {way}");
+            assert!(lost.is_some() || arguments.contains(&"-O"), "{arguments:?}: {totals}");
+            assert!(lost.is_none_or(|(lost, received)| lost <= received / 10.0), "{arguments:?}: {totals}");
         } else {
-            assert!(rate > 32e6, "{arguments:?}: {way}");
+            assert!(rate > 32e6, "{arguments:?}: {totals}");
         }
     }
 }
 
 /// Asserts that the traffic matches the request, by the figures of both ends.
-fn assert_carried(document: &Value, arguments: &[&str], ways: [bool; 2]) {
+fn assert_carried(document: &Value, arguments: &[&str], per_direction: [bool; 2]) {
     assert!(document["error"].is_null(), "{arguments:?}: {document:#}");
     let end = &document["end"];
-    // A way alone has the plain names, whichever it is.
-    let names: &[&str] = if ways == [true, true] { &["", "_bidir_reverse"] } else { &[""] };
+    // A single direction has the plain names.
+    let names: &[&str] = if per_direction == [true, true] { &["", "_bidir_reverse"] } else { &[""] };
     for name in names {
         let [sent, received] = ["sent", "received"].map(|word| &end[format!("sum_{word}{name}")]);
         let [sent_bytes, received_bytes] = [sent, received].map(|sum| sum["bytes"].as_f64().unwrap_or(0.0));
@@ -193,7 +194,7 @@ fn two_ends_of_ours_tell_more() {
     assert_measured(&document, &arguments, true, true);
     let network = &cell(&document)["network"];
     assert!(network["server_cpu_ns_per_gib"].is_f64(), "{network:#}");
-    assert!(network["ways"][0]["duplicates"].is_u64(), "{network:#}");
+    assert!(network["directions"][0]["duplicates"].is_u64(), "{network:#}");
     // It is a run like any other.
     let shown = lab.run(&["report", "1"]);
     assert!(text(&shown.stdout).contains("Gbit/s"), "{}", text(&shown.stdout));
@@ -217,7 +218,7 @@ fn a_plan_has_a_server_as_a_target() {
     assert!(!document.to_string().contains("open sesame"), "the token is nowhere");
 }
 
-/// The kinds of all values, by their paths; of arrays the first element's.
+/// Returns the type of each value by path; for arrays, that of the first element.
 fn shape(value: &Value, path: &str, found: &mut Vec<String>) {
     let kind = match value {
         Value::Object(map) => {
@@ -236,7 +237,7 @@ fn shape(value: &Value, path: &str, found: &mut Vec<String>) {
     found.push(format!("{path}: {kind}"));
 }
 
-/// The document of a server after its only test.
+/// Returns the JSON document of a server after its only test.
 fn served(mut command: Command, port: &str, arguments: &[&str]) -> Value {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
     iperf3(port, arguments);

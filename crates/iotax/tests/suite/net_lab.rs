@@ -1,7 +1,7 @@
-//! Two ends of a network whose faults are known, in a guest whose clock counts its instructions.
+//! Two ends of a network with known faults, in a guest whose clock counts instructions.
 //!
-//! `near` and `far` are namespaces with a pair of interfaces between them, `near0` and `far0`. What goes wrong on the way is made by the
-//! kernel's queueing disciplines, which also count what they did: that is the truth.
+//! The namespaces `near` and `far` are connected by a pair of interfaces, `near0` and `far0`. The kernel's queueing disciplines cause the
+//! faults and count them; these counts are the expected values.
 
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ pub(crate) enum End {
 }
 
 impl End {
-    /// Its namespace.
+    /// Name of its namespace.
     pub(crate) const fn namespace(self) -> &'static str {
         match self {
             Self::Near => "near",
@@ -29,7 +29,7 @@ impl End {
         }
     }
 
-    /// Its interface.
+    /// Name of its interface.
     pub(crate) const fn interface(self) -> &'static str {
         match self {
             Self::Near => "near0",
@@ -41,11 +41,11 @@ impl End {
 /// The counters of a queueing discipline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Account {
-    /// Packets that left it.
+    /// Packets sent.
     pub(crate) packets: u64,
-    /// Packets that it dropped.
+    /// Packets dropped.
     pub(crate) drops: u64,
-    /// Packets that netem let pass those before them.
+    /// Packets that netem reordered.
     pub(crate) requeues: u64,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct NetLab {
 }
 
 impl NetLab {
-    /// Boots the guest and lays the link. `None` after saying why, if this machine cannot.
+    /// Boots the guest and creates the link. Returns `None` and prints the reason if this machine cannot run it.
     pub(crate) fn boot() -> Option<Self> {
         let extras =
             Extras { programs: &["ip", "tc"], modules: &MODULES, exact_time: true, ..Extras::default() };
@@ -75,7 +75,7 @@ impl NetLab {
         Some(Self { guest })
     }
 
-    /// Has iotax be the server at a port, and waits until it is.
+    /// Starts `iotax net serve` on a port and waits until it listens.
     pub(crate) fn serve(&mut self, port: u16) {
         let log = format!("/tmp/served-{port}");
         self.guest.sh(&format!("far iotax net serve --bind 0.0.0.0 --port {port} --tests 8 > {log} 2>&1 &"));
@@ -84,13 +84,13 @@ impl NetLab {
         self.guest.sh(&format!("grep listening {log} || {{ cat {log}; false; }}"));
     }
 
-    /// Has iotax measure at the client, and reads its JSON.
+    /// Runs iotax at the client. Returns its JSON.
     pub(crate) fn json(&mut self, arguments: &str) -> Value {
         self.guest.sh(&format!("{} || {{ cat /tmp/said; false; }}", Self::command(arguments)));
         self.result()
     }
 
-    /// Has iotax measure at the client while a line of shell is executed, and reads its JSON. What the line printed.
+    /// Runs iotax at the client and a shell command at the same time. Returns the JSON of iotax and the output of the command.
     pub(crate) fn json_while(&mut self, arguments: &str, line: &str) -> (Value, String) {
         let printed = self.guest.sh(&format!(
             "{{ {} || cp /tmp/said /tmp/failed; }} & measuring=$!; {line}; wait $measuring; ! cat /tmp/failed 2> /dev/null",
@@ -108,7 +108,7 @@ impl NetLab {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
-    /// Has what one of `matches` finds (words of tc's u32) leave an end through netem, and nothing else.
+    /// Sends packets selected by one of `matches` (u32 matches of tc) through netem at an end, and no others.
     pub(crate) fn disturb(&mut self, end: End, matches: &[&str], netem: &str) {
         self.divide(end, 2, &matches.iter().map(|one| (2, *one)).collect::<Vec<_>>());
         let (name, interface) = (end.namespace(), end.interface());
@@ -117,7 +117,7 @@ impl NetLab {
         ));
     }
 
-    /// Divides what leaves an end into classes from `1:1` on. What nothing finds is in the first.
+    /// Divides packets sent by an end into classes from `1:1` on. Packets without a match go to the first.
     pub(crate) fn divide(&mut self, end: End, classes: usize, matches: &[(usize, &str)]) {
         let (name, interface) = (end.namespace(), end.interface());
         let first = ["0"; 16].join(" ");
@@ -131,13 +131,13 @@ impl NetLab {
         }
     }
 
-    /// Puts a queueing discipline in an end's way, at `root` or `parent CLASS`.
-    pub(crate) fn shape(&mut self, end: End, place: &str, discipline: &str) {
+    /// Adds a queueing discipline at an end, at `root` or `parent CLASS`.
+    pub(crate) fn shape(&mut self, end: End, parent: &str, discipline: &str) {
         let (name, interface) = (end.namespace(), end.interface());
-        self.guest.sh(&format!("tc -n {name} qdisc add dev {interface} {place} {discipline}"));
+        self.guest.sh(&format!("tc -n {name} qdisc add dev {interface} {parent} {discipline}"));
     }
 
-    /// The counters of netem at an end.
+    /// Returns the counters of netem at an end.
     pub(crate) fn account(&mut self, end: End) -> Account {
         let (name, interface) = (end.namespace(), end.interface());
         let text = self.guest.sh(&format!("tc -n {name} -s -j qdisc show dev {interface}"));
@@ -148,7 +148,7 @@ impl NetLab {
         Account { packets: count("packets"), drops: count("drops"), requeues: count("requeues") }
     }
 
-    /// Takes away what was put in an end's way.
+    /// Removes the queueing disciplines of an end.
     pub(crate) fn clear(&mut self, end: End) {
         let (name, interface) = (end.namespace(), end.interface());
         self.guest.sh(&format!("tc -n {name} qdisc del dev {interface} root"));

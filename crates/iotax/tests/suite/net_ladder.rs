@@ -1,4 +1,4 @@
-//! The network ladder: every way is made, measured, judged and gone.
+//! Tests of the network ladder: every path is built, measured, judged and removed.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -12,18 +12,18 @@ use serde_json::Value;
 use crate::lab::{Lab, assert_valid, start_until, text};
 use crate::sshd::{PORT, Sshd};
 
-/// Short, and without a question.
+/// Short, and without a prompt.
 const SHORT: [&str; 10] =
     ["--db", "runs.db", "--repeat", "2", "--runtime", "500ms", "--ramp-time", "200ms", "--yes", "--json"];
 
-/// Namespaces can only be made by root.
+/// Returns whether network namespaces can be created, which requires root.
 fn can_make_namespaces() -> bool {
     require!(root);
     require!(program "ip");
     true
 }
 
-/// The network namespaces and interfaces of this machine that iotax made.
+/// Returns the network namespaces and interfaces that iotax created.
 fn left() -> Vec<String> {
     let list = |arguments: &[&str]| {
         let output = Command::new("ip").args(arguments).output().expect("ip runs");
@@ -47,7 +47,7 @@ fn ladder(lab: &Lab, more: &[&str]) -> Value {
     json
 }
 
-/// ip(8) mounts the directory of names on itself with the first namespace, and leaves it so.
+/// Tests that the directory of namespaces is restored: ip(8) mounts it on itself for the first namespace and leaves it mounted.
 #[test]
 fn the_directory_of_namespaces_is_as_it_was() {
     if !can_make_namespaces() {
@@ -88,9 +88,12 @@ fn another_machine_is_a_far_end_that_asks_for_a_secret() {
     assert_eq!(run.measurements.len(), 2 * 2 * 2);
     let remote = || run.measurements.iter().filter(|m| m.target == "remote");
     assert!(remote().all(|m| m.outcome.tallies.ios() > 0), "{json}");
-    let told =
+    let has_server_cpu =
         |m: &Measurement| m.outcome.carried.as_ref().is_some_and(|carried| carried.server_cpu.is_some());
-    assert!(remote().filter(|m| m.workload == "tcp-both").all(told), "the server tells its CPU time");
+    assert!(
+        remote().filter(|m| m.workload == "tcp-both").all(has_server_cpu),
+        "the server tells its CPU time"
+    );
     sshd.assert_nothing_left();
 }
 
@@ -162,9 +165,9 @@ mod alone {
             }
         }
         let veth = run.targets.iter().find(|target| target.name == "veth").expect("recorded");
-        let places: BTreeSet<&str> =
-            veth.interfaces.iter().map(|interface| interface.place.as_str()).collect();
-        assert_eq!(places, BTreeSet::from(["client", "server"]), "{:?}", veth.interfaces);
+        let positions: BTreeSet<&str> =
+            veth.interfaces.iter().map(|interface| interface.position.as_str()).collect();
+        assert_eq!(positions, BTreeSet::from(["client", "server"]), "{:?}", veth.interfaces);
         assert!(veth.interfaces.iter().all(|interface| interface.driver.as_deref() == Some("veth")));
         assert_eq!(left(), before);
         lab.assert_nothing_left();

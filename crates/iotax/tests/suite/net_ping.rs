@@ -1,4 +1,4 @@
-//! Round trips from the command line: the host's own kernel, and a server of ours.
+//! Tests of round trips from the command line: the host's kernel (ICMP), and an iotax server.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::lab::{Lab, text};
 
-/// `iotax net serve` on a free port of the loopback, until it is dropped.
+/// `iotax net serve` on a free port of the loopback; killed on drop.
 struct Server {
     child: Child,
     port: String,
@@ -79,13 +79,15 @@ mod alone {
         }
         let cells = ping(&lab, &[&["--under-load", "-O", "0.2", "--rate", "100"], &here[..]].concat());
         let of = |name: &str| cells.iter().find(|cell| cell["workload"] == name).expect(name);
-        assert!(of("idle")["network"].get("ways").is_none());
+        assert!(of("idle")["network"].get("directions").is_none());
         for name in ["download", "upload"] {
             let network = &of(name)["network"];
-            let [way] = network["ways"].as_array().expect("ways").as_slice() else { panic!("{network:#}") };
-            assert_eq!(way["direction"], name);
+            let [direction] = network["directions"].as_array().expect("directions").as_slice() else {
+                panic!("{network:#}")
+            };
+            assert_eq!(direction["direction"], name);
             // A loopback carries a thousand times as much.
-            assert!(number(way, "bytes_per_s") > 1e6, "{way}");
+            assert!(number(direction, "bytes_per_s") > 1e6, "{direction}");
             assert!(number(&network["probes"], "received") > 10.0, "{network}");
         }
     }

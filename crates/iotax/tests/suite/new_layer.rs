@@ -1,5 +1,5 @@
-//! The layer of `examples/layer`, which iotax does not have: two files, and a line or two in each of five others. Built in a copy of the
-//! sources, it is there wherever a layer is.
+//! Tests that the layer of `examples/layer` can be added by two files and a line or two in each of five others. It is built in a copy of
+//! the sources.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -16,7 +16,7 @@ const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 const SIGKILL: i32 = 9;
 
-/// The five other files: a line there, and the lines that follow it from now on.
+/// The five other files: an existing line, and the lines to insert after it.
 const EDITS: [(&str, &str, &str); 5] = [
     ("model/src/target/layers/mod.rs", "\nmod cache;\n", "mod bottle;\npub use bottle::BottleSpec;\n"),
     ("model/src/target/layers/mod.rs", "\nlayers! {\n", "/// A bottle.\nbottle: Bottle(BottleSpec),\n"),
@@ -25,7 +25,7 @@ const EDITS: [(&str, &str, &str); 5] = [
     ("testbed/src/target/layer.rs", "    match layer {\n", "PlannedLayer::Bottle(spec) => Some(spec),\n"),
 ];
 
-/// Copies a directory, without what was built in it and without other tests' temporary files.
+/// Copies a directory without build results and temporary files of other tests.
 fn copy(from: &Path, to: &Path) {
     if from.join("CACHEDIR.TAG").exists() {
         return;
@@ -46,7 +46,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Builds iotax with the layer, next to what the tests were built of.
+/// Builds iotax with the layer, next to the build of the tests.
 fn build() -> PathBuf {
     let here = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let tree = here.join("new-layer");
@@ -70,7 +70,7 @@ fn build() -> PathBuf {
     let other = source.replace(&version(env!("CARGO_PKG_VERSION")), &version("0.0.1"));
     assert_ne!(source, other);
     fs::write(manifest, other).expect("written");
-    // With the program alone some of what it depends on would be built with other features.
+    // Building only the program would build some dependencies with other features.
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--workspace", "--offline", "--bin", "iotax", "--test", "tidy"]);
     for slow in ["analysis", "engine", "interop", "netperf"] {
@@ -84,7 +84,7 @@ fn build() -> PathBuf {
     tree.join("target/x86_64-unknown-linux-gnu/debug/iotax")
 }
 
-/// A lab whose iotax is another program.
+/// A lab with another binary as iotax.
 struct OtherLab {
     lab: Lab,
     program: PathBuf,
@@ -139,7 +139,7 @@ fn a_layer_of_an_example_is_wherever_layers_are() {
     let schema = new.said(&["plan", "schema"]);
     assert!(schema.contains("\"A bottle.\"") && schema.contains("\"Volume in litres.\""), "{schema}");
 
-    // Help, and what is refused before anything is done.
+    // Help, and errors before anything is changed.
     new.refused(&["bench", "/srv > barrel", "--yes"], "accepted: bottle, ");
     for (volume, words) in
         [("0", "volume = 0: a bottle holds at least 1"), ("3 colour=1", "accepted: dir, volume")]
@@ -191,7 +191,7 @@ fn a_layer_of_an_example_is_wherever_layers_are() {
     }
     assert!(kills > 4, "{kills}");
 
-    // Where it stays, doctor sees its filesystem and the one beneath, until it is undone.
+    // While it exists, doctor sees its filesystem and the one below.
     let mut killed = start_until(new.iotax().args(["run", &path, "--yes"]), "cell 2/");
     killed.kill().expect("killed");
     killed.wait().expect("it ended");

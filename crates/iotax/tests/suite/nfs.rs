@@ -1,4 +1,4 @@
-//! Raw files served by NFS.
+//! Tests of raw files served by NFS.
 
 use std::fs;
 
@@ -29,16 +29,16 @@ fn lines() -> [(&'static str, &'static str); 3] {
     STACKS.map(|(name, line, _)| (name, line))
 }
 
-/// The command lines of servers that serve the lab's files.
+/// Returns the command lines of servers that serve the lab's files.
 fn servers(lab: &Lab) -> Vec<String> {
-    let place = lab.path("").display().to_string();
+    let dir = lab.path("").display().to_string();
     let processes = fs::read_dir("/proc").expect("there");
     let lines = processes.filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok());
     let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
-    lines.filter(|line| line.contains("ganesha") && line.contains(&place)).collect()
+    lines.filter(|line| line.contains("ganesha") && line.contains(&dir)).collect()
 }
 
-/// The portmappers that do not run in this process's network namespace.
+/// Returns the portmappers in other network namespaces.
 fn portmappers() -> Vec<u32> {
     let here = fs::read_link("/proc/self/ns/net").expect("there");
     let processes = fs::read_dir("/proc").expect("there");

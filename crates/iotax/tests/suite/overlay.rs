@@ -1,4 +1,4 @@
-//! Files in an overlay and in memory, as containers have them.
+//! Tests of files on overlayfs and tmpfs, as in containers.
 
 use iotax_testkit::skip;
 
@@ -15,7 +15,7 @@ fn a_file_in_an_overlay_is_measured_with_what_lies_beneath() {
     let json = lab.json(&["run", &plan(&lab, &stacks, MIXED), "--yes", "--json", "-"]);
     assert_valid(&json);
     let (beneath, found) = (layers(&json, "plain"), layers(&json, "overlay"));
-    // All that lies under the directory, then the overlay, then the file.
+    // All layers below the directory, then the overlay, then the file.
     let [below @ .., overlay, file] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((below, *overlay, *file), (&beneath[..beneath.len() - 1], "overlay", "overlay.raw"));
     for measurement in json["measurements"].as_array().expect("measurements") {

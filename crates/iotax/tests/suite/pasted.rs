@@ -1,4 +1,4 @@
-//! Commands that iotax suggests: each works when it is pasted.
+//! Tests that each command suggested by iotax works when pasted into a shell.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,16 +7,16 @@ use std::process::{Command, Output};
 
 use crate::lab::{Lab, text};
 
-/// A name that a shell does not take as it is.
+/// A name that must be quoted in a shell.
 const STORE: &str = "my runs.db";
 
-/// Two equal targets and a margin that nothing meets.
+/// Two equal targets and a margin that is never met.
 const PLAN: &str = "repeat = 3\nmargin = \"0.01%\"\n[until_decided]\nmax_rounds = 5\n\
     [defaults]\nsize = \"4m\"\nruntime = \"100ms\"\nramp_time = \"0s\"\n\
     [[target]]\nname = \"one\"\nfile = { dir = \"WORK\" }\n[[target]]\nname = \"two\"\nfile = { dir = \"WORK\" }\n\
     [[workload]]\nrw = \"randread\"\n";
 
-/// The commands in a text: each stands at the end of a line or in parentheses.
+/// Returns the commands in a text, which end at the end of a line or a parenthesis.
 fn commands(said: &str) -> BTreeSet<String> {
     let starts = |line: &str| {
         let found = line.match_indices("iotax ").map(|(at, _)| at);
@@ -29,7 +29,7 @@ fn commands(said: &str) -> BTreeSet<String> {
     all.filter(|line| line.split(' ').nth(1).is_some_and(|word| known.contains(&word))).collect()
 }
 
-/// Gives a line to a shell, which finds iotax and a terminal's yes. What measures for long is interrupted.
+/// Runs a line in a shell with iotax in PATH and `yes` on the terminal. Interrupts long measurements.
 fn paste(lab: &Lab, line: &str) -> Output {
     let like = lab.iotax();
     let mut shell = Command::new("sh");

@@ -1,4 +1,4 @@
-//! PostgreSQL's transactions on this machine.
+//! Tests of pgbench on this machine.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn bench<'a>(target: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["bench", target, "--test", "pgbench", "--direct=false", "--yes"], more].concat()
 }
 
-/// The names of the processes that work in a directory.
+/// Returns the names of the processes with this working directory.
 fn within(directory: &Path) -> Vec<String> {
     let processes = fs::read_dir("/proc").expect("read").flatten().map(|entry| entry.path());
     let here = processes
@@ -43,7 +43,7 @@ fn transactions_have_a_rate_times_and_what_they_cost() {
     lab.assert_nothing_left();
 }
 
-/// Times count from the scheduled start, and what a server cannot keep up with is told.
+/// Tests that times count from the scheduled start, and that a server that falls behind is reported.
 #[test]
 fn a_rate_is_kept_or_said_to_be_too_much() {
     require!(file postgres::PROGRAM);
@@ -69,7 +69,7 @@ fn a_rate_is_kept_or_said_to_be_too_much() {
     lab.assert_nothing_left();
 }
 
-/// Each measurement compares pgbench's log with its summary, and fails if they differ.
+/// Tests that each measurement compares pgbench's log with its summary, and fails if they differ.
 #[test]
 fn transactions_beyond_a_limit_are_late_or_skipped() {
     require!(file postgres::PROGRAM);
@@ -174,7 +174,7 @@ fn a_guest_has_no_server_and_a_suite_leaves_it_out_there() {
     assert!(!text(&output.stdout).contains("pgbench"), "{output:?}");
 }
 
-/// The milliseconds of a target's transaction, and how often the uppermost layer below was flushed for it, by the report's sentence:
+/// Parses the milliseconds of a target's transaction and the flushes of the topmost layer per transaction from the report's sentence:
 /// `slow, a transaction of 101 ms: 1.00 flushes of 1.20 ms in vdb`.
 pub(crate) fn transaction(said: &str, target: &str) -> (f64, f64) {
     let start = format!("{target}, a transaction of ");
@@ -184,8 +184,8 @@ pub(crate) fn transaction(said: &str, target: &str) -> (f64, f64) {
     (milliseconds(words[0], words[1]), words[2].parse().unwrap_or_else(|_| panic!("{line}")))
 }
 
-/// The flushes of the only target's transaction in each layer from the top down, and the milliseconds that it adds to those of the next, by
-/// the report's sentence: `1.00 flushes of 3.00 ms in loop1, which adds 2.00 ms to 1.00 flushes of 1.00 ms in loop0`.
+/// Parses the flushes per transaction in each layer from the top down, and the milliseconds that the layer adds to those below, from the
+/// report's sentence: `1.00 flushes of 3.00 ms in loop1, which adds 2.00 ms to 1.00 flushes of 1.00 ms in loop0`.
 pub(crate) fn layers_of_transaction(said: &str) -> Vec<(f64, Option<f64>)> {
     let text = said.split_whitespace().collect::<Vec<_>>().join(" ");
     let pieces: Vec<&str> = text.split(" flushes of ").collect();
@@ -213,7 +213,7 @@ fn milliseconds(number: &str, unit: &str) -> f64 {
 mod alone {
     use super::*;
 
-    /// A flush of 2 ms more is 2 ms more for each flush of a transaction. Both disks sleep, so that waking up costs both the same.
+    /// Tests that a flush delayed by 2 ms adds 2 ms per flush to a transaction. Both disks sleep, so that the wake-up cost is the same.
     #[test]
     fn a_planted_delay_of_flushes_is_in_the_time_of_a_transaction() {
         const DELAY: Duration = Duration::from_millis(2);
@@ -251,7 +251,7 @@ mod alone {
         );
     }
 
-    /// The lower of two loop devices takes the planted delay, and the upper adds what is left of its flush.
+    /// Tests that the delay is attributed to the lower of two loop devices, and the rest of the flush to the upper one.
     #[test]
     fn what_a_layer_adds_is_apart_from_what_the_disk_takes() {
         require!(root);

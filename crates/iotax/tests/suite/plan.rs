@@ -1,4 +1,4 @@
-//! Plans: what they say before anything is done, and the worked ones carried out in a short form.
+//! Tests of plans: the announcement before a run, and the example plans, run in a short form.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use crate::lab::{Lab, text};
 const DOMAIN: &str = include_str!("../../../testbed/tests/system/libvirt/windows.xml");
 
 fn examples() -> Vec<PathBuf> {
-    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let examples_dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let mut paths: Vec<PathBuf> =
-        fs::read_dir(place).expect("examples").map(|entry| entry.expect("an entry").path()).collect();
+        fs::read_dir(examples_dir).expect("examples").map(|entry| entry.expect("an entry").path()).collect();
     paths.retain(|path| path.is_file());
     paths.sort();
     paths
@@ -29,7 +29,7 @@ fn stdout(output: &Output) -> String {
     text(&output.stdout)
 }
 
-/// The schema's objections to a plan, as editors show them.
+/// Returns the schema's errors for a plan, as editors show them.
 fn schema_errors(lab: &Lab, toml: &str) -> Vec<String> {
     let schema = lab.json(&["plan", "schema"]);
     let validator = jsonschema::validator_for(&schema).expect("the schema is one");
@@ -38,7 +38,7 @@ fn schema_errors(lab: &Lab, toml: &str) -> Vec<String> {
     validator.iter_errors(&plan).map(|error| format!("{}: {error}", error.instance_path())).collect()
 }
 
-/// Windows that are twice as long fit half as often; a number of rounds takes the place of the time.
+/// Tests that windows twice as long fit half as often, and that a number of rounds replaces the time.
 #[test]
 fn the_rounds_of_a_plan_with_a_time_follow_from_what_the_command_line_says() {
     let lab = Lab::new();
@@ -77,7 +77,7 @@ fn the_schema_knows_every_key_of_the_worked_plans_and_no_other() {
         assert_eq!(schema_errors(&lab, &full), Vec::<String>::new(), "{full}");
     }
     let good = fs::read_to_string(examples_path("cache-modes.toml")).expect("readable");
-    for (from, to, place) in [
+    for (from, to, key) in [
         ("fdatasync", "fdatasink", "/workload/2"),
         ("cache = [\"none\"", "chace = [\"none\"", "/target/1/guest"),
         ("\"writethrough\"", "\"writethru\"", "/target/1/guest/cache"),
@@ -90,7 +90,7 @@ fn the_schema_knows_every_key_of_the_worked_plans_and_no_other() {
         assert!(good.contains(from), "{from}");
         let bad = good.replacen(from, to, 1);
         let errors = schema_errors(&lab, &bad);
-        assert!(errors.iter().any(|error| error.starts_with(&format!("{place}: "))), "{to}: {errors:?}");
+        assert!(errors.iter().any(|error| error.starts_with(&format!("{key}: "))), "{to}: {errors:?}");
         assert!(Plan::from_toml(&bad).is_err(), "{to}");
     }
 }
@@ -230,7 +230,7 @@ fn a_ladder_is_printed_as_the_plan_that_it_is() {
     }
 }
 
-/// A printed ladder, run as a plan, is the ladder: the same cells in the same order.
+/// Tests that a printed ladder, run as a plan, has the same cells in the same order.
 #[test]
 fn a_printed_ladder_is_carried_out_as_the_ladder_is() {
     let lab = Lab::new();
@@ -256,11 +256,11 @@ fn a_printed_ladder_is_carried_out_as_the_ladder_is() {
     assert_eq!(run["workloads"], ladder["workloads"]);
 }
 
-/// The targets of a worked plan with guests or clusters that are built where tests are to be quick: its baseline, its first and its last.
-/// `guest::axes` boots every kind of guest, and `rbd` makes every kind of cluster.
+/// Returns the targets of an example plan that quick tests build: of guests and clusters only the baseline, the first and the last.
+/// `guest::axes` boots every kind of guest, and `rbd` every kind of cluster.
 const FEW: usize = 3;
 
-/// Carries out a worked plan in its short form, in the lab's directory.
+/// Runs a short form of an example plan in the lab's directory.
 fn carried_out(name: &str) {
     carried_out_with(name, &[], |text| text);
 }
@@ -279,10 +279,10 @@ fn carried_out_with(name: &str, flags: &[&str], edit: impl Fn(String) -> String)
     if takes_long && !thorough() && plan.targets.len() > FEW {
         let last = plan.targets.len() - 1;
         let baseline = plan.targets.iter().position(|target| target.name == plan.baseline);
-        let mut place = 0..;
+        let mut nth = 0..;
         plan.targets.retain(|_| {
-            let place = place.next();
-            [Some(0), baseline, Some(last)].contains(&place)
+            let nth = nth.next();
+            [Some(0), baseline, Some(last)].contains(&nth)
         });
         text_of_plan = plan.to_toml().expect("written");
     }
@@ -305,7 +305,10 @@ fn carried_out_with(name: &str, flags: &[&str], edit: impl Fn(String) -> String)
     let measurements = json["measurements"].as_array().expect("measurements");
     assert_eq!(measurements.len(), plan.targets.len() * plan.workloads.len());
     for measurement in measurements {
-        let done = ["read", "write"].iter().filter_map(|way| measurement[way]["ios"].as_u64()).sum::<u64>();
+        let done = ["read", "write"]
+            .iter()
+            .filter_map(|direction| measurement[direction]["ios"].as_u64())
+            .sum::<u64>();
         assert!(done > 0, "{measurement}");
         assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
     }
@@ -395,7 +398,7 @@ mod guests {
             "{}",
             text(&guests.stderr)
         );
-        // Where guests do not run natively the disks are measured without: the bus is none of theirs.
+        // Without native guests the disks are measured without one, and have no bus.
         let without = lab.run(&ladder);
         if text(&without.stderr).contains("Its disk without a guest: ") {
             let rungs = ["aio-io_uring", "cache-none", "cache-none-aio-native", "format-raw", "host-file"];

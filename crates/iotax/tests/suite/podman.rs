@@ -1,4 +1,4 @@
-//! Targets in containers of a real Podman.
+//! Tests of targets in containers of a real Podman.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,9 +12,9 @@ use serde_json::Value;
 use crate::lab::{Lab, assert_valid, spawn_until, text};
 use crate::ssh::await_end;
 
-/// The programs that it needs.
+/// Programs that Podman needs.
 const PROGRAMS: &[&str] = &["podman", "crun", "busybox", "unshare", "mount", "tar", "sh"];
-/// The programs of a container that the agent needs.
+/// Programs that the agent needs in a container.
 const TOOLS: &[&str] = &[
     "sh",
     "cat",
@@ -44,16 +44,16 @@ const TOOLS: &[&str] = &[
 ];
 const SHORT: &[&str] = &["--runtime", "300ms", "--ramp-time", "0s", "--size", "8m"];
 
-/// A Podman whose images, containers and state are the lab's. Containers end when it is dropped.
+/// A Podman with images, containers and state in the lab. Containers are stopped on drop.
 struct Podman {
     lab: Lab,
 }
 
 impl Podman {
-    /// `None` after saying why, if this machine has none.
+    /// Returns `None` and prints the reason if this machine has no Podman.
     fn new() -> Option<Self> {
         require!(programs PROGRAMS);
-        // Without root containers need more of a machine than is asked for here.
+        // Rootless containers need features that this test does not require.
         require!(root);
         let lab = Lab::new();
         for dir in ["bin", "run", "var"] {
@@ -64,7 +64,7 @@ impl Podman {
                       default_ulimits = [\"nofile=1024:1024\", \"nproc=1000:1000\"]\n\
                       [engine]\nruntime = \"crun\"\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"none\"\nlock_type = \"file\"\n";
         fs::write(lab.path("containers.conf"), config).expect("written");
-        // crun refuses cgroups of version 2 beside those of version 1.
+        // crun does not support cgroup v1 and v2 at the same time.
         let script = format!(
             "#!/bin/sh\nexport CONTAINERS_CONF=LAB/containers.conf\nexec unshare --mount sh -c '\n\
              umount /sys/fs/cgroup/unified 2>/dev/null\nmount --bind LAB/run /run && mount --bind LAB/var /var/lib && \
@@ -72,15 +72,15 @@ impl Podman {
             program("podman").display()
         );
         let path = lab.path("bin/podman");
-        let place = lab.path("").display().to_string();
-        fs::write(&path, script.replace("LAB/", &place)).expect("written");
+        let lab_dir = lab.path("").display().to_string();
+        fs::write(&path, script.replace("LAB/", &lab_dir)).expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a program");
         let podman = Self { lab };
         podman.import("tools", TOOLS);
         Some(podman)
     }
 
-    /// Makes an image with these programs.
+    /// Builds an image with these programs.
     fn import(&self, name: &str, tools: &[&str]) {
         let root = self.lab.path(name);
         for dir in ["bin", "data", "root", "tmp"] {
@@ -104,7 +104,7 @@ impl Podman {
         text(&output.stdout)
     }
 
-    /// Starts a container that does nothing.
+    /// Starts an idle container.
     fn start(&self, name: &str, image: &str, more: &[&str]) {
         let run = ["run", "-d", "--name", name];
         self.podman(&[&run, more, &[image, "/bin/busybox", "sleep", "100000"]].concat());
@@ -121,7 +121,7 @@ impl Podman {
         self.iotax().args(arguments).output().expect("iotax starts")
     }
 
-    /// The files of the container that may be an agent's.
+    /// Returns the files in the container that an agent may have created.
     fn found(&self, name: &str) -> String {
         self.podman(&["exec", name, "find", "/data", "/tmp", "/dev/shm", "/root", "-mindepth", "1"])
     }
@@ -131,7 +131,7 @@ impl Podman {
         assert_eq!(self.found(name), "", "left in the container");
     }
 
-    /// Starts a plan with a target in the container, and waits until that is measured.
+    /// Starts a plan with a target in the container, and waits for its first measurement.
     fn start_plan(&self) -> Child {
         let plan = self.lab.plan(
             "repeat = 2\nseed = 3\n[[target]]\nname = 'there'\npath = 'podman://web/data/there'\n[[workload]]\n\
@@ -144,7 +144,7 @@ impl Podman {
         child
     }
 
-    /// Kills a run here and all that it started in the container.
+    /// Kills a run and its processes in the container.
     fn kill_both(&self, mut child: Child) {
         // The runner must not see its agent end.
         kill_process(Pid::from_child(&child), Signal::STOP).expect("stopped");
@@ -194,7 +194,7 @@ fn a_file_in_a_container_is_measured_and_nothing_is_left() {
 fn killed_on_one_side_or_both_it_can_be_cleaned() {
     let Some(podman) = Podman::new() else { return };
     podman.start("web", "tools", &[]);
-    // The agent sees its stream end, and removes what it made.
+    // The agent notices the end of its stream and removes its files.
     let mut child = podman.start_plan();
     child.kill().expect("killed");
     child.wait().expect("ended");

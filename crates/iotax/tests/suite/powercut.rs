@@ -1,4 +1,4 @@
-//! Journals that are kept elsewhere while the power goes: on another disk, over ssh, and over a guest's serial line.
+//! Tests of power cuts with journals kept elsewhere: on another disk, over ssh, and over a guest's serial line.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -16,14 +16,14 @@ use crate::lab::{Lab, start_until, text, with_mounts};
 use crate::lab_guest::{Extras, LabGuest};
 use crate::sshd::Sshd;
 
-/// Bytes of a journal with some hundred records.
+/// Size of a journal with some hundred records.
 const SOME: u64 = 40 * 500;
 
 fn utf8(path: &Path) -> &str {
     path.to_str().expect("utf-8")
 }
 
-/// A volatile directory that a test mounts; unmounted when it is dropped.
+/// A mounted volatile directory; unmounted on drop.
 struct Disk {
     below: PathBuf,
     point: PathBuf,
@@ -51,7 +51,7 @@ impl Disk {
         line
     }
 
-    /// Cuts the power; returns the account.
+    /// Cuts the power. Returns the account.
     fn cut(&mut self) -> Value {
         writeln!(self.control.get_mut(), "cut").expect("it listens");
         serde_json::from_str(&self.hear()).expect("JSON")
@@ -74,7 +74,7 @@ fn wait_for(journal: &Path) {
     }
 }
 
-/// The only cut of a document of `iotax powercut check`, and the exit code.
+/// Returns the only cut in the document of `iotax powercut check`, and the exit code.
 fn checked(mut command: Command, target: &Path, journal: &str) -> (Option<i32>, Value) {
     let output = command
         .args(["powercut", "check", utf8(target), "--journal", journal, "--json"])
@@ -93,7 +93,7 @@ fn number(cut: &Value, pointer: &str) -> u64 {
 }
 
 fn lost_flushed(cut: &Value) -> u64 {
-    ["/flushed/stale", "/flushed/torn", "/flushed/damaged"].iter().map(|place| number(cut, place)).sum()
+    ["/flushed/stale", "/flushed/torn", "/flushed/damaged"].iter().map(|counter| number(cut, counter)).sum()
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_disk_that_keeps_what_it_flushed_is_told_from_one_that_does_not() {
         let (code, cut) = checked(lab.iotax(), &target, utf8(&journal));
         assert_eq!((code, lost_flushed(&cut) > 0), (Some(loses.into()), loses), "{cut:#}");
         assert!(number(&cut, "/flushed/checked") > 0 && cut["seconds"].as_f64() > Some(0.0), "{cut:#}");
-        // As many at most as the disk lost and tore: of a write in flight nobody knows.
+        // At most the number that the disk lost or tore, because the fate of a write in flight is unknown.
         for fault in ["torn", "lost"] {
             let found = number(&cut, &format!("/acknowledged/{}", fault.replace("lost", "stale")));
             assert!(found <= account[fault].as_u64().expect("a count"), "{fault}: {account} {cut:#}");
@@ -249,7 +249,7 @@ fn interrupted_it_removes_what_it_made() {
     lab.assert_nothing_left();
 }
 
-/// A directory for journals on another filesystem than that of labs.
+/// A directory for journals on a different filesystem than labs.
 fn in_memory() -> tempfile::TempDir {
     tempfile::TempDir::new_in("/dev/shm").expect("a filesystem in memory")
 }
@@ -335,7 +335,7 @@ fn a_device_can_be_checked_after_it_is_cleaned() {
     lab.assert_nothing_left();
 }
 
-/// A loop device, detached when it is dropped.
+/// A loop device; detached on drop.
 struct LoopDevice(PathBuf);
 
 impl Drop for LoopDevice {
@@ -344,8 +344,8 @@ impl Drop for LoopDevice {
     }
 }
 
-/// The blocks that are as dm-log-writes has them on its log: a write is on it once a flush or FUA that came after it completed.
-/// The format is that of Documentation/admin-guide/device-mapper/log-writes.rst and of the kernel's dm-log-writes.c.
+/// Returns the blocks that match the log of dm-log-writes. A write is in the log once a later flush or FUA completed. Format:
+/// Documentation/admin-guide/device-mapper/log-writes.rst and the kernel's dm-log-writes.c.
 fn logged(log: &Path, area: usize) -> Vec<u8> {
     const MAGIC: u64 = 0x6a_7366_7773_6872;
     const DISCARD: u64 = 4;
@@ -377,18 +377,18 @@ fn logged(log: &Path, area: usize) -> Vec<u8> {
 mod guests {
     use super::*;
 
-    /// A device that loses acknowledged writes.
+    /// The layer that loses acknowledged writes.
     #[derive(Debug, Clone, Copy, PartialEq)]
     enum Loser {
-        /// None does.
+        /// No layer.
         Nobody,
-        /// iotax's volatile directory at a cut, to which QEMU passes no flush on.
+        /// iotax's volatile directory at a cut; QEMU does not pass flushes to it.
         Volatile,
-        /// dm-flakey, which from a moment on acknowledges writes and flushes and drops them.
+        /// dm-flakey, which acknowledges and drops writes and flushes from some time on.
         Flakey,
     }
 
-    /// dm-log-writes below the load says what a disk must hold, and the journal what it was told that it holds.
+    /// Tests that the journal and dm-log-writes below the load agree on the number of lost blocks.
     #[test]
     fn dm_log_writes_and_the_journal_miss_as_many_blocks_whoever_loses_them() {
         const DEVICE: usize = 8 << 20;

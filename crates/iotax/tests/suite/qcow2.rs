@@ -1,4 +1,4 @@
-//! Snapshots in qcow2 images and their encryption, measured without a guest.
+//! Tests of snapshots in qcow2 images and of encryption, without a guest.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::fuse::{layers, plan};
 use crate::lab::{Lab, assert_valid, start_until, text};
 
-/// The image of a target, in a folder of the run's own; `None` while there is none.
+/// Returns the image of a target in the run's directory; `None` before it exists.
 fn image_of(dir: &Path, target: &str) -> Option<PathBuf> {
     let mut folders = fs::read_dir(dir).ok()?.flatten();
     folders.find_map(|folder| {
@@ -23,13 +23,13 @@ fn image_of(dir: &Path, target: &str) -> Option<PathBuf> {
     })
 }
 
-/// The header of an image as qemu-img reads it; `None` if it is gone, or a program is changing it.
+/// Returns the header of an image as read by qemu-img; `None` if the image is gone or being changed.
 fn header(image: &Path) -> Option<Value> {
     let info = Command::new("qemu-img").args(["info", "-U", "--output=json"]).arg(image).output().ok()?;
     serde_json::from_slice(&info.stdout).ok()
 }
 
-/// The names of the snapshots in an image.
+/// Returns the names of the snapshots in an image.
 fn snapshots(image: &Path) -> Vec<String> {
     let list = header(image).and_then(|info| info["snapshots"].as_array().cloned()).unwrap_or_default();
     let names = list.iter().filter_map(|one| one["name"].as_str());
@@ -39,7 +39,7 @@ fn snapshots(image: &Path) -> Vec<String> {
 
 const MIB: u64 = 1 << 20;
 
-/// Each first write to a cluster takes another one, also in the second round, for which the image is as it was filled.
+/// Tests that each first write to a cluster allocates a new one, also in the second round, which starts from the filled image again.
 #[test]
 fn snapshots_in_an_image_are_kept_and_writes_copy() {
     require!(program "qemu-storage-daemon", "qemu-img");
@@ -88,7 +88,7 @@ fn snapshots_in_an_image_are_kept_and_writes_copy() {
     lab.assert_nothing_left();
 }
 
-/// Everything that is written is encrypted, in overlays too, and is read again as it was.
+/// Tests that all data is encrypted, also in overlays, and read back correctly.
 #[test]
 fn an_encrypted_image_is_measured_and_keeps_what_is_written() {
     require!(program "qemu-storage-daemon", "qemu-img");
@@ -137,7 +137,7 @@ fn an_encrypted_image_is_measured_and_keeps_what_is_written() {
     lab.assert_nothing_left();
 }
 
-/// The overlays of operations are encrypted as the image is.
+/// Tests that overlays of operations are encrypted like the image.
 #[test]
 fn operations_are_carried_out_on_an_encrypted_image() {
     require!(program "qemu-storage-daemon", "qemu-img");

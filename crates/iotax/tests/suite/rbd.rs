@@ -1,4 +1,4 @@
-//! Images of a Ceph cluster over raw files.
+//! Tests of images of a Ceph cluster on raw files.
 
 use std::fs;
 
@@ -18,16 +18,17 @@ pub(crate) fn possible() -> bool {
     true
 }
 
-/// Places where Ceph's programs keep files that nobody told them to keep elsewhere.
-const PLACES: [&str; 4] = ["/run/ceph", "/var/log/ceph", "/var/lib/ceph/mon", "/var/lib/ceph/crash/posted"];
+/// Default directories of Ceph's programs.
+const DIRECTORIES: [&str; 4] =
+    ["/run/ceph", "/var/log/ceph", "/var/lib/ceph/mon", "/var/lib/ceph/crash/posted"];
 
-/// The files there.
+/// Returns the files in these directories.
 fn kept() -> Vec<String> {
-    let entries = PLACES.iter().filter_map(|place| fs::read_dir(place).ok()).flatten();
+    let entries = DIRECTORIES.iter().filter_map(|directory| fs::read_dir(directory).ok()).flatten();
     entries.filter_map(|entry| Some(entry.ok()?.path().display().to_string())).collect()
 }
 
-/// Command lines of daemons and tools of clusters with a target of this name, which no other test has.
+/// Returns the command lines of daemons and tools of clusters for a target of this name, which only this test uses.
 fn programs(target: &str) -> Vec<String> {
     processes("ceph").into_iter().filter(|line| line.contains(&format!("-{target}-rbd "))).collect()
 }
@@ -41,7 +42,7 @@ fn assert_nothing_left(lab: &Lab, target: &str) {
     assert!(!left.iter().any(|name| name.to_string_lossy().ends_with(&own)), "namespaces left: {left:?}");
 }
 
-/// The measurements of a target.
+/// Returns the measurements of a target.
 fn of<'a>(json: &'a Value, target: &str) -> Vec<&'a Value> {
     let all = json["measurements"].as_array().expect("measurements");
     all.iter().filter(|measurement| measurement["target"] == target).collect()
@@ -74,7 +75,7 @@ fn what_is_written_to_a_ceph_image_is_kept_and_nothing_is_left() {
             let verify = &measurement["verify"];
             assert!(verify["checked"].as_u64() > Some(0) && verify["unfinished"] != true, "{measurement}");
             assert_eq!(verify["faults"].as_array().map_or(0, Vec::len), 0, "{measurement}");
-            // What the cluster takes of the CPUs is told apart from what QEMU takes.
+            // The CPU time of the cluster is separate from that of QEMU.
             let threads = &measurement["guest_threads"];
             assert!(threads["ceph-osd"]["user_ns"].as_u64() > Some(0), "{threads}");
             assert!(threads.get("ceph-mon").is_some() && threads.get("main").is_some(), "{threads}");
@@ -87,7 +88,7 @@ fn what_is_written_to_a_ceph_image_is_kept_and_nothing_is_left() {
     assert_eq!(kept(), before);
 }
 
-/// The kinds of warnings about a target.
+/// Returns the kinds of warnings about a target.
 fn warnings(json: &Value, target: &str) -> Vec<String> {
     let all = json["warnings"].as_array().into_iter().flatten();
     all.filter(|warning| warning["target"] == target).map(|warning| warning["kind"].to_string()).collect()

@@ -1,5 +1,4 @@
-//! The commands of README.md, carried out: each of its commands as it stands there, with a reader's own places put in and only
-//! words added that make it short.
+//! Runs each command of README.md as documented, with paths of this machine and additional options that make it short.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,10 +11,10 @@ use crate::sshd::{PORT, Sshd};
 
 const README: &str = include_str!("../../../../README.md");
 
-/// A result of fio, as a user brings one.
+/// An example result of fio.
 const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../interop/tests/data/import/fio-3.33.json");
 
-/// The commands in an order in which each finds what it needs, with the words that make them short.
+/// The commands in an order that satisfies their dependencies, with the options that make them short.
 const COMMANDS: [(&str, &str); 26] = [
     ("iotax", ""),
     ("iotax COMMAND -h", ""),
@@ -51,12 +50,12 @@ const COMMANDS: [(&str, &str); 26] = [
     ("iotax net ping HOST", "--time 1"),
 ];
 
-/// The one that changes settings of the kernel, which only root may.
+/// The command that changes kernel settings, which requires root.
 const TUNED: &str = "iotax tune DIR";
 
-/// The server of the last two, which goes on until it is stopped.
+/// The server for the last two commands, which runs until it is stopped.
 const SERVER: &str = "iotax net serve";
-/// Another that does not end by itself.
+/// Another command that does not end by itself.
 const BROWSER: &str = "iotax serve";
 
 #[test]
@@ -66,11 +65,11 @@ fn every_command_of_the_readme_is_carried_out_here() {
     assert_eq!(commands(README), known);
 }
 
-/// A command of the README with the reader's places put in and words added.
+/// Builds a command of the README with paths of this machine and additional options.
 fn carried_out(sshd: &Sshd, command: &str, more: &str) -> Command {
     let lab = &sshd.lab;
     let work = lab.work().display().to_string();
-    let place = |word: &str| match word {
+    let substituted = |word: &str| match word {
         "/srv/images" | "DIR" => work.clone(),
         "vm-raw:DIR" | "vm-qcow2:DIR" => word.replace("DIR", &work),
         "PLAN.toml" => lab.path("plan.toml").display().to_string(),
@@ -88,13 +87,13 @@ fn carried_out(sshd: &Sshd, command: &str, more: &str) -> Command {
     let mut carried_out = sshd.iotax();
     // A gate in quotes is one word.
     let (plain, quoted) = command.split_once('\'').unwrap_or((command, ""));
-    carried_out.args(plain.split_whitespace().skip(1).map(place));
+    carried_out.args(plain.split_whitespace().skip(1).map(substituted));
     carried_out.args([quoted.trim_end_matches('\'')].into_iter().filter(|word| !word.is_empty()));
     carried_out.args(more.split_whitespace());
     carried_out
 }
 
-/// The commands in backticks, and those after the prompts of examples.
+/// Returns the commands in backticks and those after the prompts of examples.
 fn commands(text: &str) -> BTreeSet<&str> {
     let mut found = BTreeSet::new();
     for (index, part) in text.split("```").enumerate() {
@@ -108,7 +107,7 @@ fn commands(text: &str) -> BTreeSet<&str> {
     found
 }
 
-/// A process that ends with the test.
+/// A process; killed on drop.
 struct Ends(Child);
 
 impl Drop for Ends {

@@ -1,4 +1,4 @@
-//! Traces from the command line: recorded, shown, written in other formats, replayed.
+//! Tests of traces from the command line: recording, display, export, replay.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::lab::{Lab, assert_valid, start_until, text};
 
 const BLOCK: u64 = 4096;
 
-/// An iolog of 200 I/Os in a second, three of four of them reads.
+/// An iolog of 200 I/Os in one second, 75% of them reads.
 fn iolog(path: &Path) {
     let line = |n: u64| {
         let kind = if n % 4 == 3 { "write" } else { "read" };
@@ -93,7 +93,7 @@ fn a_trace_is_replayed_on_each_target_and_fio_does_the_same_ios() {
     let out = text(&fio.stdout);
     let json: serde_json::Value =
         serde_json::from_str(&out[out.find('{').expect("JSON")..]).expect("fio's JSON");
-    let ios = |way: &str| json["jobs"][0][way]["total_ios"].as_u64();
+    let ios = |direction: &str| json["jobs"][0][direction]["total_ios"].as_u64();
     assert_eq!((ios("read"), ios("write")), (Some(150), Some(50)), "{}", text(&fio.stderr));
 }
 
@@ -155,8 +155,8 @@ fn a_large_disk_s_working_set_is_replayed_on_a_target_of_its_size() {
     // The first stream stays where it was. What follows a stream begins where it ends.
     assert_eq!(counts, [Some(256), Some(0), Some(240), Some(240), Some(240)], "{replayed}");
     assert_eq!(document["workloads"][0]["size"], "1m", "{document}");
-    let told = document["warnings"].as_array().expect("warnings");
-    assert!(told.iter().any(|warning| warning["kind"] == "scaled_replay"), "{told:?}");
+    let warnings = document["warnings"].as_array().expect("warnings");
+    assert!(warnings.iter().any(|warning| warning["kind"] == "scaled_replay"), "{warnings:?}");
     // The flags of iotax bench say the same.
     let work = lab.work();
     let by_flags = ["--read-iolog", "far.log", "--replay-offsets", "working_set", "--yes", "--json", "-"];
@@ -222,7 +222,7 @@ fn what_cannot_be_replayed_is_refused_in_words() {
     assert!(!lab.path("o").exists());
 }
 
-/// The lab's directory can be recorded.
+/// Returns whether the lab's directory can be recorded.
 fn can_record(lab: &Lab) -> bool {
     let tried = lab.run(&["record", "work", "-o", "tried.parquet", "--time", "100ms"]);
     tried.status.success() || {
@@ -266,17 +266,17 @@ fn a_recording_holds_what_a_known_load_did_to_the_disk() {
     assert!(profile["reads"].as_u64() >= Some(500), "{document}");
     assert_eq!(document["lost"].as_u64(), Some(0));
     assert!(profile["mean_latency_s"].as_f64() > Some(0.0), "{profile}");
-    // What the load made, and what was asked for.
+    // Only the I/O of the load, as requested.
     for file in [&lab.work().join("load.0.0"), &output] {
         std::fs::remove_file(file).expect("it is there");
     }
     lab.assert_nothing_left();
 }
 
-/// Number of reads past the page cache of the load that is to be recorded.
+/// Number of direct reads in the load to record.
 const OWN: u64 = 100;
 
-/// Reads `OWN` blocks of a new file directly, in this thread: the process of one that has ended is not known any more.
+/// Reads `OWN` blocks of a new file directly, in this thread: the process of an ended thread is unknown.
 fn read_directly(path: &Path) {
     const LENGTH: usize = 4096;
     let size = 1 << 20;
@@ -292,7 +292,7 @@ fn read_directly(path: &Path) {
     }
 }
 
-/// A cgroup of the test's own; removed when dropped.
+/// A cgroup; removed on drop.
 struct OwnCgroup(PathBuf);
 
 impl Drop for OwnCgroup {

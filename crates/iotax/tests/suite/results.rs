@@ -1,4 +1,4 @@
-//! Files that results go to: only what iotax wrote in that very format is replaced, and never by halves.
+//! Tests of result files: only files that iotax wrote in the same format are replaced, and always atomically.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::lab::{Lab, text};
 
 const HTML_MARK: &str = "<meta name=\"generator\" content=\"iotax\">";
 
-/// A lab whose store has one run, which nothing had to be measured for.
+/// A lab with a store of one synthetic run.
 fn with_a_run() -> Lab {
     let lab = Lab::new();
     let log = "1073741824 bytes (1.1 GB, 1.0 GiB) copied, 2.5 s, 429 MB/s\n";
@@ -23,7 +23,7 @@ fn with_a_run() -> Lab {
     lab
 }
 
-/// Every file at the top of the lab but the store, by its name.
+/// Returns every file at the top of the lab except the store, by name.
 fn files(lab: &Lab) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(lab.path("")).expect("a directory").map(|entry| entry.expect("an entry"));
     let files = entries.filter(|entry| entry.path().is_file());
@@ -94,13 +94,13 @@ fn a_format_replaces_its_own_files_and_no_other_formats() {
             refused(&lab, &[arguments, &[other]].concat(), "did not write it");
         }
     }
-    // There is no place in it where a mark could stand.
+    // The format has no room for a mark.
     let normal = ["export", "2", "--format", "fio-normal", "--output", "normal"];
     written(&lab, &normal);
     refused(&lab, &normal, "fio-normal has no place for a mark");
 }
 
-/// In a directory like /tmp somebody else puts a link where root is known to write.
+/// Tests a directory like /tmp in which another user plants a link at a path where root writes.
 #[test]
 fn no_output_follows_a_link_of_somebody_else() {
     require!(root);
@@ -156,7 +156,7 @@ fn csv_files_are_known_by_their_whole_first_line() {
     assert!(!lab.path("sheets/cells.csv").exists(), "all or none");
 }
 
-/// Runs it with files that cannot grow beyond 256 KiB, which a report in HTML does; `before` is for the shell.
+/// Runs iotax with a file size limit of 256 KiB, less than an HTML report; `before` is a shell command.
 fn cut_short(lab: &Lab, before: &str, arguments: &str) -> Output {
     let iotax = lab.iotax();
     let mut shell = Command::new("sh");
@@ -222,22 +222,22 @@ fn two_results_do_not_go_to_one_file() {
         refused(&lab, &["report", "1", "--json", out, "--html", "-"], "both go to stdout");
     }
     written(&lab, &["report", "1", "--html", "log"]);
-    for (redirection, places) in [
+    for (redirection, outputs) in [
         (">> log", "--json - --html log"),
         ("3>> log", "--json /dev/fd/3 --html log"),
         ("2>&1 | cat >&2; exit ${PIPESTATUS[0]}", "--json - --html /dev/stderr"),
     ] {
-        let output = in_shell(&lab, &format!("report 1 {places} {redirection}"));
+        let output = in_shell(&lab, &format!("report 1 {outputs} {redirection}"));
         let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{places} {redirection}: {said}");
-        assert!(said.contains("--json and --html both go to"), "{places} {redirection}: {said}");
+        assert_eq!(output.status.code(), Some(2), "{outputs} {redirection}: {said}");
+        assert!(said.contains("--json and --html both go to"), "{outputs} {redirection}: {said}");
     }
     let target = lab.work().join("new");
     let bench = ["bench", target.to_str().expect("utf-8"), "--db", "x", "--json", "link"];
     refused(&lab, &bench, "--db and --json");
 }
 
-/// Runs a command line of iotax as a shell does.
+/// Runs a command line of iotax in a shell.
 fn in_shell(lab: &Lab, line: &str) -> Output {
     let iotax = lab.iotax();
     let mut shell = Command::new("bash");
@@ -340,7 +340,7 @@ fn what_is_no_file_is_written_straight() {
     written(&lab, &["report", "1", "--json", "fifo"]);
     let read = reader.wait_with_output().expect("read").stdout;
     assert!(serde_json::from_slice::<Value>(&read).is_ok(), "{}", text(&read));
-    // The shell opened a log to add to: nothing of it is written over.
+    // The shell opened a log for appending: nothing is overwritten.
     fs::write(lab.path("log"), "mine\n").expect("written");
     let mut shell = Command::new("sh");
     shell.args(["-c", "\"$0\" report 1 --db \"$1\" --json /dev/fd/3 3>> log"]).current_dir(lab.path(""));
@@ -348,9 +348,9 @@ fn what_is_no_file_is_written_straight() {
     let logged = shell.output().expect("a shell");
     assert!(logged.status.success(), "{}", text(&logged.stderr));
     assert!(fs::read_to_string(lab.path("log")).expect("there").starts_with("mine\n{"));
-    for place in ["work", "/dev/rtc", "/dev/loop0"] {
-        if lab.path("").join(place).exists() {
-            refused(&lab, &["report", "1", "--json", place], "results are written to files");
+    for output_path in ["work", "/dev/rtc", "/dev/loop0"] {
+        if lab.path("").join(output_path).exists() {
+            refused(&lab, &["report", "1", "--json", output_path], "results are written to files");
         }
     }
 }

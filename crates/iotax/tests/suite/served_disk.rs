@@ -1,4 +1,4 @@
-//! A disk of the test's own, without a guest: a loop device on a file in memory, which a FUSE filesystem serves as slowly as it is told to.
+//! A disk for tests without a guest: a loop device on a file in memory, served by a FUSE filesystem with given delays.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,10 +21,10 @@ const ROOT: INodeNo = INodeNo(1);
 const DISK: INodeNo = INodeNo(2);
 const KEPT: Duration = Duration::from_hours(1);
 
-/// The time that a loop device has to close its file.
+/// Timeout for a loop device to close its file.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The time that a disk takes: each of these returns when it is over. Requests come one at a time.
+/// Timing of a disk: each method returns when the request is complete. Requests come one at a time.
 pub(crate) trait DiskTiming: Send + Sync + 'static {
     /// Writes `length` bytes.
     fn write(&self, _offset: u64, _length: u64) {}
@@ -34,7 +34,7 @@ pub(crate) trait DiskTiming: Send + Sync + 'static {
     fn discard(&self, _offset: u64, _length: u64) {}
 }
 
-/// Such a disk. It is gone on drop.
+/// A served disk; removed on drop.
 pub(crate) struct ServedDisk {
     pub(crate) node: String,
     session: Option<BackgroundSession>,
@@ -46,7 +46,7 @@ impl ServedDisk {
         let served = lab.path(name);
         std::fs::create_dir(&served).expect("made");
         let disk = File::from(memfd_create(name, MemfdFlags::CLOEXEC).expect("a file"));
-        // Longer than what is served: files of one length may be the same, and this one is open for writing.
+        // Longer than the served file: files of the same length may be taken for the same one, and this one is open for writing.
         disk.set_len(size + 1).expect("set");
         let session = fuser::spawn_mount(ServedFile { disk, size, timing }, &served, &Config::default());
         let session = session.expect("mounted");
@@ -121,7 +121,7 @@ impl<T: DiskTiming> Filesystem for ServedFile<T> {
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        // What the loop device writes comes as it is, and at once.
+        // Writes of the loop device arrive unchanged and immediately.
         reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
     }
 

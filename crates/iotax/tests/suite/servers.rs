@@ -1,4 +1,4 @@
-//! Tests that layers with a server share: of a server that dies or hangs, and of stacks that are refused.
+//! Shared tests of layers with a server: a server that dies or hangs, and rejected stacks.
 
 use std::fs;
 use std::process::Command;
@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::fuse::plan;
 use crate::lab::{Lab, start_until, text};
 
-/// Kills the server beneath the first target and stops that beneath the second, each in a run with a plain target: it costs its own target's measurements alone.
-/// `process` is a pattern for the command line of a target's server; no other test has targets of these names.
+/// Kills the server of the first target and stops that of the second, each in a run with a plain target. Asserts that only the affected
+/// target loses measurements. `process` is a pattern for the command line of a target's server; no other test has targets of these names.
 pub(crate) fn assert_signals_cost_one_target(
     names: [&str; 2],
     line: &str,
@@ -46,7 +46,7 @@ pub(crate) fn assert_signals_cost_one_target(
     });
 }
 
-/// Expects that stacks of a target with this name are refused, each with these words, and that nothing is left.
+/// Asserts that stacks of a target with this name are rejected with these words, and that nothing is left.
 pub(crate) fn assert_stacks_are_refused(
     name: &str,
     stacks: &[(&str, &str)],

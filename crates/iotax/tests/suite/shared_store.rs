@@ -1,4 +1,4 @@
-//! A store that a team shares, from the command line: made, measured into, noted, copied.
+//! Tests of a shared store from the command line: creation, runs, notes, copies.
 
 use iotax_testkit::postgres::{PROGRAM, PostgresServer};
 use iotax_testkit::require;
@@ -45,9 +45,9 @@ fn runs_are_kept_on_a_server_and_copied_between_stores() {
     assert!(said(&["push", "1", "2", "--to", &shown, "--db", &db], 0).contains("run 2: copied as run 2"));
     assert!(said(&["push", "3", "--to", &shown, "--db", &db], 2).contains("no run 3"));
     assert!(said(&["push", "--all", "--to", &db, "--db", &db], 2).contains("copied to another store"));
-    let json = |place: &str, run: &str| lab.json(&["report", run, "--json", "--db", place]);
+    let json = |store: &str, run: &str| lab.json(&["report", run, "--json", "--db", store]);
     assert_eq!(json(&db, "1"), json(&url, "1"), "the report is the same");
-    let lists = [&url, &db].map(|place| lab.json(&["list", "--json", "--db", place]));
+    let lists = [&url, &db].map(|store| lab.json(&["list", "--json", "--db", store]));
     assert_eq!(lists[0], lists[1]);
     let ids = |list: &Value| {
         list.as_array().expect("a list").iter().map(|run| run["id"].as_i64()).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! A disk whose flushes take a known time, without a guest.
+//! A disk with flushes of known duration, without a guest.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use crate::lab::Lab;
 use crate::served_disk::{DiskTiming, ServedDisk, output};
 
-/// A directory with ext4 on such a disk. It is unmounted and gone on drop.
+/// A directory with ext4 on a slow disk; unmounted and removed on drop.
 pub(crate) struct SlowDisk {
     mounted: PathBuf,
-    /// Nanoseconds of each flush: a sleep lasts longer than it is told to.
+    /// Measured duration of each flush in nanoseconds, as a sleep lasts longer than requested.
     flushes: Arc<Mutex<Vec<u64>>>,
     _disk: ServedDisk,
 }
@@ -33,7 +33,7 @@ impl SlowDisk {
         &self.mounted
     }
 
-    /// The median time of the flushes so far, in milliseconds.
+    /// Returns the median duration of the flushes so far, in milliseconds.
     pub(crate) fn flush_ms(&self) -> f64 {
         let mut flushes = self.flushes.lock().expect("whole").clone();
         flushes.sort_unstable();

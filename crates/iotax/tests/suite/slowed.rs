@@ -1,4 +1,4 @@
-//! Programs whose disk I/O is limited in IOPS by a control group.
+//! Runs programs in a control group that limits their IOPS.
 
 use std::fs;
 use std::os::linux::fs::MetadataExt;
@@ -10,14 +10,14 @@ use rustix::fs::{major, minor};
 
 use crate::lab::Lab;
 
-/// A control group that is removed on drop; its processes must have ended by then.
+/// A control group; removed on drop, after its processes have ended.
 pub(crate) struct Slowed {
     group: PathBuf,
 }
 
 impl Slowed {
-    /// Limits reads and writes of the disk that holds `file` for the programs of a group, one of those with other numbers. The error says what
-    /// this machine lacks.
+    /// Creates a group, distinguished by `number`, that limits reads and writes of the disk with `file`. The error names a missing feature
+    /// of this machine.
     pub(crate) fn new(file: &Path, iops: u64, number: usize) -> Result<Self, String> {
         let disk = disk_of(file)?;
         let (parent, settings) = controller(&disk, iops)?;
@@ -31,7 +31,7 @@ impl Slowed {
         Ok(slowed)
     }
 
-    /// A program that enters the group and becomes `program`, with all arguments.
+    /// A command that enters the group and executes `program` with all arguments.
     pub(crate) fn program(&self, lab: &Lab, name: &str, program: &Path) -> PathBuf {
         let (path, procs) = (lab.path(name), self.group.join("cgroup.procs"));
         let script =
@@ -56,7 +56,7 @@ impl Drop for Slowed {
     }
 }
 
-/// The number of the whole disk: limits are not for partitions.
+/// Returns the device number of the whole disk, because limits do not apply to partitions.
 fn disk_of(file: &Path) -> Result<String, String> {
     let device = fs::metadata(file).map_err(|error| format!("{}: {error}", file.display()))?.st_dev();
     let number = format!("{}:{}", major(device), minor(device));
@@ -68,10 +68,10 @@ fn disk_of(file: &Path) -> Result<String, String> {
     fs::read_to_string(block.join("dev")).map(|number| number.trim().to_owned()).map_err(lacks)
 }
 
-/// Files of a group, and what to write into each.
+/// Files of a group, and the text to write to each.
 type Settings = Vec<(&'static str, String)>;
 
-/// The directory for groups with such a limit, and the settings to write, for control groups version 1 or 2.
+/// Returns the directory for groups and the settings to write, for cgroup v1 or v2.
 fn controller(disk: &str, iops: u64) -> Result<(PathBuf, Settings), String> {
     let first = Path::new("/sys/fs/cgroup/blkio");
     if first.join("cgroup.procs").exists() {

@@ -1,4 +1,4 @@
-//! Targets on other machines, behind a real sshd.
+//! Tests of targets on remote machines, with a real sshd.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -86,7 +86,7 @@ fn the_program_is_copied_once_if_it_may_stay() {
     sshd.assert_nothing_left();
 }
 
-/// Starts a plan with a target here and one on the other side, and waits until the latter is measured.
+/// Starts a plan with a local and a remote target, and waits for the first measurement of the latter.
 pub(crate) fn start_plan(sshd: &Sshd) -> Child {
     let plan = sshd.lab.plan(&format!(
         "repeat = 2\nseed = 3\n[[target]]\nname = 'here'\npath = 'WORK/here'\n[[target]]\nname = 'there'\n\
@@ -149,7 +149,7 @@ fn killed_on_one_side_or_both_it_can_be_cleaned() {
     }
 }
 
-/// Waits until the processes that a killed runner left have ended by themselves.
+/// Waits until the processes of a killed runner have ended by themselves.
 pub(crate) fn await_end(ended: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !ended() {
@@ -232,7 +232,7 @@ fn the_program_finds_a_place_where_it_can_be_executed() {
 mod guests {
     use super::*;
 
-    /// Works with a guest of any hypervisor, as ssh is the only way in.
+    /// Tests a guest over ssh, which works with any hypervisor.
     #[test]
     fn the_disk_of_a_guest_is_measured_over_ssh() {
         require!(program "ssh", "ssh-keygen");

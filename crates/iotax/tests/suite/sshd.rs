@@ -1,4 +1,4 @@
-//! A real sshd in a network namespace of its own, which lets the lab's key in.
+//! A real sshd in a separate network namespace that accepts the lab's key.
 
 use std::fs;
 use std::io::Read;
@@ -11,27 +11,27 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::lab::{Lab, start_until, text};
 
-/// In the namespace nobody else can have it.
+/// Port, unused in the new namespace.
 pub(crate) const PORT: u16 = 2222;
 
-/// The programs that it needs.
+/// Programs that sshd needs.
 const PROGRAMS: &[&str] = &["ssh", "sshd", "ssh-keygen", "ip", "unshare", "nsenter", "mount", "sh"];
 
-/// A running sshd; killed, with its sessions, when it is dropped.
+/// A running sshd; killed with its sessions on drop.
 pub(crate) struct Sshd {
     pub(crate) lab: Lab,
     child: Child,
 }
 
 impl Sshd {
-    /// Starts one. `None` after saying why, if this machine has none or may make no namespace. `setup` is a line of shell that
-    /// is executed first, in a mount namespace that only the other side sees; `LAB` stands for the lab's directory.
+    /// Starts sshd. Returns `None` and prints the reason if this machine has none or cannot create a namespace. `setup` is a shell command
+    /// that runs first, in a mount namespace of the remote side; `LAB` stands for the lab's directory.
     pub(crate) fn start(setup: &str) -> Option<Self> {
         require!(programs PROGRAMS);
         // Namespaces are its own to make.
         require!(root);
         let lab = Lab::new();
-        let place = lab.path("").display().to_string();
+        let lab_dir = lab.path("").display().to_string();
         for dir in ["cache", "tmp"] {
             fs::create_dir(lab.path(dir)).expect("made");
         }
@@ -41,7 +41,7 @@ impl Sshd {
              TMPDIR=LAB/tmp\n{}",
             sshd_config("LAB/ssh/host")
         );
-        fs::write(lab.path("ssh/sshd_config"), config.replace("LAB/", &place)).expect("written");
+        fs::write(lab.path("ssh/sshd_config"), config.replace("LAB/", &lab_dir)).expect("written");
         let start = format!(
             "ip link set lo up && mount -t tmpfs tmpfs /run && mkdir -m 755 /run/sshd && {} && exec {} -D -e -f LAB/ssh/sshd_config",
             if setup.is_empty() { ":" } else { setup },
@@ -49,20 +49,20 @@ impl Sshd {
             program("sshd").display(),
         );
         let mut command = Command::new("unshare");
-        command.args(["--net", "--mount", "sh", "-c", &start.replace("LAB/", &place)]).stdin(Stdio::null());
+        command.args(["--net", "--mount", "sh", "-c", &start.replace("LAB/", &lab_dir)]).stdin(Stdio::null());
         let child = start_until(&mut command, "Server listening");
         let sshd = Self { lab, child };
         sshd.let_in("");
         Some(sshd)
     }
 
-    /// Lets the lab's key in, with options of authorized_keys(5).
+    /// Authorizes the lab's key, with options of authorized_keys(5).
     pub(crate) fn let_in(&self, options: &str) {
         let key = fs::read_to_string(self.lab.path("ssh/user.pub")).expect("made");
         fs::write(self.lab.path("ssh/authorized"), format!("{options} {key}")).expect("written");
     }
 
-    /// The binary under test, on the other end of the namespace's loopback.
+    /// The tested binary, on the remote side of the namespace's loopback.
     pub(crate) fn iotax(&self) -> Command {
         let plain = client(&self.lab);
         let mut command = Command::new("nsenter");
@@ -81,12 +81,12 @@ impl Sshd {
         self.iotax().args(arguments).output().expect("iotax starts")
     }
 
-    /// A path of the lab as it is called from elsewhere.
+    /// Returns the URL of a path in the lab.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("ssh://root@127.0.0.1:{PORT}{}", self.lab.path(path).display())
     }
 
-    /// A line of shell on the other side, as root.
+    /// Runs a shell command on the remote side, as root.
     pub(crate) fn sh(&self, line: &str) {
         let mut command = Command::new("nsenter");
         command.args(["--mount", "--target", &self.child.id().to_string(), "sh", "-c", line]);
@@ -94,9 +94,10 @@ impl Sshd {
         assert!(output.status.success(), "{line}: {}", text(&output.stderr));
     }
 
-    /// Kills what runs in its sessions, and the sessions.
+    /// Kills its sessions and their processes.
     pub(crate) fn kill_sessions(&self) {
-        // The children of what has ended are nobody's: those that are to be killed are found first. None is to see another end.
+        // Children of an ended process are reparented, so all processes are collected before any is killed. All are stopped first, so that
+        // none notices the end of another.
         let found = descendants(self.child.id());
         for signal in [Signal::STOP, Signal::KILL] {
             for pid in &found {
@@ -106,7 +107,7 @@ impl Sshd {
         }
     }
 
-    /// Kills the sessions and nothing that runs in them: what a connection that is lost comes to.
+    /// Kills only the sessions, as when a connection is lost, not their processes.
     pub(crate) fn cut_connections(&self) {
         for pid in children(self.child.id()) {
             let pid = Pid::from_raw(pid.cast_signed()).expect("a pid");
@@ -114,7 +115,7 @@ impl Sshd {
         }
     }
 
-    /// Asserts that nothing is left, on either side.
+    /// Asserts that nothing is left on either side.
     pub(crate) fn assert_nothing_left(&self) {
         self.lab.assert_nothing_left();
         for dir in ["cache", "tmp"] {
@@ -140,13 +141,13 @@ pub(crate) fn sshd_config(host_key: &str) -> String {
     format!("HostKey {host_key}\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n")
 }
 
-/// Makes a host's key and a user's, in `ssh` of the lab, and an ssh that knows both and nothing else.
+/// Creates a host key and a user key in the lab's directory `ssh`, and an ssh configured for these keys only.
 pub(crate) fn make_client(lab: &Lab, port: u16) {
-    let place = lab.path("").display().to_string();
+    let lab_dir = lab.path("").display().to_string();
     fs::create_dir(lab.path("ssh")).expect("made");
     ["host", "user"].iter().for_each(|key| make_key(&lab.path("ssh").join(key)));
     let write = |name: &str, content: &str| {
-        fs::write(lab.path("ssh").join(name), content.replace("LAB/", &place)).expect("written");
+        fs::write(lab.path("ssh").join(name), content.replace("LAB/", &lab_dir)).expect("written");
     };
     write(
         "config",
@@ -155,7 +156,7 @@ pub(crate) fn make_client(lab: &Lab, port: u16) {
     );
     let host_key = fs::read_to_string(lab.path("ssh/host.pub")).expect("made");
     write("known", &format!("[127.0.0.1]:{port} {host_key}"));
-    // ssh finds its configuration by the user's entry in passwd, whatever HOME is.
+    // ssh finds its configuration by the user's entry in passwd and ignores HOME.
     write(
         "ssh",
         &format!("#!/bin/sh\nexec {} -F LAB/ssh/config $SSH_OPTIONS \"$@\"\n", program("ssh").display()),
@@ -163,7 +164,7 @@ pub(crate) fn make_client(lab: &Lab, port: u16) {
     fs::set_permissions(lab.path("ssh/ssh"), fs::Permissions::from_mode(0o755)).expect("a program");
 }
 
-/// The binary under test with that ssh.
+/// The tested binary, with this ssh in PATH.
 pub(crate) fn client(lab: &Lab) -> Command {
     let mut command = lab.iotax();
     let path = std::env::var("PATH").expect("a path");
@@ -171,14 +172,14 @@ pub(crate) fn client(lab: &Lab) -> Command {
     command
 }
 
-/// A key without a passphrase.
+/// Creates a key without a passphrase.
 fn make_key(path: &Path) {
     let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path).output();
     let made = made.expect("ssh-keygen starts");
     assert!(made.status.success(), "{}", text(&made.stderr));
 }
 
-/// The processes that a process started and that still run.
+/// Returns the running child processes of a process.
 fn children(parent: u32) -> Vec<u32> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
@@ -193,7 +194,7 @@ fn children(parent: u32) -> Vec<u32> {
     .collect()
 }
 
-/// The processes that a process started, and those that they did, from the top down.
+/// Returns all descendants of a process, parents first.
 fn descendants(parent: u32) -> Vec<u32> {
     let mut found = children(parent);
     let mut next = 0;

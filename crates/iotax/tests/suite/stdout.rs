@@ -1,11 +1,11 @@
-//! Errors of stdout: a reader that went away is none, every other one is reported.
+//! Tests of errors on stdout: a closed pipe is ignored, every other error is reported.
 
 use std::fs::{self, OpenOptions};
 use std::process::Stdio;
 
 use crate::lab::{Lab, text};
 
-/// Every command that has something to say on stdout without measuring anything.
+/// Commands that print to stdout without measuring.
 const COMMANDS: &[&str] = &[
     "report 1",
     "report 1 --json",

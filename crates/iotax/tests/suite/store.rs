@@ -1,4 +1,4 @@
-//! The store from the command line: where it only can be read, when a run was killed, and when bits of it have changed.
+//! Tests of the store from the command line: read-only, after a killed run, and with flipped bits.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -10,7 +10,7 @@ use iotax_testkit::require;
 
 use crate::lab::{Lab, text, with_mounts};
 
-/// A store of two runs, in a directory of its own.
+/// A store of two runs, in a separate directory.
 fn two_runs(lab: &Lab) -> String {
     let (dir, work) = (lab.path("runs"), lab.work());
     fs::create_dir(&dir).expect("made");
@@ -25,7 +25,7 @@ fn two_runs(lab: &Lab) -> String {
     db
 }
 
-/// Runs a command while nothing can be written in a directory: root gets a mount that forbids it, others a mode.
+/// Runs a command while a directory is read-only: by a mount for root, by its mode for others.
 fn read_only(command: &mut Command, dir: &Path) -> Output {
     if !rustix::process::geteuid().is_root() {
         let mode = |mode| fs::set_permissions(dir, PermissionsExt::from_mode(mode)).expect("set");
@@ -141,7 +141,7 @@ fn a_damaged_run_is_listed_as_that_and_the_others_are_shown() {
     assert!(lab.run(&["list", "--check", "--db", &db]).status.success());
 }
 
-/// The store would be in the way of every later command.
+/// Tests that a full disk leaves no empty store, on which every later command would fail.
 #[test]
 fn a_full_disk_leaves_no_empty_store() {
     require!(root);

@@ -1,4 +1,4 @@
-//! Suites end to end.
+//! End-to-end tests of suites.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Storage that the kernel slows to a known rate: 500 reads a second must be measured as that.
+//! Tests of storage throttled by the kernel: a limit of 500 reads per second must be measured as such.
 
 use std::fs;
 use std::io::Write;
@@ -18,13 +18,13 @@ use crate::lab_guest::LabGuest;
 const RATE: f64 = 500.0;
 const SIZE_MIB: usize = 64;
 
-/// A control group that may read only so often; removed when it is dropped.
+/// A control group with limited read IOPS; removed on drop.
 struct Throttle {
     group: PathBuf,
 }
 
 impl Throttle {
-    /// Limits reads of a directory's disk; an error says why that is impossible here.
+    /// Limits reads of a directory's disk. Fails with the reason if that is impossible here.
     fn of(dir: &Path) -> Result<Self, String> {
         let disk = disk_beneath(dir)?;
         let (parent, file, limit) = hierarchy(&disk)?;
@@ -36,7 +36,7 @@ impl Throttle {
         Ok(throttle)
     }
 
-    /// The command, executed in the group.
+    /// Wraps a command so that it runs in the group.
     fn confine(&self, command: &Command) -> Command {
         let mut confined = Command::new("sh");
         confined.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(self.group.join("cgroup.procs"));
@@ -58,7 +58,7 @@ impl Drop for Throttle {
     }
 }
 
-/// The number of the whole disk that a directory's filesystem is on.
+/// Returns the device number of the whole disk below a directory.
 fn disk_beneath(dir: &Path) -> Result<String, String> {
     let device = fs::metadata(dir).map_err(|error| format!("{}: {error}", dir.display()))?.dev();
     let number = format!("{}:{}", major(device), minor(device));
@@ -72,7 +72,7 @@ fn disk_beneath(dir: &Path) -> Result<String, String> {
         .map_err(|error| format!("{}: {error}", disk.display()))
 }
 
-/// The directory of this machine's block I/O groups, the file for limits, and a limit in its format.
+/// Returns the directory of block I/O groups, the file for limits, and a limit in its format.
 fn hierarchy(disk: &str) -> Result<(PathBuf, &'static str, String), String> {
     const LIMIT: &str = "blkio.throttle.read_iops_device";
     let (first, second) = (Path::new("/sys/fs/cgroup/blkio"), Path::new("/sys/fs/cgroup"));
@@ -88,7 +88,7 @@ fn hierarchy(disk: &str) -> Result<(PathBuf, &'static str, String), String> {
     Ok((second.to_owned(), "io.max", format!("{disk} riops={RATE}")))
 }
 
-/// A lab with a file to read and a throttle on its disk; skips with the reason if that is impossible.
+/// A lab with a file to read and a throttle on its disk; skips the test if that is impossible.
 fn throttled() -> Option<(Lab, PathBuf, Throttle)> {
     let lab = Lab::alone();
     let throttle = match Throttle::of(&lab.work()) {
@@ -103,7 +103,7 @@ fn throttled() -> Option<(Lab, PathBuf, Throttle)> {
     Some((lab, path, throttle))
 }
 
-/// Four seconds of 4k random reads in the throttle's group, after one of warm-up.
+/// Measures four seconds of 4k random reads in the throttled group, after one second of warm-up.
 fn read(lab: &Lab, path: &Path, throttle: &Throttle, more: &[&str]) -> Value {
     let mut command = lab.iotax();
     command.arg("bench").arg(path).args(["--runtime", "4s", "--ramp-time", "1s", "--json", "-"]).args(more);
@@ -112,7 +112,7 @@ fn read(lab: &Lab, path: &Path, throttle: &Throttle, more: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// A limit of 50 ms and more hides what other tests take of the CPUs and the disk.
+/// Uses latency limits of 50 ms or more, so that the load of other tests hardly matters.
 #[test]
 fn a_search_finds_the_rate_of_the_disk() {
     let Some((lab, path, throttle)) = throttled() else { return };
@@ -169,7 +169,7 @@ mod alone {
             let second = |name: &str| number(&read["response_ns"][name]) / 1e9;
             eprintln!("{read}, {pacing}");
             let (backlog, expected) = (number(&pacing["backlog"]), 5.0 * (ASKED - RATE));
-            // The kernel lets I/O through in slices of a tenth of a second and may be part of one ahead or behind: the backlog tells how much.
+            // The kernel passes I/O in slices of 100 ms and may be part of a slice ahead or behind; the backlog shows by how much.
             let ahead_s = (expected - backlog) / RATE;
             // An I/O that begins t seconds after the start was due at t x 500 / 800; the window is from 1 to 5.
             let wait = |at: f64| at * (1.0 - RATE / ASKED) - ahead_s;
@@ -199,7 +199,7 @@ mod guests {
     mod alone {
         use super::*;
 
-        /// The same by version 2 of control groups, which this machine may not have, and for writes.
+        /// Same with cgroup v2, which this machine may lack, and for writes.
         #[test]
         fn a_guest_runs_at_the_rate_of_its_group() {
             let Some(mut guest) = LabGuest::boot_in_exact_time() else { return };

@@ -1,4 +1,4 @@
-//! `iotax top`: against devices of known delay, on a terminal, recorded and replayed, served to Prometheus.
+//! Tests of `iotax top`: on devices with known delay, on a terminal, as a recording, and for Prometheus.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -26,7 +26,7 @@ fn record(lab: &Lab, name: &str, readings: usize) {
         .spawn()
         .expect("it starts");
     let end = Instant::now() + Duration::from_mins(1);
-    // Each reading has a mark of its own.
+    // Each reading has its own mark.
     let is_enough = || {
         let bytes = std::fs::read(&file).unwrap_or_default();
         bytes.windows(4).filter(|word| *word == [0x50, 0x2a, 0x4d, 0x18]).count() > readings
@@ -146,7 +146,7 @@ impl Terminal {
         self.tmux(&["send-keys", &format!("clear; {} {arguments}", env!("CARGO_BIN_EXE_iotax")), "Enter"]);
     }
 
-    /// Waits until the screen shows something.
+    /// Waits until the screen shows a text.
     fn until(&self, is_shown: impl Fn(&str) -> bool) -> String {
         let end = Instant::now() + Duration::from_mins(1);
         loop {
@@ -226,7 +226,7 @@ fn a_recording_is_walked_on_the_screen_and_a_signal_gives_the_terminal_back() {
     terminal.until(|screen| screen.contains("\na2b"));
 }
 
-/// Children of a tmux that is killed are left with a terminal that is gone.
+/// Tests the loss of the terminal, by killing tmux.
 #[test]
 fn a_pipe_that_nobody_writes_to_is_waited_for_until_a_signal() {
     let lab = Lab::new();
@@ -266,7 +266,7 @@ fn a_screen_ends_with_its_terminal() {
     }
 }
 
-/// Whoever has clang can say whether the object that iotax carries is of the source beside it.
+/// Tests that the included BPF object matches its source; requires clang.
 #[test]
 fn the_bpf_object_is_what_its_source_compiles_to() {
     require!(program "clang", "sh");
@@ -289,7 +289,7 @@ fn the_bpf_object_is_what_its_source_compiles_to() {
 mod guests {
     use super::*;
 
-    /// A device that takes 5 ms for each I/O, by a timer, and a device-mapper device on it. Half a bucket is 3%; a timer may be late.
+    /// Tests a device with 5 ms per I/O, by a timer, and a device-mapper device on it. Half a bucket is 3%; a timer may be late.
     #[test]
     fn a_delay_of_a_device_is_its_mean_and_its_p99_and_layers_add_up() {
         const TRUTH: f64 = 5.0 * MS;
@@ -302,8 +302,9 @@ mod guests {
         guest.map("above", &["0 131072 linear /dev/slow 0".to_owned()]);
         guest.sh("dd if=/dev/mapper/above of=/dev/null bs=4k iflag=direct count=1 2>/dev/null");
         guest.sh("(while dd if=/dev/mapper/above of=/dev/null bs=4k iflag=direct count=2000 2>/dev/null; do :; done) &");
-        let told = guest.sh("iotax top --once --json - --interval 500ms");
-        let frame: Value = serde_json::from_str(&told).unwrap_or_else(|error| panic!("{error}: {told}"));
+        let printed = guest.sh("iotax top --once --json - --interval 500ms");
+        let frame: Value =
+            serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"));
         assert_eq!(frame["percentiles"]["source"], "bpf", "{frame}");
         let layer = |name: &str| {
             let layers = frame["layers"].as_array().expect("layers");

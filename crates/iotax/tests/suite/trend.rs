@@ -1,4 +1,4 @@
-//! Histories: trends over the runs of a store, and data sets that others read.
+//! Tests of trends over the runs of a store, and of data sets read by other tools.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::lab::{Lab, text};
 
 const PAGE: &str = include_str!("../../../../docs/parquet.md");
 
-/// Python with the packages of scripts/python.txt, where scripts/setup puts it.
+/// Python with the packages of scripts/python.txt, installed by scripts/setup.
 const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/python/bin/python");
 
 const PLAN: &str = r#"
@@ -107,7 +107,7 @@ fn a_data_set_is_replaced_by_the_same_one_and_replaces_nothing_else() {
     assert_eq!(fs::read(victim).expect("there"), b"precious");
 }
 
-/// Every file below a directory with its content.
+/// Returns every file below a directory with its content.
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(dir).expect("a directory") {
@@ -121,7 +121,7 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// The blocks of the page, in one process; then its p99 are those of the report.
+/// Runs the code blocks of the page in one process and compares p99 with the report.
 #[test]
 fn the_analysis_of_the_page_is_carried_out() {
     // What brings it.
@@ -150,7 +150,7 @@ fn the_analysis_of_the_page_is_carried_out() {
     }
 }
 
-/// The blocks of the page in a language.
+/// Returns the page's code blocks in a language.
 fn blocks(language: &str) -> Vec<&'static str> {
     let begin = format!("```{language}\n");
     let after = PAGE.split(begin.as_str()).skip(1);

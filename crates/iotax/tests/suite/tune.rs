@@ -1,4 +1,4 @@
-//! Settings that are tried on real devices, and put back.
+//! Tests of tuning on real devices, with settings restored.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::lab::{Lab, text};
 use crate::lab_guest::Extras;
 use crate::watch_lab::boot;
 
-/// The bytes of every file of a device's queue and of the settings of memory.
+/// Returns the content of every file of a device's queue and of the memory settings.
 fn settings(disk: &Disk) -> BTreeMap<PathBuf, Vec<u8>> {
     let queue = Path::new("/sys/class/block").join(disk.name().trim_start_matches("/dev/")).join("queue");
     let files = [queue, "/proc/sys/vm".into()].into_iter().flat_map(|dir| fs::read_dir(dir).expect("listed"));
@@ -124,8 +124,8 @@ const MAPS: [(&str, &str); 5] = [
 mod guests {
     use super::*;
 
-    /// Read-ahead decides how often a buffered reader waits for a device on which every request takes 5 ms. The age of dirty data has
-    /// nothing to do with it.
+    /// Tests that only the effective setting is found: read-ahead determines how often a buffered reader waits for a device with 5 ms per
+    /// request; the age of dirty data does not.
     #[test]
     fn a_setting_with_an_effect_is_recommended_and_one_without_is_not() {
         let Some(mut guest) = boot(&Extras { exact_time: true, ..Extras::default() }) else { return };
@@ -157,7 +157,7 @@ mod guests {
         assert_eq!(guest.sh(&all), before, "put back");
     }
 
-    /// The example of docs/tune.md: maps with different settings over the same paths are targets of one run.
+    /// Tests the example of docs/tune.md: maps with different settings on the same paths are targets of one run.
     #[test]
     fn multipath_settings_are_compared_by_maps_over_the_same_paths() {
         let modules = ["dm_multipath", "dm_round_robin", "dm_queue_length", "dm_service_time"];
@@ -172,7 +172,7 @@ mod guests {
         for (name, paths) in maps {
             guest.map(name, &[format!("0 131072 multipath 1 queue_if_no_path 0 {paths}")]);
         }
-        // The kernel takes 1 for any other number of requests in a row on a path, and says so.
+        // The kernel replaces any other number of consecutive requests on a path by 1, and logs it.
         let table = guest.sh("dmsetup table rr-1000");
         assert!(!table.contains("1000"), "{table}");
 

@@ -1,5 +1,5 @@
-//! Faults at lines of the undo log, for every kind of target that a host without device-mapper builds: then
-//! `iotax clean`, and nothing is left and nothing of the user's is touched.
+//! Tests of faults at lines of the undo log, for every kind of target that works without device-mapper: after `iotax clean` nothing is
+//! left, and the user's files are unchanged.
 
 use iotax_testkit::{require, thorough};
 use std::fs;
@@ -11,7 +11,7 @@ use crate::lab::{Lab, text};
 
 const SIGKILL: i32 = 9;
 
-/// A lab with a directory that holds a file of the user's, a device of the user's, and one that may be overwritten.
+/// A lab with a directory with a file of the user, a device of the user, and a device that may be overwritten.
 struct LoggedRun {
     lab: Lab,
     mine: Disk,
@@ -22,7 +22,7 @@ struct LoggedRun {
 const NOTE: &str = "the user's";
 
 impl LoggedRun {
-    /// With a plan of one target, in which DEVICE and DIR stand for what it may use.
+    /// Creates a lab with a plan of one target; DEVICE and DIR stand for the device and directory to use.
     fn new(target: &str, device_bytes: u64) -> Option<Self> {
         require!(program "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "losetup", "wipefs");
         let (mine, device) = (Disk::new(16 << 20)?, Disk::new(device_bytes)?);
@@ -40,7 +40,7 @@ impl LoggedRun {
         Some(Self { lab, mine, before, device })
     }
 
-    /// The plan, with a fault at a line of the undo log.
+    /// Runs the plan with a fault at a line of the undo log.
     fn run(&self, fault: &str) -> Output {
         let mut command = self.lab.iotax();
         command.args(["run", "plan.toml", "--yes"]).env("IOTAX_FAULT", fault);
@@ -67,7 +67,7 @@ impl LoggedRun {
         assert_eq!(self.device.signatures(), "", "{after}");
     }
 
-    /// Kills the run at lines of its undo log, and asserts that it survives a fault beyond the last one.
+    /// Kills the run at lines of its undo log. Asserts that a fault beyond the last line has no effect.
     fn kill_at_lines(&self, kind: &str, lines: u32) {
         for line in sample(lines) {
             let fault = format!("{kind}@{line}");
@@ -82,7 +82,7 @@ impl LoggedRun {
         self.assert_nothing_left(&beyond);
     }
 
-    /// Makes the disk full at lines of the undo log: the run undoes its work without `iotax clean`.
+    /// Simulates a full disk at lines of the undo log: the run undoes its steps without `iotax clean`.
     fn fail_at_lines(&self, lines: u32) {
         let mut spared = 0;
         for line in sample(lines) {
@@ -90,7 +90,7 @@ impl LoggedRun {
             let output = self.run(&fault);
             let said = text(&output.stderr);
             match output.status.code() {
-                // A line that says that something is undone can be done without.
+                // A line about an undone step is not essential.
                 Some(0) => spared += 1,
                 code => {
                     assert_eq!(code, Some(4), "{fault}: {said}");
@@ -107,19 +107,18 @@ impl LoggedRun {
     }
 }
 
-/// All lines of an undo log, or where tests are to be quick every fourth: that each of them can be the last is shown in milliseconds by
-/// tests of the undo log itself.
+/// Returns all lines of an undo log, or every fourth in quick tests; unit tests of the undo log cover each line.
 fn sample(lines: u32) -> impl Iterator<Item = u32> {
     (1..=lines).rev().step_by(if thorough() { 1 } else { 4 })
 }
 
-/// All faults on one kind of target; half of the undo log's `lines` record steps, half their undoing.
+/// Tests all faults on one kind of target; half of the undo log's `lines` record steps, half their undoing.
 fn all_faults(target: &str, lines: u32) {
-    let Some(scene) = LoggedRun::new(target, 64 << 20) else { return };
-    scene.kill_at_lines("kill", lines);
-    scene.kill_at_lines("kill-after", lines);
-    scene.fail_at_lines(lines);
-    scene.finish();
+    let Some(logged) = LoggedRun::new(target, 64 << 20) else { return };
+    logged.kill_at_lines("kill", lines);
+    logged.kill_at_lines("kill-after", lines);
+    logged.fail_at_lines(lines);
+    logged.finish();
 }
 
 #[test]
@@ -152,36 +151,37 @@ fn a_loop_device_over_a_file_in_ext4_on_a_device() {
 fn a_file_in_xfs_and_in_btrfs_on_a_device() {
     for (keys, bytes) in [("type = 'xfs'", 300 << 20), ("type = 'btrfs', nodatacow = true", 120 << 20)] {
         let target = format!("device = 'DEVICE'\nfilesystem = {{ {keys} }}\nfile = {{}}");
-        let Some(scene) = LoggedRun::new(&target, bytes) else { return };
-        scene.kill_at_lines("kill-after", 14);
-        scene.finish();
+        let Some(logged) = LoggedRun::new(&target, bytes) else { return };
+        logged.kill_at_lines("kill-after", 14);
+        logged.finish();
     }
 }
 
 #[test]
 fn a_device_as_it_is_is_blank_again() {
-    let Some(scene) = LoggedRun::new("device = 'DEVICE'", 32 << 20) else { return };
-    scene.kill_at_lines("kill", 2);
-    scene.finish();
+    let Some(logged) = LoggedRun::new("device = 'DEVICE'", 32 << 20) else { return };
+    logged.kill_at_lines("kill", 2);
+    logged.finish();
 }
 
 #[test]
 fn cleaning_up_can_be_killed_too() {
-    let Some(scene) =
+    let Some(logged) =
         LoggedRun::new("device = 'DEVICE'\nfilesystem = { type = 'ext4' }\nfile = {}\nloop = {}", 64 << 20)
     else {
         return;
     };
     for line in 1..=7 {
-        // All that is made stands, and the first of it is about to be said undone.
-        assert_eq!(scene.run("kill-after@8").status.signal(), Some(SIGKILL));
+        // Everything has been created, and the first undone step is about to be recorded.
+        assert_eq!(logged.run("kill-after@8").status.signal(), Some(SIGKILL));
         let fault = format!("kill@{line}");
-        let clean = scene.lab.iotax().arg("clean").env("IOTAX_FAULT", &fault).output().expect("iotax starts");
+        let clean =
+            logged.lab.iotax().arg("clean").env("IOTAX_FAULT", &fault).output().expect("iotax starts");
         assert_eq!(clean.status.signal(), (line < 7).then_some(SIGKILL), "{fault}: {}", text(&clean.stdout));
-        scene.clean(&fault);
-        scene.assert_nothing_left(&fault);
+        logged.clean(&fault);
+        logged.assert_nothing_left(&fault);
     }
-    scene.finish();
+    logged.finish();
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Verdicts on storage that is known to be the same, and on storage that is known to differ.
+//! Tests of verdicts on targets known to be equal, and on targets known to differ.
 
 use iotax_testkit::thorough;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::disk::Disk;
 use crate::lab::{Lab, assert_valid, start_until, text};
 use crate::lab_guest::LabGuest;
 
-/// A plan whose targets are made in the same way, each a file of its own, under several names.
+/// A plan with identical targets under several names, each a separate file.
 fn same(targets: usize, head: &str) -> String {
     let targets =
         (1..=targets).map(|n| format!("[[target]]\nname = \"t{n}\"\nfile = {{ dir = \"WORK\" }}\n"));
@@ -17,13 +17,13 @@ fn same(targets: usize, head: &str) -> String {
     format!("{head}\n{defaults}{}{}", targets.collect::<String>(), workloads.concat())
 }
 
-/// The verdicts on the mean latency.
+/// Returns the verdicts on the mean latency.
 fn verdicts(json: &Value) -> Vec<&str> {
     let all = json["comparisons"].as_array().expect("compared").iter();
     all.filter(|c| c["metric"] == "latency_mean").map(|c| c["verdict"].as_str().expect("a verdict")).collect()
 }
 
-/// The rounds in which a target was measured, in all workloads.
+/// Returns the rounds in which a target was measured, over all workloads.
 fn measured(json: &Value, target: &str) -> usize {
     json["measurements"].as_array().expect("measured").iter().filter(|m| m["target"] == target).count()
 }
@@ -84,7 +84,7 @@ fn a_run_that_adds_rounds_is_killed_and_goes_on_as_it_was_planned() {
 #[test]
 fn time_ends_a_run_at_a_look() {
     let lab = Lab::new();
-    // Six seconds would be enough for all rounds but for what lies between the measurements; a margin that nothing meets.
+    // Six seconds would suffice for all rounds without the time between measurements; the margin is never met.
     let plan =
         same(2, "repeat = 3\nmargin = \"0.01%\"\n[until_decided]\nmax_rounds = 1000\nmax_time = \"5s\"");
     let plan = lab.plan(&plan).display().to_string();
@@ -97,7 +97,7 @@ fn time_ends_a_run_at_a_look() {
     assert!(text(&said.stdout).contains("Not decided: "), "{}", text(&said.stdout));
 }
 
-/// Rounds that are added to a fixed number once results are there are a second look, and the run says so for ever.
+/// Tests that rounds added after results were visible are reported as a second look, permanently.
 #[test]
 fn a_second_look_is_said_to_be_one() {
     let lab = Lab::new();
@@ -117,7 +117,7 @@ fn a_second_look_is_said_to_be_one() {
     lab.assert_nothing_left();
 }
 
-/// A limit is a device that never changes: steady in the first window.
+/// Tests that a throttled device, which never changes, is steady in the first window.
 #[test]
 fn rounds_are_added_until_a_steady_state() {
     iotax_testkit::require!(program "qemu-storage-daemon");
@@ -150,7 +150,7 @@ fn rounds_are_added_until_a_steady_state() {
     lab.assert_nothing_left();
 }
 
-/// A device is purged first, and no more is written to it than was agreed to.
+/// Tests that a device is purged first, and that no more is written than the user confirmed.
 #[test]
 fn wear_has_a_limit_that_is_agreed_to() {
     let Some(disk) = Disk::new(32 << 20) else { return };
@@ -197,7 +197,7 @@ mod alone {
     use super::*;
     use crate::flash_drive::FlashDrive;
 
-    /// A drive slows down as its spare blocks are used up. Its own counters say when that is over and how much slower it is then.
+    /// Tests a drive that slows down as its spare blocks are used up. Its counters give the begin of the steady state and the slowdown.
     #[test]
     fn a_drives_steady_state_is_that_of_its_own_counters() {
         iotax_testkit::require!(program "losetup", "blkdiscard");
@@ -237,7 +237,7 @@ mod alone {
                 iops(m)
             );
         }
-        // Settled: from here on the drive's own amplification stays within 15% of what it is in the end.
+        // Settled: from here on, the drive's amplification stays within 15% of its final value.
         let last: f64 = truth[truth.len() - 5..].iter().sum::<f64>() / 5.0;
         let unsettled = truth.iter().rposition(|one| (one / last - 1.0).abs() > 0.15);
         let first = json["steady_state"]["last_round"].as_u64().expect("a round") - 4;
@@ -252,8 +252,8 @@ mod alone {
         lab.assert_nothing_left();
     }
 
-    /// Three files that are made in the same way are equal. In each of four runs the family of its six comparisons may hold a false
-    /// "slower" or "faster" one time in twenty: three or four such runs of four come by chance once in two thousand times.
+    /// Tests that identical files are equal. In each of four runs, the family of six comparisons contains a false "slower" or "faster" with
+    /// a probability of 5%; three or more such runs occur by chance once in 2,000 tests.
     #[test]
     fn what_is_the_same_is_not_called_different() {
         let lab = Lab::alone();
@@ -275,7 +275,7 @@ mod alone {
 mod guests {
     use super::*;
 
-    /// Two devices of 10 ms and one of 12 ms in a guest: only the latter differs, and its interval contains the true ratio.
+    /// Tests two devices of 10 ms and one of 12 ms in a guest: only the latter differs, and its interval contains the true ratio.
     #[test]
     fn a_delay_of_known_size_is_found_and_no_more_is_measured_of_it() {
         let Some(mut guest) = LabGuest::boot_in_exact_time() else { return };

@@ -1,4 +1,4 @@
-//! Verified writes and the journal of those acknowledged, from the command line.
+//! Tests of verified writes and their journal, from the command line.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -72,13 +72,13 @@ fn a_file_that_holds_nothing_to_verify_is_not_taken_for_a_broken_disk() {
     assert!(!said.contains("corrupt") && !said.contains("do not trust"), "{said}");
 }
 
-/// Every line that `iotax verify` prints, and its exit code.
+/// Returns the lines printed by `iotax verify`, and its exit code.
 fn verify(lab: &Lab, target: &Path, journal: &Path) -> (Option<i32>, String) {
     let output = lab.run(&["verify", utf8(target), "--journal", utf8(journal)]);
     (output.status.code(), format!("{}{}", text(&output.stdout), text(&output.stderr)))
 }
 
-/// Has a target written until some thousands of writes are on record in the journal, and kills the run.
+/// Writes to a target until the journal has some thousand records, and kills the run.
 fn killed_while_writing(lab: &Lab, target: &Path, journal: &Path) {
     let mut bench = lab
         .iotax()
@@ -104,7 +104,7 @@ fn killed_while_writing(lab: &Lab, target: &Path, journal: &Path) {
     }
 }
 
-/// Takes a write's block from the target, as storage does that lost it: the byte offset stands at byte 16 of the record.
+/// Overwrites the block of a recorded write, as if the storage had lost it. The record contains the byte offset at byte 16.
 fn lose(target: &Path, record: &[u8]) {
     let offset = u64::from_le_bytes(record[16..24].try_into().expect("8 bytes"));
     let file = File::options().write(true).open(target).expect("opened");

@@ -1,4 +1,4 @@
-//! Images measured through a virtio block device of QEMU's storage daemon, through NBD and block filters, without a guest.
+//! Tests of images measured through a virtio block device of QEMU's storage daemon, NBD and block filters, without a guest.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ fn measurements(json: &Value) -> &[Value] {
     json["measurements"].as_array().expect("measurements")
 }
 
-/// Data written through many requests at a time is read back as it was, on every format.
+/// Tests that data written with many concurrent requests is read back correctly, on every format.
 #[test]
 fn every_format_keeps_what_is_written_and_leaves_nothing() {
     require!(program "qemu-storage-daemon");
@@ -124,7 +124,7 @@ fn a_mirror_keeps_two_files_alike_and_writes_twice() {
     lab.assert_nothing_left();
 }
 
-/// On a loop device, whose counters have no other program's writes.
+/// Tests on a loop device, whose counters contain no writes of other programs.
 #[test]
 fn a_mirror_doubles_the_bytes_that_its_device_counts() {
     require!(root);
@@ -150,7 +150,7 @@ fn a_mirror_doubles_the_bytes_that_its_device_counts() {
     lab.assert_nothing_left();
 }
 
-/// The smallest queue takes one I/O with its flush at a time.
+/// Tests the smallest queue, which takes one I/O with its flush at a time.
 #[test]
 fn a_queue_has_the_size_that_a_plan_gives() {
     require!(program "qemu-storage-daemon");
@@ -172,7 +172,7 @@ fn a_queue_has_the_size_that_a_plan_gives() {
     lab.assert_nothing_left();
 }
 
-/// Without a pause for the daemon's signal, whatever engine a job file names.
+/// Tests that I/O does not wait for the daemon's signal, with any ioengine of a job file.
 #[test]
 fn a_queue_is_polled() {
     require!(program "qemu-storage-daemon");
@@ -189,7 +189,7 @@ fn a_queue_is_polled() {
     lab.assert_nothing_left();
 }
 
-/// A known limit and a known delay come out as they are, whatever they are seen through.
+/// Tests that a known limit and a known delay are measured correctly through every export.
 #[test]
 fn a_limit_and_a_delay_come_out_as_they_are() {
     require!(root);
@@ -218,7 +218,7 @@ fn a_limit_and_a_delay_come_out_as_they_are() {
     lab.assert_nothing_left();
 }
 
-/// nbdkit counts bits and iotax bytes.
+/// Tests a limit of nbdkit in bits against iotax's bytes.
 #[test]
 fn a_rate_of_nbdkit_comes_out_as_it_is() {
     require!(root);
@@ -476,7 +476,7 @@ fn what_a_virtio_device_does_not_take_is_refused_with_the_remedy() {
     }
 }
 
-/// The daemon carries out on its export what a guest's QEMU does to its disk; the image is afterwards as it was built.
+/// Tests that the daemon performs the operations of a guest's QEMU on its export, and that the image is restored afterwards.
 #[test]
 fn operations_are_carried_out_on_what_a_daemon_exports() {
     require!(program "qemu-storage-daemon", "qemu-img");
@@ -514,7 +514,7 @@ fn operations_are_carried_out_on_what_a_daemon_exports() {
     lab.assert_nothing_left();
 }
 
-/// Plainly, first writes wait until the slow copy has what they overwrite; by fleecing they wait for a local file alone.
+/// Tests that in a plain backup first writes wait for the slow copy of the old data, and with fleecing only for a local file.
 #[test]
 fn writes_wait_for_a_slow_backup_and_not_with_fleecing() {
     require!(program "qemu-storage-daemon", "qemu-img");
@@ -536,7 +536,7 @@ fn writes_wait_for_a_slow_backup_and_not_with_fleecing() {
         assert_eq!((&episode["failed"], &episode["lost"]), (&0.into(), &0.into()), "{episode}");
         let events = episode["events"].as_array().expect("events");
         assert!(events.iter().all(|event| event["failure"].is_null()), "{episode}");
-        orders.push([2, 3].map(|place: usize| events[place]["name"].as_str().expect("a name")));
+        orders.push([2, 3].map(|index: usize| events[index]["name"].as_str().expect("a name")));
     }
     orders.sort_unstable();
     assert_eq!(orders, [["backup", "backup-fleecing"], ["backup-fleecing", "backup"]], "{json}");

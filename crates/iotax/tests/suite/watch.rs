@@ -1,4 +1,4 @@
-//! The price of an event: faults of known length on this host, and in a guest with device mapper.
+//! Tests of the cost of events: faults of known length on this host, and in a guest with device mapper.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,8 +15,8 @@ use crate::disk::{Disk, run};
 use crate::lab::{Lab, assert_valid, text};
 use crate::lab_guest::Extras;
 use crate::watch_lab::{
-    MS, STALL, boot, gap_and_event, gaps_of_writes, memory_disks, number, nvme_tcp, seen, seen_at, timeout,
-    timeouts, watch,
+    MS, STALL, boot, gap_and_event, gaps_of_writes, memory_disks, number, nvme_tcp, observations,
+    observed_at, timeout, timeouts, watch,
 };
 
 /// An ext4 filesystem on a loop device.
@@ -97,15 +97,19 @@ fn a_frozen_filesystem_is_a_gap_of_writes_as_long_as_it_was_frozen() {
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("guests' defaults not reached: Linux 30s, Windows 1m"), "{said}");
 
-    // Without an event nothing is told.
+    // Without an event nothing is reported.
     let blackout = format!("{STALL}ms");
     let quiet =
         ["watch", &at, "--runtime", "3", "--blackout", &blackout, "--require", "gap < 400ms", "--json", "-"];
     let quiet = mounted.lab.json(&[&quiet[..], &common].concat());
     let episode = &quiet["watch"][0];
     assert_eq!((&episode["gaps"], &episode["late"]), (&Value::Array(Vec::new()), &0.into()), "{episode}");
-    let told = mounted.lab.run(&["report", "3", "--detail"]);
-    assert!(told.status.success() && !text(&told.stdout).contains("imeouts"), "{}", text(&told.stdout));
+    let printed = mounted.lab.run(&["report", "3", "--detail"]);
+    assert!(
+        printed.status.success() && !text(&printed.stdout).contains("imeouts"),
+        "{}",
+        text(&printed.stdout)
+    );
 }
 
 #[test]
@@ -121,11 +125,11 @@ fn an_event_that_did_not_happen_lets_nothing_pass() {
     assert_eq!(failed.status.code(), Some(3), "{said}");
     assert!(said.contains("event pull failed: exit status: 3: no such path"), "{said}");
     assert!(said.contains("errors = 0: undecided (pull failed)"), "{said}");
-    // What it does after the load nobody saw.
+    // Its effect after the load was not observed.
     let long = ["watch", dir, "--event", "long@500ms = sleep 2", "--require", "errors = 0"];
-    let unseen = lab.run(&[&long[..], &keys].concat());
-    let said = format!("{}{}", text(&unseen.stdout), text(&unseen.stderr));
-    assert_eq!(unseen.status.code(), Some(5), "{said}");
+    let too_short = lab.run(&[&long[..], &keys].concat());
+    let said = format!("{}{}", text(&too_short.stdout), text(&too_short.stderr));
+    assert_eq!(too_short.status.code(), Some(5), "{said}");
     for words in
         ["event long went on for 1.", "errors = 0: undecided (long went on for 1.", "waiting for event long"]
     {
@@ -154,7 +158,7 @@ fn an_event_that_did_not_happen_lets_nothing_pass() {
     lab.assert_nothing_left();
 }
 
-/// A stored plan may be somebody else's: its commands run only if they were shown or are wanted.
+/// Tests that commands of a stored plan, which may come from another user, run only after they were shown or with an option.
 #[test]
 fn commands_out_of_the_store_do_not_run_unseen() {
     let lab = Lab::new();
@@ -188,12 +192,12 @@ fn a_command_that_goes_on_is_left_running_by_ctrl_c_and_the_rest_is_kept() {
     let said: Vec<String> = lines.collect();
     let status = watch.wait().expect("it ends");
     assert_eq!(status.code(), Some(130), "{said:?}");
-    // It is there still, in a session of its own.
+    // It still runs, in a separate session.
     let command = Pid::from_raw(pid).expect("a process");
     kill_process_group(command, Signal::TERM).expect("it was left running");
-    let told = text(&lab.run(&["report", "1"]).stdout);
-    assert!(told.contains(&format!("event forever failed: process {pid} was left running")), "{told}");
-    assert!(told.contains("no gap; none late"), "{told}");
+    let printed = text(&lab.run(&["report", "1"]).stdout);
+    assert!(printed.contains(&format!("event forever failed: process {pid} was left running")), "{printed}");
+    assert!(printed.contains("no gap; none late"), "{printed}");
     lab.assert_nothing_left();
 }
 
@@ -202,7 +206,7 @@ fn a_command_that_outlives_a_killed_run_is_ended_by_clean() {
     let lab = Lab::new();
     let work = lab.work();
     let pids = lab.work().join("pids");
-    // The second process has the environment of nobody, as under sudo(8).
+    // The second process has another user's environment, as under sudo(8).
     let event = format!(
         "forever@100ms = (env -i sleep 600 & echo $!; echo $$) > {0}.new; mv {0}.new {0}; sleep 600",
         pids.display()
@@ -240,7 +244,7 @@ fn a_command_that_outlives_a_killed_run_is_ended_by_clean() {
     lab.assert_nothing_left();
 }
 
-/// A pair of interfaces of this host, both up.
+/// A veth pair on this host, both ends up.
 struct Pair {
     name: String,
 }
@@ -299,14 +303,15 @@ fn a_link_that_goes_down_and_a_mark_are_seen_at_their_times() {
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_valid(&json);
     let episode = &json["watch"][0];
-    let seen = seen(episode);
-    let of_pair =
-        seen.iter().filter(|(source, line)| *source == "link" && line.starts_with(&format!("{name}:")));
+    let observations = observations(episode);
+    let of_pair = observations
+        .iter()
+        .filter(|(source, line)| *source == "link" && line.starts_with(&format!("{name}:")));
     let of_pair: Vec<&str> = of_pair.map(|(_, line)| &line[name.len() + 2..]).collect();
     assert_eq!(of_pair, ["down", "up"], "{episode}");
-    assert!(seen.contains(&("mark", "cable pulled")), "{episode}");
+    assert!(observations.contains(&("mark", "cable pulled")), "{episode}");
     let at = |source: &str, words: &str| {
-        let found = seen_at(episode, source, words);
+        let found = observed_at(episode, source, words);
         *found.first().unwrap_or_else(|| panic!("{words}: {episode}"))
     };
     let events = episode["events"].as_array().expect("events");
@@ -357,7 +362,7 @@ fn what_was_seen_until_ctrl_c_is_kept() {
     let json = lab.json(&["report", "1", "--json", "-"]);
     assert_valid(&json);
     let episode = &json["watch"][0];
-    // Known to the end that it had, of which the second event did not live to be.
+    // Known up to its end; the second event did not happen.
     assert_eq!((&episode["whole"], &episode["lost"]), (&true.into(), &0.into()), "{episode}");
     assert!(number(&episode["late"]) < 100, "{episode}");
     let events = episode["events"].as_array().expect("events");
@@ -409,9 +414,9 @@ mod guests {
         assert_eq!((number(&suspended["failed"]), number(&suspended["lost"])), (0, 0), "{suspended}");
         assert!(number(&suspended["late"]) >= 150, "{suspended}");
         // Resuming is an event of the kernel's.
-        let told = seen(&suspended);
+        let printed = observations(&suspended);
         let resumed =
-            told.iter().any(|(source, line)| *source == "device" && line.starts_with("change dm-0"));
+            printed.iter().any(|(source, line)| *source == "device" && line.starts_with("change dm-0"));
         assert!(resumed, "{suspended}");
 
         // The same above a SCSI disk, within its timeout and beyond it.
@@ -424,7 +429,7 @@ mod guests {
             assert_eq!(timeout(&suspended, "sda", "SCSI command timeout"), (Some(seconds), verdict));
         }
 
-        // Errors for a second: what failed is counted, and what was acknowledged is there.
+        // Errors for a second: failed I/Os are counted, and acknowledged data is kept.
         let failing = format!(
             "broken@2s = echo 0 131072 error | dmsetup load lun; dmsetup resume lun; sleep 1; {linear}; dmsetup resume lun"
         );
@@ -443,7 +448,8 @@ mod guests {
         assert_eq!(lying["requirements"][0]["verdict"], "failed", "{lying}");
     }
 
-    /// Operations of QEMU on a guest's disk, with the same load without them; how long QEMU stopped the guest is known from both clocks.
+    /// Tests QEMU's operations on a guest's disk against the same load without them. The difference of both clocks shows for how long QEMU
+    /// stopped the guest.
     #[test]
     fn operations_on_a_guests_disk_have_a_price_and_leave_nothing() {
         require!(guests);
@@ -476,7 +482,7 @@ mod guests {
             let events = episode["events"].as_array().expect("events");
             let failed = events.iter().find(|event| event.get("failure").is_some());
             assert!(events.len() == 8 && failed.is_none(), "{episode}");
-            // The guest's clock says how long it stood still, to the millisecond; the monitor's answers are what QEMU took more.
+            // The guest's clock shows for how long it was stopped, to the millisecond; the rest is the time of QEMU's monitor.
             let gaps = episode["gaps"].as_array().expect("gaps");
             let stood: Vec<(u64, u64)> = gaps
                 .iter()
@@ -501,10 +507,10 @@ mod guests {
             assert!(mean["without"].as_f64() > Some(0.0) && mean["with"].as_f64() > Some(0.0), "{price}");
         }
         lab.assert_nothing_left();
-        let told = text(&lab.run(&["report", "1"]).stdout);
+        let printed = text(&lab.run(&["report", "1"]).stdout);
         assert!(
-            told.contains("What each event costs") && told.contains("lost = 0: passed in 2 windows"),
-            "{told}"
+            printed.contains("What each event costs") && printed.contains("lost = 0: passed in 2 windows"),
+            "{printed}"
         );
     }
 
@@ -534,7 +540,7 @@ mod guests {
         let one = watch(&mut guest, device, &one, "");
         assert_eq!((number(&one["failed"]), number(&one["lost"])), (0, 0), "{one}");
         assert!(gaps_of_writes(&one).iter().all(|(_, gap)| *gap < STALL * MS), "{one}");
-        let lines = seen(&one);
+        let lines = observations(&one);
         assert!(lines.iter().any(|(_, text)| text.contains("DM_ACTION=PATH_FAILED")), "{lines:?}");
 
         // Both, with queue_if_no_path: everything waits until they return.
@@ -545,7 +551,7 @@ mod guests {
         assert!(at + 50 * MS >= begin && at + gap <= begin + took + 50 * MS, "{queued}");
         assert_eq!((number(&queued["failed"]), number(&queued["lost"])), (0, 0), "{queued}");
 
-        // Both, without: what is due meanwhile fails, and what was acknowledged is there.
+        // Both without multipath: I/Os due meanwhile fail, and acknowledged data is kept.
         guest.sh("dmsetup message lun 0 fail_if_no_path");
         let failing = watch(&mut guest, device, &format!("paths@2s = {both}"), "");
         let ((_, gap), _) = gap_and_event(&failing);
@@ -567,7 +573,7 @@ mod guests {
         let pulled = watch(&mut guest, "/dev/nvme0n1", cable, "");
         let ((at, gap), (begin, took)) = gap_and_event(&pulled);
         // TCP sends again after 0.2, 0.6, 1.4, 3 seconds.
-        let down = *seen_at(&pulled, "link", "lo: down").first().expect("it went down");
+        let down = *observed_at(&pulled, "link", "lo: down").first().expect("it went down");
         assert!(at + 50 * MS >= begin && at.abs_diff(down) <= 50 * MS, "{pulled}");
         assert!(gap >= 1950 * MS && gap <= 2 * took + STALL * MS, "{pulled}");
         assert_eq!((number(&pulled["failed"]), number(&pulled["lost"])), (0, 0), "{pulled}");

@@ -1,4 +1,4 @@
-//! Several targets and a network in one window of `iotax watch`.
+//! Tests of several targets and a network in one window of `iotax watch`.
 
 use std::path::Path;
 
@@ -45,13 +45,13 @@ impl Drop for FarHost {
     }
 }
 
-/// The lines about a target.
+/// Returns the lines about a target.
 fn of<'a>(json: &'a Value, target: &str) -> &'a Value {
     let all = json["watch"].as_array().expect("a watch");
     all.iter().find(|one| one["target"] == target).unwrap_or_else(|| panic!("{target}: {json}"))
 }
 
-/// The milliseconds since 1970 at which the window of a target began.
+/// Returns the start of a target's window in milliseconds since 1970.
 fn began(json: &Value, target: &str) -> u64 {
     number(&of(json, target)["started_at_ms"])
 }
@@ -118,11 +118,11 @@ fn an_event_meets_each_target_of_one_window_at_the_same_time() {
     assert_eq!(judged(frozen), ["gap < 5s", "lost = 0"]);
     assert_eq!(judged(pulled), ["gap < 5s"], "a network holds nothing that could be lost");
 
-    let told = text(&lab.run(&["report", "1"]).stdout);
+    let printed = text(&lab.run(&["report", "1"]).stdout);
     for words in ["on each of one, two", "100/s to far", "at the same time", "passed in 3 windows"] {
-        assert!(told.contains(words), "{words}: {told}");
+        assert!(printed.contains(words), "{words}: {printed}");
     }
-    assert!(!told.contains("not decided") && !told.contains("other load"), "{told}");
+    assert!(!printed.contains("not decided") && !printed.contains("other load"), "{printed}");
     lab.assert_nothing_left();
 }
 

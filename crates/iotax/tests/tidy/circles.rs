@@ -1,7 +1,6 @@
-//! Modules import one way: no two neighbours of a directory need one another, over however many others.
+//! Checks that modules import one way: no cycle of imports among the modules of a directory.
 //!
-//! A directory's modules are compared with all that is within them. What a directory's own file (`mod.rs`, `lib.rs`) names of its
-//! modules, and they of it, is no circle.
+//! A module includes all modules below it. Imports between a directory's own file (`mod.rs`, `lib.rs`) and its modules do not count.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,22 +9,22 @@ use super::Source;
 /// A module by its path within its crate: `["target", "lvm"]`.
 type Module = Vec<String>;
 
-/// Neighbours, and which of them names which.
+/// The modules of a directory, with the modules that each names.
 type Neighbours<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-/// The circles among the modules of every crate, each named once.
+/// Finds the cycles among the modules of every crate, each reported once.
 pub(super) fn circles(sources: &[Source]) -> Vec<String> {
     let mut crates: BTreeMap<&str, BTreeMap<Module, &Source>> = BTreeMap::new();
     for source in sources {
-        if let Some((name, module)) = place(&source.path) {
+        if let Some((name, module)) = module_of(&source.path) {
             crates.entry(name).or_default().insert(module, source);
         }
     }
     crates.iter().flat_map(|(name, modules)| circles_of(name, modules)).collect()
 }
 
-/// The crate of a source and its module; absent for what is no part of a library or program, and for tests.
-fn place(path: &str) -> Option<(&str, Module)> {
+/// Returns crate and module of a source file; `None` for tests and files outside of libraries and programs.
+fn module_of(path: &str) -> Option<(&str, Module)> {
     let (name, file) = path.strip_prefix("crates/")?.split_once("/src/")?;
     let module = file.strip_suffix(".rs")?;
     let mut module: Module = module.split('/').map(str::to_owned).collect();
@@ -47,13 +46,13 @@ fn circles_of(name: &str, modules: &BTreeMap<Module, &Source>) -> Vec<String> {
         }
     }
     let circles = by_directory.iter().flat_map(|(directory, neighbours)| {
-        let place = format!("crates/{name}/src/{}", directory.join("/"));
-        shortest_circles(neighbours).into_iter().map(move |circle| format!("{place}: {circle}"))
+        let crate_dir = format!("crates/{name}/src/{}", directory.join("/"));
+        shortest_circles(neighbours).into_iter().map(move |circle| format!("{crate_dir}: {circle}"))
     });
     circles.collect()
 }
 
-/// The modules that the words of one name, outside of its tests.
+/// Returns the modules named by a module's code, without its tests.
 fn named<'a>(words: &[String], module: &Module, all: &BTreeSet<&'a [String]>) -> BTreeSet<&'a [String]> {
     let mut found = BTreeSet::new();
     let mut rest = words;
@@ -82,7 +81,7 @@ fn starts(words: &[String], with: &[&str]) -> bool {
     words.len() >= with.len() && words.iter().zip(with).all(|(word, with)| word == with)
 }
 
-/// The words behind the item that begins here.
+/// Returns the words after the item that begins here.
 fn behind_item(words: &[String]) -> &[String] {
     let mut depth = 0_u32;
     for (index, word) in words.iter().enumerate() {
@@ -98,7 +97,7 @@ fn behind_item(words: &[String]) -> &[String] {
     &[]
 }
 
-/// Follows a path from `base`, into each branch of its braces, down to the last module on it. Returns the words behind it.
+/// Follows a path from `base`, including all branches in braces, down to its last module. Returns the words after it.
 fn paths<'w, 'a>(
     first: &str,
     mut words: &'w [String],
@@ -141,7 +140,7 @@ fn paths<'w, 'a>(
     words
 }
 
-/// The words behind the rest of a path that leads to no further module.
+/// Skips the rest of a path that names no further module. Returns the words after it.
 fn behind_path(mut words: &[String]) -> &[String] {
     while starts(words, &[":", ":"]) {
         let mut depth = 0_u32;
@@ -154,12 +153,12 @@ fn behind_path(mut words: &[String]) -> &[String] {
     words
 }
 
-/// A shortest circle through each module that is on one, each once: `a -> b -> a`.
+/// Returns a shortest cycle through each module on a cycle, each once: `a -> b -> a`.
 fn shortest_circles(neighbours: &Neighbours<'_>) -> Vec<String> {
     let mut known = BTreeSet::new();
     let mut circles = Vec::new();
     for start in neighbours.keys() {
-        let Some(circle) = way_back(start, neighbours) else { continue };
+        let Some(circle) = shortest_back(start, neighbours) else { continue };
         if !circle.iter().any(|module| known.contains(module)) {
             circles.push(format!("{} -> {start}", circle.join(" -> ")));
         }
@@ -168,17 +167,17 @@ fn shortest_circles(neighbours: &Neighbours<'_>) -> Vec<String> {
     circles
 }
 
-/// The modules on the shortest way from one back to itself, from it on.
-fn way_back<'a>(start: &'a str, neighbours: &Neighbours<'a>) -> Option<Vec<&'a str>> {
+/// Returns the modules on the shortest path from `start` back to itself.
+fn shortest_back<'a>(start: &'a str, neighbours: &Neighbours<'a>) -> Option<Vec<&'a str>> {
     let mut open = VecDeque::from([vec![start]]);
     let mut seen = BTreeSet::new();
-    while let Some(way) = open.pop_front() {
-        for next in neighbours.get(way.last()?).into_iter().flatten() {
+    while let Some(path) = open.pop_front() {
+        for next in neighbours.get(path.last()?).into_iter().flatten() {
             if *next == start {
-                return Some(way);
+                return Some(path);
             }
             if seen.insert(*next) {
-                open.push_back(way.iter().copied().chain([*next]).collect());
+                open.push_back(path.iter().copied().chain([*next]).collect());
             }
         }
     }

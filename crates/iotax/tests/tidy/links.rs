@@ -1,11 +1,11 @@
-//! Documents name what is there: files, headings, and places in the repository.
+//! Checks that files, headings and paths named by documents exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The beginnings of paths in backticks that name a place in the repository.
+/// Beginnings of paths in backticks that refer to the repository.
 const TOPS: [&str; 4] = ["crates/", "docs/", "scripts/", "examples/"];
 
-/// The same, of places below `crates/`.
+/// The same, relative to `crates/`.
 const CRATES: [&str; 9] = [
     "model/src",
     "load/src",
@@ -18,34 +18,37 @@ const CRATES: [&str; 9] = [
     "iotax/src",
 ];
 
-/// Dead links and missing places in documents (path and text); `paths` are those of all files.
+/// Finds dead links and missing paths in documents (path and text); `paths` lists all files.
 pub(super) fn dead_links(documents: &BTreeMap<&str, &str>, paths: &BTreeSet<&str>) -> Vec<String> {
-    let is_there = |place: &str| {
-        let place = place.trim_end_matches('/');
-        paths.contains(place)
-            || paths.range(place..).any(|path| path.strip_prefix(place).is_some_and(is_below))
+    let is_there = |linked: &str| {
+        let linked = linked.trim_end_matches('/');
+        paths.contains(linked)
+            || paths.range(linked..).any(|path| path.strip_prefix(linked).is_some_and(is_below))
     };
     let mut dead = Vec::new();
     for (document, text) in documents {
         for link in links(text).filter(|link| !link.contains("://") && !link.starts_with("mailto:")) {
             let (file, heading) =
                 link.split_once('#').map_or((link, None), |(file, heading)| (file, Some(heading)));
-            let place = if file.is_empty() { (*document).to_owned() } else { joined(document, file) };
+            let linked = if file.is_empty() { (*document).to_owned() } else { joined(document, file) };
             let headed = |heading: &str| {
-                documents.get(place.as_str()).is_some_and(|text| headings(text).any(|found| found == heading))
+                documents
+                    .get(linked.as_str())
+                    .is_some_and(|text| headings(text).any(|found| found == heading))
             };
-            if !is_there(&place) || heading.is_some_and(|heading| !headed(heading)) {
+            if !is_there(&linked) || heading.is_some_and(|heading| !headed(heading)) {
                 dead.push(format!("{document}: {link} leads nowhere"));
             }
             // The site that mdbook makes holds docs/ alone.
-            if document.starts_with("docs/") && !place.starts_with("docs/") {
+            if document.starts_with("docs/") && !linked.starts_with("docs/") {
                 dead.push(format!("{document}: {link} leads out of docs/"));
             }
         }
-        for place in quoted(text) {
-            let begins = |tops: &[&str]| tops.iter().any(|top| place.starts_with(top));
-            if begins(&TOPS) && !is_there(place) || begins(&CRATES) && !is_there(&format!("crates/{place}")) {
-                dead.push(format!("{document}: there is no {place}"));
+        for linked in quoted(text) {
+            let begins = |tops: &[&str]| tops.iter().any(|top| linked.starts_with(top));
+            if begins(&TOPS) && !is_there(linked) || begins(&CRATES) && !is_there(&format!("crates/{linked}"))
+            {
+                dead.push(format!("{document}: there is no {linked}"));
             }
         }
     }
@@ -56,10 +59,10 @@ fn is_below(rest: &str) -> bool {
     rest.starts_with('/')
 }
 
-/// The table of contents, from which `mdbook build` makes a site.
+/// The table of contents, used by `mdbook build`.
 const CONTENTS: &str = "docs/SUMMARY.md";
 
-/// Pages of docs/ that the table of contents does not list exactly once, by the heading that they have.
+/// Finds pages of docs/ that the table of contents does not list exactly once with their heading.
 pub(super) fn contents(documents: &BTreeMap<&str, &str>) -> Vec<String> {
     let listed = documents.get(CONTENTS).copied().unwrap_or_default();
     let pages = documents.iter().filter(|(path, _)| path.starts_with("docs/") && **path != CONTENTS);
@@ -74,10 +77,10 @@ pub(super) fn contents(documents: &BTreeMap<&str, &str>) -> Vec<String> {
         .collect()
 }
 
-/// Where tests are named one by one.
+/// The file that lists tests by name.
 pub(super) const TESTS: &str = ".config/nextest.toml";
 
-/// Tests that are named and are not there, by whether a function has such a name.
+/// Finds listed tests that do not exist; `is_there` returns whether a function has this name.
 pub(super) fn named_tests(text: &str, is_there: impl Fn(&str) -> bool) -> Vec<String> {
     let names = text.split("test(=").skip(1).filter_map(|rest| rest.split(')').next());
     names
@@ -86,19 +89,19 @@ pub(super) fn named_tests(text: &str, is_there: impl Fn(&str) -> bool) -> Vec<St
         .collect()
 }
 
-/// The targets of links `[text](target)`.
+/// Returns the targets of links `[text](target)`.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
 }
 
-/// Single words in backticks.
+/// Returns single words in backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.lines()
         .flat_map(|line| line.split('`').skip(1).step_by(2))
         .filter(|word| !word.contains([' ', '*', '<', '{', '[', '$']))
 }
 
-/// The names by which links lead to headings.
+/// Returns the anchors of headings.
 fn headings(text: &str) -> impl Iterator<Item = String> {
     text.lines().filter(|line| line.starts_with('#')).map(|line| {
         let words = line.trim_start_matches('#').trim().to_lowercase();
@@ -112,7 +115,7 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// A path that is relative to a file's directory.
+/// Resolves a path relative to a file's directory.
 fn joined(from: &str, to: &str) -> String {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();

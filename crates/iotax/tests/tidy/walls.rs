@@ -1,4 +1,4 @@
-//! Which crates and rooms may use which.
+//! Lists of the crates and rooms that each crate and room may use.
 
 /// The workspace crates that each crate may depend on.
 pub(crate) const WALLS: &[(&str, &[&str])] = &[

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::curve_rates::{Scouted, place};
+use super::curve_rates::{Scouted, choose_rates};
 use super::rates::{at_rate, rounded, whole};
 use super::{BETWEEN, Design, MOST_MEASUREMENTS, Plan, PlanError};
 use crate::units::Nanos;
@@ -157,23 +157,23 @@ impl Plan {
     }
 
     /// Adds an open-loop copy of each workload for each rate, and sets the number of rounds that fits the time limit, if there is one.
-    /// `seen` has an entry per workload: the capacity and latencies of each measured target, by name. A plan of another design stays as it
+    /// `results` has an entry per workload: the capacity and latencies of each measured target, by name. A plan of another design stays as it
     /// is.
     ///
     /// # Errors
     /// The time limit is too short for the minimum number of rounds, or the plan with the added workloads is not valid.
-    pub fn with_rates(mut self, seen: &[BTreeMap<String, Scouted>]) -> Result<Self, PlanError> {
+    pub fn with_rates(mut self, results: &[BTreeMap<String, Scouted>]) -> Result<Self, PlanError> {
         let Design::Curve(mut curve) = self.design.clone() else { return Ok(self) };
         let works = std::mem::take(&mut self.workloads);
-        for (work, seen) in works.into_iter().zip(seen) {
-            let all: Vec<&Scouted> = seen.values().collect();
+        for (work, results) in works.into_iter().zip(results) {
+            let all: Vec<&Scouted> = results.values().collect();
             let rates = match curve.shares.as_slice() {
-                [] => place(&all, curve.points_of(self.targets.len())),
+                [] => choose_rates(&all, curve.points_of(self.targets.len())),
                 shares => all.iter().flat_map(|scouted| shares_of(scouted.capacity, shares)).collect(),
             };
             if curve.shares.is_empty() {
                 let highest =
-                    seen.iter().map(|(target, scouted)| (target.clone(), rounded(scouted.capacity * FAR)));
+                    results.iter().map(|(target, scouted)| (target.clone(), rounded(scouted.capacity * FAR)));
                 curve.highest.insert(work.name.clone(), highest.collect());
             }
             let at_rates: Vec<Workload> = rates.into_iter().map(|rate| at_rate(&work, rate)).collect();

@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::axes::{LeftOut, MOST, PlanAxis, Product, Wrong};
-use super::place::{Text, find_key, words};
+use super::positions::{Text, find_key, words};
 use super::{
     AskSpec, CurveSpec, DEFAULT_REPEAT, Demand, Design, FleetSpec, Margin, Neighbour, Plan, PlanError,
     STEADY_WINDOW, UntilDecided, UntilSteady, WatchSpec,
@@ -100,14 +100,14 @@ trait Row: DeserializeOwned + Clone + PartialEq {
     /// The list's key in a plan file: `target`, `workload`.
     const TABLE: &'static str;
     /// Keys whose values the default name already contains.
-    const TOLD: &'static [&'static str];
+    const KEYS_IN_NAME: &'static [&'static str];
     fn name(&mut self) -> &mut String;
     fn check(&self) -> Result<(), PlanError>;
 }
 
 impl Row for TargetSpec {
     const TABLE: &'static str = "target";
-    const TOLD: &'static [&'static str] = &[];
+    const KEYS_IN_NAME: &'static [&'static str] = &[];
 
     fn name(&mut self) -> &mut String {
         &mut self.name
@@ -120,7 +120,7 @@ impl Row for TargetSpec {
 
 impl Row for Workload {
     const TABLE: &'static str = "workload";
-    const TOLD: &'static [&'static str] = &["rw", "bs", "bsrange", "bssplit", "iodepth"];
+    const KEYS_IN_NAME: &'static [&'static str] = &["rw", "bs", "bsrange", "bssplit", "iodepth"];
 
     fn name(&mut self) -> &mut String {
         &mut self.name
@@ -322,7 +322,7 @@ impl<'i> Reader<'i> {
         for combination in product.combinations() {
             let mut row: T = self.value(combination.table, source.span.clone())?;
             let unnamed = row.name().clone();
-            let unnamed = (!has_name).then_some((unnamed.as_str(), T::TOLD));
+            let unnamed = (!has_name).then_some((unnamed.as_str(), T::KEYS_IN_NAME));
             *row.name() = product.name(&combination.choice, unnamed).map_err(|error| self.wrong(error))?;
             match row.check() {
                 Ok(()) => good.push((combination.choice, row)),

@@ -29,14 +29,14 @@ pub enum FleetRates {
 }
 
 impl Plan {
-    /// Divides the rates of all workloads among `members` machines, and keeps the share of the machine with index `place`, from 0. All shares add up
+    /// Divides the rates of all workloads among `members` machines, and keeps the share of the machine with index `index`, from 0. All shares add up
     /// to the plan's rates.
     ///
     /// # Errors
     /// A machine would get less than one I/O or byte per second.
-    pub fn divide_rates(&mut self, place: u64, members: u64) -> Result<(), PlanError> {
+    pub fn divide_rates(&mut self, index: u64, members: u64) -> Result<(), PlanError> {
         let share = |key: &str, whole: u64| match whole / members.max(1)
-            + u64::from(place < whole % members.max(1))
+            + u64::from(index < whole % members.max(1))
         {
             0 => Err(PlanError::Content(format!(
                 "{key} = {whole}: it is for all {members} members together and gives some of them none; raise it, or set rates = \"each\" \
@@ -79,9 +79,9 @@ mod tests {
     #[test]
     fn the_shares_add_up_to_the_whole() {
         let shares: Vec<u64> = (0..7)
-            .map(|place| {
+            .map(|index| {
                 let mut plan = plan(100);
-                plan.divide_rates(place, 7).expect("enough");
+                plan.divide_rates(index, 7).expect("enough");
                 plan.workloads[0].rate_iops.expect("a rate")
             })
             .collect();

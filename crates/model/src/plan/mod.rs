@@ -10,7 +10,7 @@ mod difference;
 mod event;
 mod file;
 mod fleet;
-mod place;
+mod positions;
 mod rates;
 mod replays;
 mod schema;
@@ -286,7 +286,7 @@ impl Plan {
             neighbour.check()?;
         }
         self.check_networks()?;
-        self.check_places()?;
+        self.check_targets()?;
         self.check_settings()?;
         self.check_replays()?;
         self.check_journals()

@@ -6,7 +6,7 @@ use crate::workload::{IoEngine, Workload};
 
 impl Plan {
     /// Rejects targets that cannot carry the workloads that run on them, see [`TargetSpec::check_work`].
-    pub(super) fn check_places(&self) -> Result<(), PlanError> {
+    pub(super) fn check_targets(&self) -> Result<(), PlanError> {
         for target in self.everything() {
             target.kind()?;
             target.check_work(&self.work_on(target))?;

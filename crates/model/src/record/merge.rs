@@ -32,16 +32,16 @@ impl LoadRelation {
 impl Sample {
     /// Merges the same interval of a concurrent load into this sample.
     pub fn merge(&mut self, other: Self) {
-        let Self { at_ns, duration_ns, tallies, oldest_ns, failed, ways } = other;
+        let Self { at_ns, duration_ns, tallies, oldest_ns, failed, directions } = other;
         self.at_ns = self.at_ns.max(at_ns);
         self.duration_ns = self.duration_ns.max(duration_ns);
         self.tallies.merge(&tallies);
         self.oldest_ns = self.oldest_ns.max(oldest_ns);
         self.failed += failed;
-        for way in ways {
-            match self.ways.iter_mut().find(|known| known.upload == way.upload) {
-                Some(known) => known.merge(way),
-                None => self.ways.push(way),
+        for direction in directions {
+            match self.directions.iter_mut().find(|known| known.upload == direction.upload) {
+                Some(known) => known.merge(direction),
+                None => self.directions.push(direction),
             }
         }
     }

@@ -129,7 +129,7 @@ pub struct Flow {
 /// Streams of one direction in one interval, as seen by the client. Values that neither end reports are absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WaySample {
+pub struct DirectionSample {
     /// True for uploads: the client sends.
     pub upload: bool,
     /// Datagrams lost in the interval.
@@ -155,7 +155,7 @@ pub struct WaySample {
     pub cwnd: Option<u64>,
 }
 
-impl WaySample {
+impl DirectionSample {
     /// Merges other streams of the same direction. A count that either side lacks becomes absent. Round-trip time and congestion window stay those
     /// of the first stream; jitter becomes absent, because the streams' weights are not known.
     pub(super) fn merge(&mut self, other: Self) {
@@ -224,7 +224,7 @@ pub struct Interface {
     /// The interface's name on its machine: `eth0`.
     pub name: String,
     /// The interface's location: `client`, `server`, or `host` for one between them.
-    pub place: String,
+    pub position: String,
     /// The driver, if it is reported: `virtio_net`, `e1000`, `veth`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub driver: Option<String>,

@@ -5,7 +5,7 @@ fn every_additive_figure_of_concurrent_loads_is_their_sum() {
     let mut latency = crate::Histogram::new();
     latency.add_many(7, 10);
     let tally = || Some(Tally { ios: 10, bytes: 40, latency: latency.clone(), response: None });
-    let way = |upload| WaySample {
+    let direction = |upload| DirectionSample {
         upload,
         lost: Some(1),
         out_of_order: Some(2),
@@ -28,27 +28,27 @@ fn every_additive_figure_of_concurrent_loads_is_their_sum() {
         },
         oldest_ns: Some(9),
         failed: 11,
-        ways: vec![way(true), way(false)],
+        directions: vec![direction(true), direction(false)],
     };
     let mut all = one.clone();
     all.merge(one.clone());
     all.merge(one);
-    let Sample { at_ns, duration_ns, tallies, oldest_ns, failed, ways } = all;
+    let Sample { at_ns, duration_ns, tallies, oldest_ns, failed, directions } = all;
     assert_eq!((at_ns, duration_ns, oldest_ns, failed), (100, 50, Some(9), 33));
     for (word, tally) in tallies.each() {
         let Tally { ios, bytes, latency, response } = tally.expect(word);
         assert_eq!((*ios, *bytes, latency.count(), response), (30, 120, 30, &None), "{word}");
     }
     assert_eq!(tallies.commit.map(|commit| commit.count()), Some(30));
-    let merged = |upload| WaySample {
+    let merged = |upload| DirectionSample {
         lost: Some(3),
         out_of_order: Some(6),
         duplicates: Some(9),
         jitter_ns: None,
         retransmits: Some(15),
-        ..way(upload)
+        ..direction(upload)
     };
-    assert_eq!(ways, [merged(true), merged(false)]);
+    assert_eq!(directions, [merged(true), merged(false)]);
 }
 
 #[test]

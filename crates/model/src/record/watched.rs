@@ -90,7 +90,7 @@ pub enum Happened {
         text: String,
     },
     /// A mark that the user set, or an observation from a source other than the kernel log.
-    Seen {
+    Observed {
         /// Kind of source: block device, network link, state in /sys, QEMU, or the user's mark.
         source: Source,
         /// Description of the observation, in one line.

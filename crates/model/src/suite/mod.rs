@@ -121,13 +121,13 @@ impl Suite {
     /// Returns the name of the test that a workload belongs to: the workload's name without the suffix for its size or queue depth.
     #[must_use]
     pub fn test<'a>(&self, workload: &'a Workload) -> &'a str {
-        let place = match self.shape {
+        let suffix = match self.shape {
             SuiteShape::Each | SuiteShape::Methods | SuiteShape::Limits => return &workload.name,
             SuiteShape::Sizes => format!("-{}", workload.bs),
             SuiteShape::Depths => format!("-qd{}", workload.iodepth),
             SuiteShape::Files => format!("-{}-{}", workload.size.unwrap_or_default(), workload.bs),
         };
-        workload.name.strip_suffix(place.as_str()).unwrap_or(&workload.name)
+        workload.name.strip_suffix(suffix.as_str()).unwrap_or(&workload.name)
     }
 
     /// Returns the notes of the suite on this test; notes on all tests are left out.

@@ -23,16 +23,16 @@ pub(super) fn unknown(text: &str) -> String {
     )
 }
 
-/// Suggests stacks in which a layer, written as `text`, is based on the directory or device `place`. Alternatives are joined by "or".
-pub(super) fn on_place(layer: &PlannedLayer, place: &str, text: &str) -> String {
+/// Suggests stacks in which a layer, written as `text`, is based on the directory or device `path`. Alternatives are joined by "or".
+pub(super) fn suggest(layer: &PlannedLayer, path: &str, text: &str) -> String {
     let accepted = layer.kind().stands_on();
     if accepted == [LayerInterface::Nothing] {
         return format!("{text}, which stands at the bottom");
     }
-    let on_file = accepted.contains(&LayerInterface::RawFile).then(|| format!("{place} > raw file > {text}"));
-    let on_loop = on_file.is_none().then(|| format!("{place} > raw file > loop > {text}"));
-    let on_device = accepted.contains(&LayerInterface::Block).then(|| format!("device {place} > {text}"));
-    let on_image = accepted.contains(&LayerInterface::Image).then(|| format!("image {place} > {text}"));
+    let on_file = accepted.contains(&LayerInterface::RawFile).then(|| format!("{path} > raw file > {text}"));
+    let on_loop = on_file.is_none().then(|| format!("{path} > raw file > loop > {text}"));
+    let on_device = accepted.contains(&LayerInterface::Block).then(|| format!("device {path} > {text}"));
+    let on_image = accepted.contains(&LayerInterface::Image).then(|| format!("image {path} > {text}"));
     let all: Vec<String> = [on_device, on_image, on_file, on_loop].into_iter().flatten().collect();
     all.join(" or ")
 }

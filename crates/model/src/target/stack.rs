@@ -1,6 +1,6 @@
 //! Stacks: layers from the bottom up, each built on the interface that the layer below offers.
 
-use super::fitting::{completing, fit, on_place, unknown};
+use super::fitting::{completing, fit, suggest, unknown};
 use super::layers::word;
 use super::layers::{Below, BottomLocation, LayerInterface, LayerSpec, PlannedLayer, Segments};
 use super::{
@@ -317,7 +317,7 @@ impl Stack {
             let Some(layer) = PlannedLayer::read(&mut segments, &below) else {
                 // A directory or volume group that the next layer is created in.
                 if stack.layers.is_empty() && place.is_none() {
-                    place = segments.take_place();
+                    place = segments.take_location();
                 }
                 if stack.layers.is_empty() && place.is_some() && segments.shown() != text {
                     continue;
@@ -330,7 +330,7 @@ impl Stack {
                 && PlannedLayer::read(&mut again, &Below { place: None, layer: None })
                     == Some(Ok(layer.clone()))
             {
-                return Err(format!("{place:?} > {text}: accepted: {}", on_place(&layer, &place, &text)));
+                return Err(format!("{place:?} > {text}: accepted: {}", suggest(&layer, &place, &text)));
             }
             stack.layers.push(layer);
         }

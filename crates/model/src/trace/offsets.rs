@@ -99,7 +99,7 @@ impl OffsetMap {
     /// Returns offset and length in bytes of an I/O on a target of `size` bytes. The I/O may end beyond the target; the caller has to wrap it.
     /// Only trims get shorter, to the blocks that the mapping keeps: `None` if it keeps none.
     #[must_use]
-    pub fn place(
+    pub fn map_offset(
         &self,
         operation: TracedOperation,
         (offset, length): (u64, u64),

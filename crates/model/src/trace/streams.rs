@@ -14,7 +14,7 @@ impl SequentialStreams {
     pub fn add(&mut self, offset: u64, length: u64) -> bool {
         let known = self.0.iter().position(|end| *end == offset);
         match known {
-            Some(place) => drop(self.0.remove(place)),
+            Some(index) => drop(self.0.remove(index)),
             None if self.0.len() == STREAMS => drop(self.0.pop_front()),
             None => {}
         }

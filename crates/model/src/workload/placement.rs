@@ -41,8 +41,8 @@ impl FromStr for NumberList {
 
 impl fmt::Display for NumberList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, (first, last)) in self.0.iter().enumerate() {
-            let comma = if place > 0 { "," } else { "" };
+        for (index, (first, last)) in self.0.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
             if first == last { write!(f, "{comma}{first}")? } else { write!(f, "{comma}{first}-{last}")? }
         }
         Ok(())

@@ -57,7 +57,7 @@ impl SteadyCriterion {
         let is_known = values.len() > 1 && (mean > 0.0 || matches!(self.limit, SteadyLimit::Absolute(_)));
         let value = if self.is_slope {
             let middle = (count - 1.0) / 2.0;
-            let centered = || values.iter().enumerate().map(|(place, value)| (place as f64 - middle, value));
+            let centered = || values.iter().enumerate().map(|(index, value)| (index as f64 - middle, value));
             let squares: f64 = centered().map(|(at, _)| at.powi(2)).sum();
             centered().map(|(at, value)| at * value).sum::<f64>() / squares
         } else {

@@ -69,7 +69,7 @@ words! {
     SynchronousCommit, "synchronous_commit" {
         /// A commit returns when it is durable.
         On = "on",
-        /// A commit returns at once; the server flushes several times a second, and a crash loses the last commits.
+        /// A commit returns immediately; the server flushes several times a second, and a crash loses the last commits.
         Off = "off",
     }
 }

@@ -64,8 +64,8 @@ impl FromStr for ToleratedErrors {
 
 impl fmt::Display for ToleratedErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, Tolerated { direction, error }) in self.0.iter().enumerate() {
-            write!(f, "{}{direction}", if place > 0 { "," } else { "" })?;
+        for (index, Tolerated { direction, error }) in self.0.iter().enumerate() {
+            write!(f, "{}{direction}", if index > 0 { "," } else { "" })?;
             if let Some(error) = error {
                 write!(f, ":{error}")?;
             }

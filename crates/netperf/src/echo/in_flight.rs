@@ -25,7 +25,7 @@ pub(super) struct RoundTrip {
 /// The most recent messages, in a ring of slots indexed by message number. A message that is overwritten before its reply arrives counts as lost.
 #[derive(Debug)]
 pub(super) struct InFlightMessages {
-    places: Box<[SentMessage]>,
+    slots: Box<[SentMessage]>,
     /// Number of the next message to send.
     next: u64,
     /// Message number below which every message has been answered or given up as lost.
@@ -33,7 +33,7 @@ pub(super) struct InFlightMessages {
     /// Number of the first message that counts; `None` in the warm-up.
     first: Option<u64>,
     /// Highest message number that has been answered, plus one.
-    seen: u64,
+    newest: u64,
     /// Longest round trip so far in nanoseconds.
     longest: u64,
     /// Round-trip time in nanoseconds above which a message counts as lost even if its reply arrives.
@@ -48,11 +48,11 @@ impl InFlightMessages {
         let room = usize::try_from(room.next_power_of_two()).unwrap_or(usize::MAX);
         let none = SentMessage { sent_at: 0, intended_at: 0, is_back: true };
         Self {
-            places: vec![none; room].into(),
+            slots: vec![none; room].into(),
             next: 0,
             oldest: 0,
             first: None,
-            seen: 0,
+            newest: 0,
             longest: 0,
             deadline,
             late: 0,
@@ -61,11 +61,11 @@ impl InFlightMessages {
     }
 
     fn room(&self) -> u64 {
-        self.places.len() as u64
+        self.slots.len() as u64
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the room is a power of two that fits")]
-    fn place(&self, number: u64) -> usize {
+    fn slot(&self, number: u64) -> usize {
         (number & (self.room() - 1)) as usize
     }
 
@@ -76,8 +76,8 @@ impl InFlightMessages {
 
     /// Records that the next message was sent. After the first message that counts, all later ones must count.
     pub(super) fn record_sent(&mut self, sent_at: u64, intended_at: u64, counts: bool) {
-        let place = self.place(self.next);
-        self.places[place] = SentMessage { sent_at, intended_at, is_back: false };
+        let slot = self.slot(self.next);
+        self.slots[slot] = SentMessage { sent_at, intended_at, is_back: false };
         if counts {
             self.first.get_or_insert(self.next);
             self.probes.sent += 1;
@@ -93,8 +93,8 @@ impl InFlightMessages {
             return None;
         }
         let counts = self.first.is_some_and(|first| number >= first);
-        let place = self.place(number);
-        let message = &mut self.places[place];
+        let slot = self.slot(number);
+        let message = &mut self.slots[slot];
         let trip = RoundTrip {
             service: now.saturating_sub(message.sent_at),
             response: now.saturating_sub(message.intended_at),
@@ -102,8 +102,8 @@ impl InFlightMessages {
         };
         let again = std::mem::replace(&mut message.is_back, true);
         let is_late = !again && trip.service > self.deadline;
-        let is_passed = number + 1 < self.seen;
-        self.seen = self.seen.max(number + 1);
+        let is_passed = number + 1 < self.newest;
+        self.newest = self.newest.max(number + 1);
         if !again {
             self.longest = self.longest.max(trip.service);
         }
@@ -122,7 +122,7 @@ impl InFlightMessages {
     /// Returns the time at which the latest message was sent, in nanoseconds of the engine's clock; `None` if it is answered or nothing was
     /// sent.
     pub(super) fn awaits_since(&self) -> Option<u64> {
-        let last = self.places[self.place(self.next.checked_sub(1)?)];
+        let last = self.slots[self.slot(self.next.checked_sub(1)?)];
         (!last.is_back).then_some(last.sent_at)
     }
 
@@ -130,7 +130,7 @@ impl InFlightMessages {
     /// `None` if there is none.
     pub(super) fn oldest_since(&mut self, now: u64) -> Option<u64> {
         while self.oldest < self.next {
-            let message = self.places[self.place(self.oldest)];
+            let message = self.slots[self.slot(self.oldest)];
             if !message.is_back && now.saturating_sub(message.sent_at) <= self.deadline {
                 return Some(message.sent_at);
             }
@@ -149,7 +149,7 @@ impl InFlightMessages {
     pub(super) fn forget_recent(&mut self, now: u64, patience: u64) {
         let Some(first) = self.first else { return };
         let recent = (self.oldest.max(first)..self.next).filter(|number| {
-            let message = self.places[self.place(*number)];
+            let message = self.slots[self.slot(*number)];
             !message.is_back && now.saturating_sub(message.sent_at) < patience
         });
         self.probes.sent -= recent.count() as u64;

@@ -277,7 +277,7 @@ impl<L: Transport> Round<L> {
     }
 
     /// Waits until a reply arrives, the socket becomes writable if a message did not fit, or the engine's clock reaches `wake` nanoseconds.
-    /// May return early, and returns at once if the job polls.
+    /// May return early, and returns immediately if the job polls.
     fn wait(&self, wake: u64) {
         let nanos = wake.saturating_sub(clock::now()).saturating_sub(SPIN);
         if self.spins || nanos == 0 {

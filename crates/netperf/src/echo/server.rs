@@ -14,7 +14,7 @@ use super::transport::{deepen, unless_blocked};
 use iotax_model::threads;
 
 /// Interval at which a sleeping thread checks for a stop.
-const LOOK_UP: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(100);
 /// Bytes of the read buffer, if no message is longer.
 const AT_ONCE: usize = 64 << 10;
 
@@ -79,7 +79,7 @@ pub(super) fn datagrams(
     stop: &AtomicBool,
 ) -> io::Result<()> {
     socket.set_nonblocking(waiting == Waiting::Spinning)?;
-    socket.set_read_timeout(Some(LOOK_UP))?;
+    socket.set_read_timeout(Some(POLL))?;
     let mut message = vec![0; length];
     while !stop.load(Ordering::Relaxed) {
         match socket.recv(&mut message) {
@@ -104,8 +104,8 @@ pub(super) fn messages(
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(LOOK_UP))?;
-    stream.set_write_timeout(Some(LOOK_UP))?;
+    stream.set_read_timeout(Some(POLL))?;
+    stream.set_write_timeout(Some(POLL))?;
     if waiting == Waiting::Spinning {
         stream.set_nonblocking(true)?;
     }

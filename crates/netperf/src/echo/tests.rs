@@ -28,7 +28,7 @@ fn job(traffic: &Traffic, runtime_ms: u64) -> Job {
     stretched_job(traffic, runtime_ms, 1)
 }
 
-/// A job whose window, warm-up and intervals are so many times as long.
+/// A job with window, warm-up and intervals multiplied by a factor.
 fn stretched_job(traffic: &Traffic, runtime_ms: u64, times: u64) -> Job {
     let keys = WorkloadKeys {
         net: Some(traffic.clone()),
@@ -82,7 +82,7 @@ fn tcp_pair() -> (TcpStream, TcpStream) {
     (local, listener.accept().expect("accepted").0)
 }
 
-/// Measures on a transport; returns the outcome and its samples.
+/// Measures on a transport. Returns the outcome and its samples.
 fn run(traffic: &Traffic, runtime_ms: u64, transport: impl Transport + 'static) -> (Outcome, Vec<Sample>) {
     run_job(&job(traffic, runtime_ms), traffic, transport)
 }

@@ -77,13 +77,13 @@ impl ErrorLog {
         let due = |repeats: &Repeats| {
             repeats.unreported > 0 && (end || now.saturating_duration_since(repeats.last) >= CEASED)
         };
-        let told = self.seen.iter_mut().filter(|(_, repeats)| due(repeats));
-        let told = told.map(|((kind, address), repeats)| {
+        let reports = self.seen.iter_mut().filter(|(_, repeats)| due(repeats));
+        let reports = reports.map(|((kind, address), repeats)| {
             let who = address.map_or_else(|| "others".to_owned(), |address| address.to_string());
             let times = std::mem::take(&mut repeats.unreported);
             format!("{who} {} ({times} more times)", kind.words())
         });
-        told.collect()
+        reports.collect()
     }
 }
 
@@ -97,14 +97,15 @@ mod tests {
         let mut error_log = ErrorLog::default();
         let now = Instant::now();
         let address = |n: u32| IpAddr::from(Ipv4Addr::from(n));
-        let told = (0..1000).filter_map(|_| error_log.add(FailureKind::Timeout, address(1), "", now));
-        assert_eq!(told.collect::<Vec<_>>(), ["0.0.0.1 did not finish its handshake in time"]);
+        let reports = (0..1000).filter_map(|_| error_log.add(FailureKind::Timeout, address(1), "", now));
+        assert_eq!(reports.collect::<Vec<_>>(), ["0.0.0.1 did not finish its handshake in time"]);
         assert!(error_log.repeats(now, false).is_empty(), "it may go on");
         assert_eq!(error_log.repeats(now + CEASED, false).len(), 1);
         let other = error_log.add(FailureKind::Parameters, address(1), "time = 9", now);
         assert_eq!(other.as_deref(), Some("0.0.0.1 asked for a test that is not possible: time = 9"));
-        let told = (0..100_000).filter_map(|n| error_log.add(FailureKind::Busy, address(n), "", now)).count();
-        assert!(told <= MOST + 1 && error_log.seen.len() <= MOST + 1, "{told}");
+        let reports =
+            (0..100_000).filter_map(|n| error_log.add(FailureKind::Busy, address(n), "", now)).count();
+        assert!(reports <= MOST + 1 && error_log.seen.len() <= MOST + 1, "{reports}");
         assert!(error_log.repeats(now, true).iter().any(|line| line.starts_with("others ")));
     }
 }

@@ -34,7 +34,7 @@ const AGENTS_TESTS: usize = 64;
 /// Number of concurrent round-trip tests that are permitted even if `most_tests` is lower.
 const MOST_ROUND_TRIPS: usize = 8;
 /// Interval at which the server checks for a stop and for connections past their deadline.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(50);
 
 /// Settings of a server.
 #[derive(Debug, Clone)]
@@ -248,14 +248,14 @@ impl Acceptor {
         self.server.report_repeats(Instant::now(), true);
     }
 
-    /// Waits up to [`LOOK`] until a connection or data arrives.
+    /// Waits up to [`POLL`] until a connection or data arrives.
     fn wait(&self) {
-        let look = Timespec::try_from(LOOK).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 50_000_000 });
+        let timeout = Timespec::try_from(POLL).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 50_000_000 });
         let sockets = self.pending.iter().map(|connection| PollFd::new(&connection.socket, PollFlags::IN));
         let doors = [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.datagrams, PollFlags::IN)];
         let mut fds: Vec<PollFd<'_>> = doors.into_iter().chain(sockets).collect();
-        if poll(&mut fds, Some(&look)).is_err() {
-            threads::sleep(LOOK);
+        if poll(&mut fds, Some(&timeout)).is_err() {
+            threads::sleep(POLL);
         }
     }
 
@@ -281,8 +281,8 @@ impl Acceptor {
                     self.pending.push(connection);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // Without free descriptors the call fails at once: the pause avoids spinning.
-                Err(_) => return threads::sleep(LOOK),
+                // Without free descriptors the call fails immediately: the pause avoids spinning.
+                Err(_) => return threads::sleep(POLL),
             }
         }
     }

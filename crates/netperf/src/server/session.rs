@@ -22,7 +22,7 @@ use super::{Arrival, ServerEvent, ServerState};
 use iotax_load::clock::{self, ProcessUsage};
 
 /// Interval at which a test's thread checks for states of the client and for a stop.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(20);
 /// Maximum time for an iotax client to connect its streams. It may be one of several that start at the same time, and guests are slow.
 const OURS_PATIENCE: Duration = Duration::from_mins(2);
 /// Nanoseconds that a client may take beyond the announced duration.
@@ -114,7 +114,7 @@ impl ServerSession {
         let deadline = Instant::now() + patience;
         let mut came: Vec<Arrival> = Vec::with_capacity(wanted);
         while came.len() < wanted {
-            match self.arrivals.recv_timeout(LOOK) {
+            match self.arrivals.recv_timeout(POLL) {
                 Ok(arrival) => came.push(arrival),
                 Err(RecvTimeoutError::Disconnected) => return Err(NetError::Closed),
                 Err(RecvTimeoutError::Timeout) => {
@@ -156,9 +156,9 @@ impl ServerSession {
         let mut mark = Mark::now();
         let mut moved = (started, 0);
         loop {
-            // The wait ends with the warm-up, not up to [`LOOK`] later.
+            // The wait ends with the warm-up, not up to [`POLL`] later.
             let left = Duration::from_nanos(warm.saturating_sub(clock::now()));
-            let state = self.control.poll(if omitted { LOOK.min(left) } else { LOOK })?;
+            let state = self.control.poll(if omitted { POLL.min(left) } else { POLL })?;
             let now = clock::now();
             match state {
                 Some(State::TestEnd) => break,
@@ -201,7 +201,7 @@ impl ServerSession {
     fn tell_interval(&self, streams: &mut Streams, start: &Start, mark: &mut Mark, now: u64, omitted: bool) {
         let (begin_ns, end_ns) = (mark.last - mark.begin, now - mark.begin);
         mark.last = now;
-        let interval = TestInterval { begin_ns, end_ns, omitted, streams: streams.look() };
+        let interval = TestInterval { begin_ns, end_ns, omitted, streams: streams.read_counters() };
         (self.server.tell)(ServerEvent::Interval(start.cookie.clone(), interval));
     }
 

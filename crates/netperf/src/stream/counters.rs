@@ -30,7 +30,7 @@ pub(crate) struct Counters {
     /// Three times the expected nanoseconds between arrivals; 0 without a bit rate. A gap is at least that long, and at least 10 ms.
     shortest: AtomicU64,
     /// The [`SendMethod`] as a number; 0 as long as it is unknown.
-    way: AtomicU8,
+    method: AtomicU8,
     gaps: Mutex<Vec<GapSpan>>,
 }
 
@@ -164,8 +164,8 @@ impl Counters {
     }
 
     /// Returns the method that passes datagrams to or from the kernel; `None` for TCP, and before the first datagram.
-    pub(crate) fn way(&self) -> Option<SendMethod> {
-        match self.way.load(Ordering::Relaxed) {
+    pub(crate) fn method(&self) -> Option<SendMethod> {
+        match self.method.load(Ordering::Relaxed) {
             0 => None,
             1 => Some(SendMethod::Many),
             _ => Some(SendMethod::Segmented),
@@ -173,8 +173,8 @@ impl Counters {
     }
 
     #[inline]
-    pub(super) fn went(&self, way: SendMethod) {
-        self.way.store(way as u8, Ordering::Relaxed);
+    pub(super) fn went(&self, method: SendMethod) {
+        self.method.store(method as u8, Ordering::Relaxed);
     }
 
     /// Counts sent bytes, and the datagrams that contained them.
@@ -210,12 +210,12 @@ impl Counters {
 
     /// Copies the counts that `Sequence` derived from the datagrams' numbers and times.
     #[inline]
-    pub(super) fn follow(&self, seen: &super::sequence::Sequence) {
-        self.packets.store(seen.received(), Ordering::Relaxed);
-        self.lost.store(seen.lost(), Ordering::Relaxed);
-        self.out_of_order.store(seen.out_of_order(), Ordering::Relaxed);
-        self.duplicates.store(seen.duplicates(), Ordering::Relaxed);
-        self.jitter_ns.store(seen.jitter_ns(), Ordering::Relaxed);
+    pub(super) fn follow(&self, sequence: &super::sequence::Sequence) {
+        self.packets.store(sequence.received(), Ordering::Relaxed);
+        self.lost.store(sequence.lost(), Ordering::Relaxed);
+        self.out_of_order.store(sequence.out_of_order(), Ordering::Relaxed);
+        self.duplicates.store(sequence.duplicates(), Ordering::Relaxed);
+        self.jitter_ns.store(sequence.jitter_ns(), Ordering::Relaxed);
     }
 }
 

@@ -12,7 +12,7 @@ pub(super) struct Sequence {
     out_of_order: u64,
     duplicates: u64,
     /// Bitmap of the sequence numbers that have arrived, indexed by the number modulo [`REMEMBERED`].
-    seen: Box<[u64]>,
+    bits: Box<[u64]>,
     /// Transit time of the last datagram in nanoseconds, which includes the unknown offset between the two ends' clocks; `None` before the
     /// first.
     transit: Option<i64>,
@@ -26,7 +26,7 @@ impl Sequence {
             received: 0,
             out_of_order: 0,
             duplicates: 0,
-            seen: vec![0; usize::try_from(REMEMBERED / 64).unwrap_or_default()].into(),
+            bits: vec![0; usize::try_from(REMEMBERED / 64).unwrap_or_default()].into(),
             transit: None,
             jitter: 0.0,
         }
@@ -63,7 +63,7 @@ impl Sequence {
             if passed < REMEMBERED {
                 (self.highest + 1..number).for_each(|missing| self.forget(missing));
             } else {
-                self.seen.fill(0);
+                self.bits.fill(0);
             }
             self.highest = number;
             self.received += 1;
@@ -90,25 +90,25 @@ impl Sequence {
         self.jitter += (transit.abs_diff(before) as f64 - self.jitter) / 16.0;
     }
 
-    const fn place(number: u64) -> (usize, u64) {
+    const fn bit_of(number: u64) -> (usize, u64) {
         let rest = number % REMEMBERED;
         ((rest / 64) as usize, 1 << (rest % 64))
     }
 
     #[inline]
     fn mark(&mut self, number: u64) {
-        let (word, bit) = Self::place(number);
-        self.seen[word] |= bit;
+        let (word, bit) = Self::bit_of(number);
+        self.bits[word] |= bit;
     }
 
     fn forget(&mut self, number: u64) {
-        let (word, bit) = Self::place(number);
-        self.seen[word] &= !bit;
+        let (word, bit) = Self::bit_of(number);
+        self.bits[word] &= !bit;
     }
 
     fn is_marked(&self, number: u64) -> bool {
-        let (word, bit) = Self::place(number);
-        self.seen[word] & bit != 0
+        let (word, bit) = Self::bit_of(number);
+        self.bits[word] & bit != 0
     }
 
     /// Returns the number of datagrams that arrived, without duplicates.
@@ -198,16 +198,16 @@ mod tests {
         let fate = (0..100_u32, 0..3 * REMEMBERED, 0..50_u64);
         proptest::collection::vec(fate, 0..400).prop_map(|fates| {
             let (mut number, mut arrivals) = (0, Vec::new());
-            for (place, (fate, far, near)) in (0_u64..).zip(fates) {
+            for (time, (fate, far, near)) in (0_u64..).zip(fates) {
                 number += if fate == 0 { far } else { 1 };
                 match fate {
-                    0..80 => arrivals.push((place, number)),
+                    0..80 => arrivals.push((time, number)),
                     80..85 => {}
-                    85..95 => arrivals.push((place + near, number)),
-                    _ => arrivals.extend([(place, number), (place + near, number)]),
+                    85..95 => arrivals.push((time + near, number)),
+                    _ => arrivals.extend([(time, number), (time + near, number)]),
                 }
             }
-            arrivals.sort_by_key(|(place, _)| *place);
+            arrivals.sort_by_key(|(time, _)| *time);
             arrivals.into_iter().map(|(_, number)| number).filter(|number| *number > 0).collect()
         })
     }

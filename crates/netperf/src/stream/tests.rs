@@ -29,7 +29,7 @@ fn udp() -> (Socket, Socket) {
     (Socket::Udp(local), Socket::Udp(remote))
 }
 
-/// Sends until `time` is over or the amount is used up, and returns both ends' counts. The receiver ends when it has everything, or after a
+/// Sends for `time` or until the amount is sent. Returns the counts of both ends. The receiver ends when it has everything, or after a
 /// second without data.
 fn run(sockets: &(Socket, Socket), settings: &Settings, time: Duration) -> (Snapshot, Snapshot) {
     let (sent, received) = (Counters::default(), Counters::default());

@@ -18,7 +18,7 @@ const LONG: usize = 78;
 
 /// Ladder steps (pairs of targets one layer apart) with the same name and the same verdicts; at least one step.
 struct Layer<'a> {
-    places: Vec<StepOfTable<'a>>,
+    steps: Vec<StepOfTable<'a>>,
 }
 
 /// A ladder step with its comparisons by the headline metric, one per workload in the plan's order.
@@ -83,10 +83,10 @@ fn along<'a>(
         let workloads = run.plan.workloads.iter();
         let on_disk = workloads.filter(|workload| !workload.kind.is_network());
         let cpu = on_disk.filter_map(|workload| compared(&workload.name, edge, Metric::CPU_PER_IO));
-        let place = StepOfTable { edge, comparisons, cpu: cpu.collect() };
-        match layers.iter_mut().find(|layer| layer.is_like(&place)) {
-            Some(layer) => layer.places.push(place),
-            None => layers.push(Layer { places: vec![place] }),
+        let ladder_step = StepOfTable { edge, comparisons, cpu: cpu.collect() };
+        match layers.iter_mut().find(|layer| layer.is_like(&ladder_step)) {
+            Some(layer) => layer.steps.push(ladder_step),
+            None => layers.push(Layer { steps: vec![ladder_step] }),
         }
     }
     layers.iter().map(|layer| layer.line(run)).collect()
@@ -108,9 +108,9 @@ impl StepOfTable<'_> {
 }
 
 impl Layer<'_> {
-    fn is_like(&self, place: &StepOfTable<'_>) -> bool {
-        let first = &self.places[0];
-        first.edge.name == place.edge.name && first.said() == place.said()
+    fn is_like(&self, ladder_step: &StepOfTable<'_>) -> bool {
+        let first = &self.steps[0];
+        first.edge.name == ladder_step.edge.name && first.said() == ladder_step.said()
     }
 
     fn line(&self, run: &Run) -> String {
@@ -126,10 +126,10 @@ impl Layer<'_> {
 
     /// Describes the CPU cost: `5.40 to 5.50 us more CPU per I/O`; `None` unless CPU time is decided in the same direction on every workload.
     fn cpu(&self) -> Option<String> {
-        if self.places.iter().any(|place| place.cpu.len() < place.comparisons.len()) {
+        if self.steps.iter().any(|ladder_step| ladder_step.cpu.len() < ladder_step.comparisons.len()) {
             return None;
         }
-        let all = || self.places.iter().flat_map(|place| &place.cpu);
+        let all = || self.steps.iter().flat_map(|ladder_step| &ladder_step.cpu);
         let taxes: Option<Vec<f64>> = all().map(|c| Some(c.ratio.tax?.ns.abs())).collect();
         let word = [(Verdict::Slower, "more"), (Verdict::Faster, "less")]
             .into_iter()
@@ -139,7 +139,7 @@ impl Layer<'_> {
 
     fn line_with(&self, run: &Run, brief: bool, bounds: bool) -> String {
         let mut kinds: Vec<Said> = Vec::new();
-        for (_, said) in self.places[0].said() {
+        for (_, said) in self.steps[0].said() {
             if !kinds.contains(&said) {
                 kinds.push(said);
             }
@@ -160,13 +160,14 @@ impl Layer<'_> {
     /// Names the layer: `qcow2 over vm-raw`, for a setting `cache=none instead of writeback (vm-none)`, for a target outside the ladder
     /// `vm-old against vm-raw`; several steps with their targets: `virtio-blk + guest (vm-device, vm-lvm and vm-raw)`.
     fn name(&self) -> String {
-        let Edge { from, to, name } = self.places[0].edge;
-        match self.places.as_slice() {
+        let Edge { from, to, name } = self.steps[0].edge;
+        match self.steps.as_slice() {
             [_] if name.contains(" instead of ") => format!("{name} ({to})"),
             [_] if name.contains(AGAINST) => name.clone(),
             [_] => format!("{name} over {from}"),
             several => {
-                let targets: Vec<String> = several.iter().map(|place| place.edge.to.clone()).collect();
+                let targets: Vec<String> =
+                    several.iter().map(|ladder_step| ladder_step.edge.to.clone()).collect();
                 format!("{name} ({})", listed(&targets))
             }
         }
@@ -174,7 +175,7 @@ impl Layer<'_> {
 
     /// Formats the largest difference that the undecided comparisons' intervals allow: ` (within 6%)`; empty above [`WIDEST`].
     fn bound(&self) -> String {
-        let comparisons = self.places.iter().flat_map(|place| &place.comparisons);
+        let comparisons = self.steps.iter().flat_map(|ladder_step| &ladder_step.comparisons);
         let open = comparisons.filter(|comparison| said(comparison) == Said::Open);
         let most = open.map(|c| c.ratio.interval.map_or(f64::INFINITY, widest)).fold(0.0, f64::max);
         if most > WIDEST { String::new() } else { format!(" (within {:.0}%)", (most * 100.0 - 1e-9).ceil()) }
@@ -182,13 +183,13 @@ impl Layer<'_> {
 
     /// Describes the workloads that share the verdict `kind`: `random writes 4.2-9.1% slower`, `same on reads (within 2%)`.
     fn part(&self, run: &Run, kind: Said, (brief, bounds): (bool, bool)) -> String {
-        let of_kind = |place: &StepOfTable<'_>| -> Vec<f64> {
-            place.comparisons.iter().filter(|c| said(c) == kind).map(|c| c.ratio.mean).collect()
+        let of_kind = |ladder_step: &StepOfTable<'_>| -> Vec<f64> {
+            ladder_step.comparisons.iter().filter(|c| said(c) == kind).map(|c| c.ratio.mean).collect()
         };
-        let ratios: Vec<f64> = self.places.iter().flat_map(of_kind).collect();
-        let told = self.places[0].said();
+        let ratios: Vec<f64> = self.steps.iter().flat_map(of_kind).collect();
+        let said_of_each = self.steps[0].said();
         let workloads: Vec<&str> =
-            told.iter().filter(|(_, said)| *said == kind).map(|(workload, _)| *workload).collect();
+            said_of_each.iter().filter(|(_, said)| *said == kind).map(|(workload, _)| *workload).collect();
         let alone = run.plan.workloads.len() == 1;
         let on = together::name(run, &workloads, brief);
         let bound = if bounds { self.bound() } else { String::new() };

@@ -41,12 +41,12 @@ impl<'a> Ranking<'a> {
     pub(super) fn sort<T>(&self, items: &mut [T], target: impl Fn(&T) -> &str) {
         for group in &self.groups {
             let rank = |item: &T| group.iter().position(|name| *name == target(item));
-            let mut places: Vec<usize> = (0..items.len()).filter(|i| rank(&items[*i]).is_some()).collect();
+            let mut remaining: Vec<usize> = (0..items.len()).filter(|i| rank(&items[*i]).is_some()).collect();
             // Selection sort, since there are few items.
-            while let Some((&first, _)) = places.split_first() {
-                let best = places.iter().copied().min_by_key(|i| rank(&items[*i])).unwrap_or(first);
+            while let Some((&first, _)) = remaining.split_first() {
+                let best = remaining.iter().copied().min_by_key(|i| rank(&items[*i])).unwrap_or(first);
                 items.swap(first, best);
-                places.remove(0);
+                remaining.remove(0);
             }
         }
     }

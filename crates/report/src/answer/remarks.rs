@@ -94,7 +94,7 @@ fn failed<'a>(run: &'a Run, judgement: &'a Judgement) -> impl Iterator<Item = St
 
 /// Counts the undecided comparisons and says how to decide them; `None` if all are decided.
 fn open(run: &Run, judgement: &Judgement) -> Option<String> {
-    let standing = judgement.standing.as_ref();
+    let status = judgement.sequential.as_ref();
     let is_headline = |c: &&Comparison| {
         run.plan.workloads.iter().any(|w| w.name == c.workload && Metric::headline(w) == c.metric)
     };
@@ -110,8 +110,7 @@ fn open(run: &Run, judgement: &Judgement) -> Option<String> {
             needed.push(c.ratio.needed_rounds);
         }
     }
-    let (open, all) =
-        standing.map_or((needed.len(), pairs.len()), |standing| (standing.open, standing.comparisons));
+    let (open, all) = status.map_or((needed.len(), pairs.len()), |status| (status.open, status.comparisons));
     if open == 0 {
         return None;
     }
@@ -133,10 +132,10 @@ fn grouped(warnings: &[Warning]) -> Vec<(WarningKind, Vec<&Warning>)> {
 
 /// Summarises the warnings of one kind: `other load: another program used the device (140 of 400 measurements)`.
 fn finding(run: &Run, kind: WarningKind, warnings: &[&Warning]) -> String {
-    let mut places: Vec<_> =
+    let mut cells: Vec<_> =
         warnings.iter().filter_map(|w| Some((&w.target, &w.workload, w.round?))).collect();
-    places.sort_unstable();
-    places.dedup();
+    cells.sort_unstable();
+    cells.dedup();
     // A failed cell left no measurement, so its warning may point to a round without one.
     let is_there = |(target, workload, round): &(&Option<String>, &Option<String>, u32)| {
         let here = |m: &Measurement| {
@@ -146,21 +145,21 @@ fn finding(run: &Run, kind: WarningKind, warnings: &[&Warning]) -> String {
         };
         run.measurements.iter().any(here)
     };
-    let there = places.iter().filter(|place| is_there(place)).count();
+    let there = cells.iter().filter(|cell| is_there(cell)).count();
     let mut targets: Vec<String> = Vec::new();
     for target in warnings.iter().filter_map(|w| w.target.as_ref()) {
         if !targets.contains(target) {
             targets.push(target.clone());
         }
     }
-    let place = match (places.len() as u64, targets.as_slice()) {
+    let where_from = match (cells.len() as u64, targets.as_slice()) {
         (0, []) => String::new(),
         (0, targets) => format!(" ({})", listed(targets)),
         (found, _) if there == 0 => format!(" ({})", counted(found, "measurement")),
         _ => format!(" ({there} of {} measurements)", run.measurements.len()),
     };
     let words = if kind == WarningKind::Clock { of_clocks(warnings) } else { short(kind) };
-    format!("{}: {words}{place}", kind.word().replace('_', " "))
+    format!("{}: {words}{where_from}", kind.word().replace('_', " "))
 }
 
 /// Describes clock warnings by cause: clocks that disagree or are slow, CPU time taken by the hypervisor (steal), or both.

@@ -172,17 +172,17 @@ fn head(run: &Run) -> String {
 
 /// Splits the table into tables of at most [`COLUMNS`] workloads each, which fit a terminal.
 fn grids(table: &Table) -> Vec<Grid> {
-    let places: Vec<usize> = (0..table.workloads.len()).collect();
-    places.chunks(COLUMNS).map(|places| grid(table, places)).collect()
+    let columns: Vec<usize> = (0..table.workloads.len()).collect();
+    columns.chunks(COLUMNS).map(|columns| grid(table, columns)).collect()
 }
 
-fn grid(table: &Table, places: &[usize]) -> Grid {
-    let heads = places.iter().map(|at| {
+fn grid(table: &Table, columns: &[usize]) -> Grid {
+    let heads = columns.iter().map(|at| {
         let (name, unit) = &table.workloads[*at];
         Field { unit: Some((*unit).to_owned()), ..figure(name) }
     });
     let rows = table.targets.iter().map(|(target, cells)| {
-        let shown = places.iter().map(|at| shown(table, &cells[*at], *at));
+        let shown = columns.iter().map(|at| shown(table, &cells[*at], *at));
         [words(target)].into_iter().chain(shown).collect()
     });
     Grid { head: [words("")].into_iter().chain(heads).collect(), rows: rows.collect() }

@@ -93,10 +93,10 @@ fn differing(compared: &Compared) -> Vec<String> {
     lines
 }
 
-fn said(place: &str, difference: &Difference) -> String {
+fn said(subject: &str, difference: &Difference) -> String {
     let side = |value: &Option<String>| value.clone().unwrap_or_else(|| "not there or not known".into());
-    let place = if place.is_empty() { String::new() } else { format!("{place}, ") };
-    format!("{place}{}: {} in A, {} in B", difference.what, side(&difference.a), side(&difference.b))
+    let subject = if subject.is_empty() { String::new() } else { format!("{subject}, ") };
+    format!("{subject}{}: {} in A, {} in B", difference.what, side(&difference.a), side(&difference.b))
 }
 
 /// Builds the table of a workload, with a row for each target and metric, and for each rate that both sides located.
@@ -180,7 +180,7 @@ fn rule(compared: &Compared) -> String {
 
 /// Describes the outcome of a gate (`--fail-if`): `slower > 5%: tripped by vm-raw on randread-4k-qd1 (+7.2% [+6.1, +8.3]).`
 fn gate(compared: &Compared, result: &GateResult) -> String {
-    let place = |cell: &ComparedCell| {
+    let name_of = |cell: &ComparedCell| {
         format!("{} on {}", compared.targets[cell.target].name(), compared.workloads[cell.workload].name())
     };
     let mut parts = Vec::new();
@@ -190,7 +190,7 @@ fn gate(compared: &Compared, result: &GateResult) -> String {
             .iter()
             .map(|(i, interval)| {
                 let cell = &compared.cells[*i];
-                format!("{} ({})", place(cell), change_with(cell.ratio.mean, Some(*interval)))
+                format!("{} ({})", name_of(cell), change_with(cell.ratio.mean, Some(*interval)))
             })
             .collect();
         parts.push(format!("tripped by {}", listed(&cells)));
@@ -200,7 +200,7 @@ fn gate(compared: &Compared, result: &GateResult) -> String {
         parts.push(format!("passed by {}", all(result.cells)));
     }
     if !result.open.is_empty() {
-        let cells: Vec<String> = result.open.iter().map(|i| place(&compared.cells[*i])).collect();
+        let cells: Vec<String> = result.open.iter().map(|i| name_of(&compared.cells[*i])).collect();
         parts.push(format!(
             "{} of {} could not be judged: {}",
             result.open.len(),

@@ -13,14 +13,20 @@ pub fn doctor(subject: &str, survey: &Survey, findings: &[Finding]) -> Page {
     let mut parts = vec![Part::Sentence(format!("{subject}: {}", ended(&headline(survey, findings))))];
     for same in by_rule(findings) {
         let Rule { id, sureness, title, why, source, .. } = same[0].rule;
-        let places: Vec<String> = same.iter().map(|finding| finding.violation.place.clone()).collect();
-        parts.push(Part::Head(format!("{}: {title} ({}, {id})", listed_briefly(&places), sureness.title())));
-        let mut lines = each(&same, |violation| format!("seen: {} ({})", violation.seen, violation.source));
+        let components: Vec<String> =
+            same.iter().map(|finding| finding.violation.component.clone()).collect();
+        parts.push(Part::Head(format!(
+            "{}: {title} ({}, {id})",
+            listed_briefly(&components),
+            sureness.title()
+        )));
+        let mut lines =
+            each(&same, |violation| format!("seen: {} ({})", violation.observed, violation.source));
         lines.push(format!("why: {why} [{source}]"));
         lines.extend(each(&same, |violation| format!("remedy: {}", violation.remedy)));
         parts.push(Part::Lines(lines));
     }
-    parts.push(Part::Sentence(looked_at(survey)));
+    parts.push(Part::Sentence(surveyed(survey)));
     if !survey.unread.is_empty() {
         let unread: Vec<&str> = survey.unread.iter().map(|reason| reason.trim_end_matches('.')).collect();
         parts.push(Part::Sentence(format!("Not known: {}", ended(&unread.join("; ")))));
@@ -45,9 +51,9 @@ fn each(findings: &[&Finding], line: impl Fn(&Violation) -> String) -> Vec<Strin
     let mut lines: Vec<(String, String, Vec<String>)> = Vec::new();
     for Finding { violation, .. } in findings {
         let text = line(violation);
-        let pattern = text.replace(&violation.place, "\0");
+        let pattern = text.replace(&violation.component, "\0");
         match lines.iter_mut().find(|(known, ..)| *known == pattern) {
-            Some((_, _, others)) => others.push(violation.place.clone()),
+            Some((_, _, others)) => others.push(violation.component.clone()),
             None => lines.push((pattern, text, Vec::new())),
         }
     }
@@ -99,7 +105,7 @@ fn answer(findings: &[Finding]) -> String {
 }
 
 /// Lists the numbers of examined objects, so that "nothing found" is not read as "nothing examined".
-fn looked_at(survey: &Survey) -> String {
+fn surveyed(survey: &Survey) -> String {
     let numbers = [
         (survey.disks.len(), "block device"),
         (survey.filesystems.len(), "filesystem"),
@@ -140,21 +146,21 @@ mod tests {
         assert_eq!(headline(&survey, &[]), "nothing found in what could be read");
         let machine =
             MachineSetup { aio: Some(Fact::new(0, "/proc/sys/fs/aio-nr")), ..MachineSetup::default() };
-        assert_eq!(looked_at(&Survey { machine, ..survey }), "Looked at: the machine.");
+        assert_eq!(surveyed(&Survey { machine, ..survey }), "Looked at: the machine.");
         let guest = Survey { guests: vec![GuestSetup::default()], ..Survey::default() };
-        assert_eq!(looked_at(&guest), "Looked at: 1 guest.");
+        assert_eq!(surveyed(&guest), "Looked at: 1 guest.");
         assert_eq!(headline(&Survey::default(), &[]), "nothing found");
     }
 
     #[test]
     fn one_finding_on_several_devices_is_said_once() {
         let rule = iotax_doctor::rules::all().next().expect("a rule");
-        let of = |place: &str, seen: &str, remedy: &str| Finding {
+        let of = |component: &str, observed: &str, remedy: &str| Finding {
             rule,
             violation: Violation {
-                place: place.into(),
-                seen: seen.into(),
-                source: format!("/sys/block/{place}/x"),
+                component: component.into(),
+                observed: observed.into(),
+                source: format!("/sys/block/{component}/x"),
                 remedy: remedy.into(),
             },
         };

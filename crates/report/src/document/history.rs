@@ -70,16 +70,16 @@ fn changed(found: Option<&Compared>, two: &[Account]) -> Vec<String> {
     let Some(compared) = found else {
         return vec![format!("{after} has no cell in common with {before}.")];
     };
-    let places = compared.targets.iter().flat_map(|t| t.differences.iter().map(|d| (t.name(), d)));
-    let places =
-        places.chain(compared.workloads.iter().flat_map(|w| w.differences.iter().map(|d| (w.name(), d))));
+    let of_cells = compared.targets.iter().flat_map(|t| t.differences.iter().map(|d| (t.name(), d)));
+    let of_cells =
+        of_cells.chain(compared.workloads.iter().flat_map(|w| w.differences.iter().map(|d| (w.name(), d))));
     let side = |value: &Option<String>| value.clone().unwrap_or_else(|| UNKNOWN.into());
     let machines = compared.machines.iter().map(|d| (String::new(), d));
     let mut lines = Vec::new();
-    for (place, d) in machines.chain(places) {
-        let place = if place.is_empty() { place } else { format!("{place}, ") };
+    for (subject, d) in machines.chain(of_cells) {
+        let subject = if subject.is_empty() { subject } else { format!("{subject}, ") };
         lines.push(format!(
-            "{after} against {before}: {place}{}: {} instead of {}",
+            "{after} against {before}: {subject}{}: {} instead of {}",
             d.what,
             side(&d.b),
             side(&d.a)
@@ -99,12 +99,12 @@ fn row(account: &Account, metric: Metric, point: &HistoryPoint, iops: Option<&Hi
         figure(iops.map_or_else(|| UNKNOWN.into(), |point| Metric::IOPS.figure(point.mean))),
     ];
     for change in [&point.since_first, &point.since_previous] {
-        fields.extend(told(change.as_ref()));
+        fields.extend(change_fields(change.as_ref()));
     }
     fields
 }
 
-fn told(found: Option<&Ratio>) -> [Field; 2] {
+fn change_fields(found: Option<&Ratio>) -> [Field; 2] {
     let Some(found) = found else { return [figure(""), words("")] };
     let word = found.word();
     [figure(change(found.mean)), verdict(word, Some(found.verdict))]

@@ -24,10 +24,10 @@ const SHOWN: [(Metric, &str); 8] = [
 
 /// Adds an overview of all cells, and a table of the tool's remaining figures.
 pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &ImportSource) {
-    let told = source.to_string();
+    let source_line = source.to_string();
     let target = only_target(run, source).map(|name| format!(": {name}")).unwrap_or_default();
-    page.add(Part::Head(format!("{}{}{target}.", told[..1].to_uppercase(), &told[1..])));
-    source.about_time().into_iter().for_each(|told| page.add(Part::Sentence(told)));
+    page.add(Part::Head(format!("{}{}{target}.", source_line[..1].to_uppercase(), &source_line[1..])));
+    source.about_time().into_iter().for_each(|sentence| page.add(Part::Sentence(sentence)));
     let measured = by_cell(run);
     let rows: Vec<Row<'_>> = judgement
         .cells

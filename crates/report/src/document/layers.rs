@@ -52,8 +52,8 @@ pub(super) fn flows(judgement: &Judgement, workload: &str) -> Vec<String> {
     let flows = judgement.on(workload, |cell| cell.amplification.as_ref());
     flows
         .filter_map(|(target, flow)| {
-            let told = amplification::remarkable(flow);
-            (!told.is_empty()).then(|| format!("{target}, passed on: {}", told.join("; ")))
+            let noted = amplification::remarkable(flow);
+            (!noted.is_empty()).then(|| format!("{target}, passed on: {}", noted.join("; ")))
         })
         .collect()
 }

@@ -32,8 +32,8 @@ pub(super) fn figures(run: &Run, judgement: &Judgement, workload: &Workload) -> 
 
 /// Builds the table of uploads and downloads, with one row per target and direction; `None` for other workloads, without streams, or if it
 /// would only repeat the totals.
-pub(super) fn ways(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
-    set(&network::ways(run, judgement, workload)?, false).filled()
+pub(super) fn directions(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
+    set(&network::directions(run, judgement, workload)?, false).filled()
 }
 
 /// Converts a network table to a table of a page. With `verdicts` the head has one more column, whose fields the caller adds to the rows.

@@ -62,7 +62,7 @@ pub(super) fn whole(run: &Run, judgement: &Judgement) -> Page {
         page.add(Part::Head(format!("{} ({})", title(workload), workload.name)));
         page.add(Part::Table(grid));
         let more = [
-            network::ways(run, judgement, workload),
+            network::directions(run, judgement, workload),
             layers::steps(judgement, workload),
             guests::crowds(judgement, workload, MemberKind::Guests),
             guests::crowds(judgement, workload, MemberKind::Jobs),

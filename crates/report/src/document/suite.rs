@@ -93,9 +93,9 @@ fn table(run: &Run, judgement: &Judgement, test: &SuiteTest<'_>) -> Grid {
                 continue;
             };
             let point = &course.points[at];
-            let place = if first { sweep::place(test.shape, point) } else { String::new() };
+            let point_label = if first { sweep::point_label(test.shape, point) } else { String::new() };
             first = false;
-            let mut row = vec![words(place)];
+            let mut row = vec![words(point_label)];
             row.extend(compares.then(|| words(course.target)));
             row.extend(figures(judgement, test.shape, course, at).map(figure));
             if compares {

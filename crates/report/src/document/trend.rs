@@ -33,8 +33,8 @@ pub fn trend(runs: &[PastRun], trends: &Trends, detail: bool) -> Page {
     page.add_list("What else changed", causes(runs, of_targets.iter().copied(), detail));
     page.add_list("Pending", trends.trends.iter().filter(|t| !t.is_control).filter_map(pending).collect());
     page.add_list("The machine itself", say(&machine));
-    let is_told = |trend: &&Trend| detail || has_moved(trend);
-    let series: Vec<&Trend> = trends.trends.iter().filter(is_told).collect();
+    let is_listed = |trend: &&Trend| detail || has_moved(trend);
+    let series: Vec<&Trend> = trends.trends.iter().filter(is_listed).collect();
     if !series.is_empty() {
         page.add(Part::Table(table(runs, &series)));
     }

@@ -69,11 +69,11 @@ fn answer(tuning: &Tuning) -> Vec<String> {
             vec![format!("{chosen}: nothing can be said of it; the reasons are below.")]
         }
         ConfirmedGain::Unproven => {
-            let looked = if tuning.screening.is_some() { " looked best, and" } else { ":" };
+            let found = if tuning.screening.is_some() { " looked best, and" } else { ":" };
             vec![
                 "Nothing tried is shown to pay here: leave it as it is.".into(),
                 format!(
-                    "{chosen}{looked} {} did not confirm it: {}.",
+                    "{chosen}{found} {} did not confirm it: {}.",
                     counted(rounds, fresh.trim_end_matches('s')),
                     listed(&confirmed.objective.iter().map(amount).collect::<Vec<String>>())
                 ),
@@ -130,11 +130,11 @@ fn tried(tuning: &Tuning) -> Grid {
     let head: Vec<&str> = [&["setting"], workloads.as_slice(), &[""]].concat();
     let mut grid = Grid::new(&head);
     grid.rows =
-        tuning.tried.iter().zip(0..).map(|(one, place)| row(tuning, one, place, &workloads)).collect();
+        tuning.tried.iter().zip(0..).map(|(one, index)| row(tuning, one, index, &workloads)).collect();
     grid
 }
 
-fn row(tuning: &Tuning, one: &Tried, place: usize, workloads: &[&str]) -> Vec<Field> {
+fn row(tuning: &Tuning, one: &Tried, index: usize, workloads: &[&str]) -> Vec<Field> {
     let cell = |workload: &&str| match one.comparisons.iter().find(|c| c.workload == *workload) {
         Some(comparison) => Field {
             verdict: Some(comparison.ratio.verdict),
@@ -144,7 +144,7 @@ fn row(tuning: &Tuning, one: &Tried, place: usize, workloads: &[&str]) -> Vec<Fi
     };
     let remark = match &one.lost {
         Some(reason) => format!("not measured: {reason}"),
-        None if tuning.chosen.contains(&place) => "went on to the confirmation".into(),
+        None if tuning.chosen.contains(&index) => "went on to the confirmation".into(),
         None => String::new(),
     };
     let head = [words(name(&one.candidate))].into_iter();

@@ -8,7 +8,7 @@ use crate::watch::{
     side_by_side, sights, summary, timeouts, verdict, verdicts_of_all,
 };
 use iotax_analysis::watch::{
-    Episode, EventEffect, Price, PriceComparison, SeenEvent, episodes, price_comparisons, prices,
+    Episode, EventEffect, Observation, Price, PriceComparison, episodes, price_comparisons, prices,
 };
 use iotax_model::Run;
 use iotax_model::plan::WatchSpec;
@@ -38,7 +38,7 @@ pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
             add_sights(page, episode);
             add_timeouts(page, episode);
         }
-        add_seen(page, run, episode, in_full);
+        add_observations(page, run, episode, in_full);
     }
     true
 }
@@ -63,22 +63,22 @@ fn add_side_by_side(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[E
         episodes.first().into_iter().flat_map(failures).chain(verdicts_of_all(watch, episodes)).collect(),
     );
     if let (Some(episode), false) = (episodes.first(), in_full) {
-        add_seen(page, run, episode, false);
+        add_observations(page, run, episode, false);
     }
 }
 
 fn events_side_by_side(run: &Run, episodes: &[Episode<'_>]) -> Grid {
     let mut grid = Grid::new(&["event", "at", "took", "target", "failed", "longest gap", "normal after"]);
-    for place in [1, 2, 4, 5, 6] {
-        grid.head[place].is_figure = true;
+    for figure_column in [1, 2, 4, 5, 6] {
+        grid.head[figure_column].is_figure = true;
     }
     let of = |name: &str| episodes.iter().find(|episode| episode.measurement.target == name);
     let all: Vec<&Episode<'_>> = run.plan.targets.iter().filter_map(|target| of(&target.name)).collect();
     for number in 0..all.first().map_or(0, |episode| episode.effects.len()) {
         let effects = all.iter().filter_map(|episode| Some((*episode, episode.effects.get(number)?)));
-        for (place, (episode, effect)) in effects.enumerate() {
+        for (index, (episode, effect)) in effects.enumerate() {
             let [name, at, took, failed, gap, recovery] = event(episode, effect);
-            let once = |text: String| if place == 0 { text } else { String::new() };
+            let once = |text: String| if index == 0 { text } else { String::new() };
             let target = words(&episode.measurement.target);
             let [name, at, took] = [name, at, took].map(once);
             let figures = [failed, gap, recovery].map(figure);
@@ -206,21 +206,21 @@ fn add_sights(page: &mut Page, episode: &Episode<'_>) {
 }
 
 /// Adds the observations, such as kernel messages; without `in_full` only their number and the command that lists them.
-fn add_seen(page: &mut Page, run: &Run, episode: &Episode<'_>, in_full: bool) {
+fn add_observations(page: &mut Page, run: &Run, episode: &Episode<'_>, in_full: bool) {
     if in_full {
-        let line = |one: SeenEvent<'_>| {
-            let SeenEvent { at_ns, source, text, .. } = one;
+        let line = |one: Observation<'_>| {
+            let Observation { at_ns, source, text, .. } = one;
             format!("{}, {source}: {text}", human::time(at_ns as f64))
         };
-        let lines: Vec<String> = episode.seen().map(line).collect();
+        let lines: Vec<String> = episode.observations().map(line).collect();
         if !lines.is_empty() {
             page.add(Part::Head("What was seen".into()));
             page.add(Part::Lines(lines));
         }
         return;
     }
-    let of_kernel = episode.seen().filter(SeenEvent::is_of_kernel).count();
-    let others = episode.seen().filter(|one| !one.is_of_kernel() && !one.is_mark()).count();
+    let of_kernel = episode.observations().filter(Observation::is_of_kernel).count();
+    let others = episode.observations().filter(|one| !one.is_of_kernel() && !one.is_mark()).count();
     let parts = [(of_kernel, "line", " of the kernel's log"), (others, "other change", "")];
     let parts = parts.into_iter().filter(|(count, ..)| *count > 0);
     let parts: Vec<String> =

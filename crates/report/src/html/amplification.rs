@@ -19,8 +19,8 @@ pub(super) fn section(run: &Run, judgement: &Judgement, workload: &str) -> Marku
         @for line in transactions(run, judgement, workload) { p.note { (line) "." } }
         @if !flows.is_empty() {
             @for (target, flow) in &flows {
-                @let told = remarkable(flow);
-                @if !told.is_empty() { p.note { b { (target) } ", passed on: " (told.join("; ")) "." } }
+                @let lines = remarkable(flow);
+                @if !lines.is_empty() { p.note { b { (target) } ", passed on: " (lines.join("; ")) "." } }
             }
             details {
                 summary { "What each layer passed on" }

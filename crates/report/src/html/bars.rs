@@ -35,7 +35,7 @@ pub(super) fn stacks(bars: &[Stack], key: &'static str, per: &str, title: &str, 
         message: drawn.iter().map(words).collect::<Vec<_>>().join("; "),
         columns: ["target", "part", &format!("us_per_{per}")].map(Into::into).into(),
         rows: drawn.iter().flat_map(|bar| bar.parts.iter().map(|entry| part(bar, entry))).collect(),
-        colours: colours.map(|(place, name)| (name.into(), format!("t{}", place % COLOURS))).collect(),
+        colours: colours.map(|(index, name)| (name.into(), format!("t{}", index % COLOURS))).collect(),
         plot: Plot::Bars {
             name: 0,
             series: 1,

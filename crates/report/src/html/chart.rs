@@ -239,22 +239,22 @@ pub(super) struct ChartId<'a> {
 
 impl Chart {
     /// Renders the chart as a `figure` element; empty if it has no rows.
-    pub(super) fn figure(&self, place: ChartId<'_>) -> Markup {
-        self.drawn(place, self.has_legend())
+    pub(super) fn figure(&self, chart: ChartId<'_>) -> Markup {
+        self.drawn(chart, self.has_legend())
     }
 
     /// Renders the chart without a legend, for a page with one [`legend`] above all charts.
-    pub(super) fn figure_below_legend(&self, place: ChartId<'_>) -> Markup {
-        self.drawn(place, false)
+    pub(super) fn figure_below_legend(&self, chart: ChartId<'_>) -> Markup {
+        self.drawn(chart, false)
     }
 
-    fn drawn(&self, place: ChartId<'_>, has_legend: bool) -> Markup {
+    fn drawn(&self, chart: ChartId<'_>, has_legend: bool) -> Markup {
         if self.rows.is_empty() {
             return html! {};
         }
-        let file = file_name(&format!("iotax-{}-{}-{}", place.run, place.workload, self.key));
+        let file = file_name(&format!("iotax-{}-{}-{}", chart.run, chart.workload, self.key));
         html! {
-            figure id=(format!("w{}-{}", place.number, self.key)) data-file=(file) {
+            figure id=(format!("w{}-{}", chart.number, self.key)) data-file=(file) {
                 figcaption { b { (self.title) } @if !self.note.is_empty() { ", " (self.note) } }
                 @if has_legend { (legend(&self.colours)) }
                 div.plot role="img" aria-label=(format!("{}. {}", self.title, self.message))

@@ -18,8 +18,8 @@ pub(super) struct Clock<'a> {
 impl<'a> Clock<'a> {
     /// Merges consecutive intervals so that about `most` remain in total; each measurement keeps at least one.
     pub(super) fn new(mut measurements: Vec<&'a Measurement>, targets: &[&str], most: usize) -> Self {
-        let place = |m: &Measurement| targets.iter().position(|target| *target == m.target);
-        measurements.sort_by_key(|m| (place(m), m.round));
+        let index_of = |m: &Measurement| targets.iter().position(|target| *target == m.target);
+        measurements.sort_by_key(|m| (index_of(m), m.round));
         let mut rounds: Vec<u32> = measurements.iter().map(|m| m.round).collect();
         rounds.sort_unstable();
         rounds.dedup();

@@ -47,7 +47,7 @@ impl Bins {
         clippy::cast_sign_loss,
         reason = "not negative, then at most count"
     )]
-    fn place(&self, ns: f64) -> usize {
+    fn bin(&self, ns: f64) -> usize {
         let steps = (ns / self.least_ns).ln() / self.factor.ln();
         (steps.max(0.0) as usize).min(self.count - 1)
     }
@@ -68,7 +68,7 @@ pub(super) fn heat(run: &Run, clock: &Clock<'_>) -> Option<Chart> {
             let mut counts = vec![0_u64; bins.count];
             for sample in samples {
                 for (edge, width, count) in sample.tallies.latency().bars() {
-                    counts[bins.place(edge as f64 + (width - 1) as f64 / 2.0)] += count;
+                    counts[bins.bin(edge as f64 + (width - 1) as f64 / 2.0)] += count;
                 }
             }
             let mut row: Vec<Cell> = vec![m.target.as_str().into(), m.round.into(), from.into(), to.into()];
@@ -104,8 +104,8 @@ mod tests {
     #[test]
     fn every_latency_has_its_bin() {
         let bins = Bins { least_ns: 1_000.0, factor: 10.0, count: 3 };
-        for (ns, place) in [(999.0, 0), (1_000.0, 0), (9_999.0, 0), (10_001.0, 1), (5e5, 2), (2e6, 2)] {
-            assert_eq!(bins.place(ns), place, "{ns}");
+        for (ns, expected) in [(999.0, 0), (1_000.0, 0), (9_999.0, 0), (10_001.0, 1), (5e5, 2), (2e6, 2)] {
+            assert_eq!(bins.bin(ns), expected, "{ns}");
         }
         let edges = bins.edges();
         assert_eq!(edges.len(), 4);

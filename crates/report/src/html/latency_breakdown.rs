@@ -21,8 +21,8 @@ pub(super) fn section(judgement: &Judgement, here: ChartId<'_>, on: &Workload) -
     }
     let mut cpus: Vec<_> = judgement.on(workload, |cell| cell.cpu.as_ref()).collect();
     // The load generator and an unattributed rest alone are not worth a chart.
-    let told = [Role::Peer, Role::StorageServer, Role::KernelThreads].into_iter().chain(Role::QEMU);
-    if !cpus.iter().any(|(_, cpu)| told.clone().any(|role| cpu.of_role(role).is_some())) {
+    let shown_roles = [Role::Peer, Role::StorageServer, Role::KernelThreads].into_iter().chain(Role::QEMU);
+    if !cpus.iter().any(|(_, cpu)| shown_roles.clone().any(|role| cpu.of_role(role).is_some())) {
         cpus.clear();
     }
     html! {
@@ -83,7 +83,7 @@ fn views(insides: &[(&str, &LatencyBreakdown)]) -> Markup {
                     @for (target, inside) in insides {
                         tr {
                             td { (target) }
-                            @for view in View::ALL { td { (time(inside.seen_by(view))) } }
+                            @for view in View::ALL { td { (time(inside.latency_at(view))) } }
                             td { (time(inside.qemu_p50_ns)) }
                             td { (time(inside.qemu_p99_ns)) }
                         }

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::chart::{Axis, Chart, Label, Plot, Unit};
 use super::verdict::{verdict, with_interval};
-use super::{colour, place};
+use super::{chart_id, colour};
 use crate::figure::{cpu_unit, or_unknown, signed_time, step_in_words, tax, title};
 use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::{Edge, Judgement, Metric, Tax};
@@ -48,8 +48,8 @@ pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
                 @for workload in workloads {
                     h3 { (title(workload)) small { (workload.name) } }
                     div.pair {
-                        (ladder(run, judgement, workload, Metric::LATENCY_MEAN).figure(place(run, &workload.name)))
-                        (ladder(run, judgement, workload, Metric::cpu(workload)).figure(place(run, &workload.name)))
+                        (ladder(run, judgement, workload, Metric::LATENCY_MEAN).figure(chart_id(run, &workload.name)))
+                        (ladder(run, judgement, workload, Metric::cpu(workload)).figure(chart_id(run, &workload.name)))
                     }
                     (steps(run, judgement, workload))
                 }
@@ -79,7 +79,7 @@ fn ladder(run: &Run, judgement: &Judgement, on: &Workload, metric: Metric) -> Ch
     let without = rungs.iter().any(|rung| !rung.layer.is_empty() && rung.ends.is_none());
     let us = |ns: f64| ns / 1e3;
     let message: Vec<String> = rungs.iter().map(|rung| format!("{}: {}", rung.name, rung.words)).collect();
-    let beneath = |rung: &Rung| rung.beneath.map_or(String::new(), |place| rungs[place].name.clone());
+    let beneath = |rung: &Rung| rung.beneath.map_or(String::new(), |index| rungs[index].name.clone());
     Chart {
         key: key.into(),
         title,
@@ -182,8 +182,8 @@ fn steps_to<'a>(judgement: &'a Judgement, workload: &str, metric: Metric) -> Ste
 
 /// Adds the targets whose ladder step starts at the last rung, each followed recursively by the targets above it.
 fn add_above(run: &Run, steps: &Steps<'_>, rungs: &mut Vec<Rung>) {
-    let Some(place) = rungs.len().checked_sub(1) else { return };
-    let (beneath, from) = (rungs[place].name.clone(), rungs[place].from + rungs[place].adds);
+    let Some(index) = rungs.len().checked_sub(1) else { return };
+    let (beneath, from) = (rungs[index].name.clone(), rungs[index].from + rungs[index].adds);
     for target in &run.plan.targets {
         let step = steps.get(target.name.as_str()).filter(|(edge, _)| edge.from == beneath);
         let Some((edge, cost)) = step else { continue };
@@ -194,7 +194,7 @@ fn add_above(run: &Run, steps: &Steps<'_>, rungs: &mut Vec<Rung>) {
             from,
             adds: cost.ns,
             ends: cost.interval.map(|i| i.map(|end| from + end)),
-            beneath: Some(place),
+            beneath: Some(index),
         });
         add_above(run, steps, rungs);
     }

@@ -172,7 +172,7 @@ fn colours(run: &Run, rows: &[Vec<Cell>]) -> Vec<(String, String)> {
 }
 
 /// Returns the run and workload that identify a workload's charts.
-fn place<'a>(run: &Run, workload: &'a str) -> ChartId<'a> {
+fn chart_id<'a>(run: &Run, workload: &'a str) -> ChartId<'a> {
     let number = run.plan.workloads.iter().position(|w| w.name == workload).unwrap_or_default();
     ChartId { run: run.id, workload, number: number + 1 }
 }
@@ -201,7 +201,7 @@ fn head(run: &Run) -> Markup {
             @if let Some(unfinished) = sentences::unfinished(run) { p.about { strong { (unfinished) } } }
             @if let Some(source) = run.source.imported() {
                 p.about { (source) ": its own figures, which iotax has not measured or checked" }
-                @if let Some(told) = source.about_time() { p.about { (told) } }
+                @if let Some(about_time) = source.about_time() { p.about { (about_time) } }
             }
             ul.legend {
                 @for target in &run.plan.targets {
@@ -233,7 +233,7 @@ fn contents(run: &Run, judgement: &Judgement, tests: &[SuiteTest<'_>], curves: &
                 @if !judgement.comparisons.is_empty() && !is_of_methods { a href="#layers" { "Layers" } }
                 @if !judgement.cells.is_empty() && !is_of_methods { a href="#taxes" { "The figures" } }
                 @for workload in run.plan.workloads.iter().filter(|workload| measured(&workload.name)) {
-                    a href=(format!("#w{}", place(run, &workload.name).number)) { (workload.name) }
+                    a href=(format!("#w{}", chart_id(run, &workload.name).number)) { (workload.name) }
                 }
             }
             @for (number, test) in tests.iter().enumerate() { a href=(format!("#w{}", number + 1)) { (test.name) } }
@@ -270,7 +270,7 @@ fn remark_list(run: &Run, judgement: &Judgement) -> Markup {
                 @for remark in &found {
                     li {
                         b { (remark.kind.word().replace('_', " ")) }
-                        @if !remark.place.is_empty() { ", " (remark.place) }
+                        @if !remark.scope.is_empty() { ", " (remark.scope) }
                         ": " (remark.evidence) ". " span.note { "Remedy: " (remark.remedy) "." }
                     }
                 }

@@ -84,7 +84,7 @@ pub(super) fn details(run: &Run, judgement: &Judgement, workload: &Workload) -> 
         .flat_map(|(target, network)| network.gaps.iter().map(move |(round, gap)| (target, round, gap)))
         .collect();
     html! {
-        @if let Some(table) = network::ways(run, judgement, workload) { (plain(run, "direction", &table)) }
+        @if let Some(table) = network::directions(run, judgement, workload) { (plain(run, "direction", &table)) }
         @for (target, round, gap) in gaps {
             p.note {
                 b { (target) } ", round " (round) ": nothing arrived in the " (word(gap.upload)) " for "
@@ -166,7 +166,7 @@ pub(super) fn interfaces(record: &TargetRecord) -> Markup {
     html! {
         @for interface in &record.interfaces {
             @let facts: Vec<String> = [
-                Some(format!("{} end", interface.place)).filter(|_| interface.place != "host"),
+                Some(format!("{} end", interface.position)).filter(|_| interface.position != "host"),
                 interface.driver.clone(),
                 interface.mtu.map(|mtu| format!("MTU {mtu}")),
                 interface.speed.map(|speed| human::bits(speed as f64 / 8.0)),

@@ -7,8 +7,8 @@ use iotax_model::{Run, Workload};
 use maud::{Markup, html};
 
 use super::chart::{Axis, Cell, Chart, Plot, Unit};
+use super::chart_id;
 use super::page::set;
-use super::place;
 use crate::document::steady_state;
 
 /// Builds the pictures and tables of a workload's rounds; empty for a run that does not wait for a steady state.
@@ -17,7 +17,7 @@ pub(super) fn section(run: &Run, workload: &Workload) -> Markup {
     let cells = state.cells().into_iter();
     let cells = cells.filter(|cell| run.plan.workloads[cell.cell.workload].name == workload.name);
     html! {
-        @for cell in cells { (chart(run, &state, &cell).figure(place(run, &workload.name))) }
+        @for cell in cells { (chart(run, &state, &cell).figure(chart_id(run, &workload.name))) }
         (set(&steady_state::section(run, workload)))
     }
 }

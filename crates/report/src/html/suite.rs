@@ -69,14 +69,14 @@ fn over_points(run: &Run, test: &SuiteTest<'_>) -> Chart {
     let row = |(course, point): (&TargetSeries<'_>, &SuiteCell<'_>)| -> Vec<Cell> {
         vec![
             course.target.into(),
-            sweep::place(test.shape, point).as_str().into(),
+            sweep::point_label(test.shape, point).as_str().into(),
             point.iops.into(),
             point.bytes_per_s.into(),
             point.latency_ns.map(|ns| ns / 1e3).into(),
         ]
     };
     let rows: Vec<Vec<Cell>> = each.map(row).collect();
-    let (key, title, place, label) = if test.shape == SuiteShape::Depths {
+    let (key, title, head, label) = if test.shape == SuiteShape::Depths {
         ("depths", "IOPS and latency by outstanding I/Os", "outstanding", "outstanding I/Os")
     } else {
         ("sizes", "IOPS, bandwidth and latency by block size", "block_size", "block size")
@@ -97,7 +97,7 @@ fn over_points(run: &Run, test: &SuiteTest<'_>) -> Chart {
         title: title.into(),
         note: "means over the rounds".into(),
         message: most(test),
-        columns: ["target", place, "iops", "bytes_per_s", "latency_us"].map(Into::into).into(),
+        columns: ["target", head, "iops", "bytes_per_s", "latency_us"].map(Into::into).into(),
         colours: colours(run, &rows),
         rows,
         plot: Plot::Lines {
@@ -127,7 +127,7 @@ fn latency_by_rate(run: &Run, test: &SuiteTest<'_>) -> Chart {
         let knee = course.knee.and_then(|knee| knee.at) == Some(at);
         vec![
             course.target.into(),
-            sweep::place(test.shape, point).as_str().into(),
+            sweep::point_label(test.shape, point).as_str().into(),
             point.iops.into(),
             point.latency_ns.map(|ns| ns / 1e3).into(),
             point.in_flight().into(),

@@ -23,7 +23,7 @@ const TOP: f64 = 145.0;
 const LEVELS: u32 = 4;
 
 /// Projects a point into the picture: its position on the floor and its height, each from 0 to 1.
-fn seen(record: f64, file: f64, height: f64) -> (f64, f64) {
+fn project(record: f64, file: f64, height: f64) -> (f64, f64) {
     (REAR.0 + (record - file) * FLOOR.0, REAR.1 + (record + file) * FLOOR.1 - height * TOP)
 }
 
@@ -68,13 +68,14 @@ fn text(svg: &mut String, at: (f64, f64), anchor: &str, words: &str) {
 fn walls(svg: &mut String, most: f64) {
     for level in 0..=LEVELS {
         let height = f64::from(level) / f64::from(LEVELS);
-        let [left, rear, right] = [seen(0.0, 1.0, height), seen(0.0, 0.0, height), seen(1.0, 0.0, height)];
+        let [left, rear, right] =
+            [project(0.0, 1.0, height), project(0.0, 0.0, height), project(1.0, 0.0, height)];
         line(svg, left, rear);
         line(svg, rear, right);
         text(svg, (left.0 - 6.0, left.1 + 4.0), "end", &human::rate(most * height));
     }
     for (record, file) in [(0.0, 1.0), (0.0, 0.0), (1.0, 0.0)] {
-        line(svg, seen(record, file, 0.0), seen(record, file, 1.0));
+        line(svg, project(record, file, 0.0), project(record, file, 1.0));
     }
 }
 
@@ -85,21 +86,21 @@ fn edges(svg: &mut String, map: &Map) {
     let every = |count: usize| count.div_ceil(WORDS).max(1);
     for (index, record) in map.records.iter().enumerate() {
         let at = along(index, map.records.len());
-        line(svg, seen(at, 0.0, 0.0), seen(at, 1.0, 0.0));
+        line(svg, project(at, 0.0, 0.0), project(at, 1.0, 0.0));
         if index % every(map.records.len()) == 0 {
-            let place = seen(at, 1.0, 0.0);
-            text(svg, (place.0 - 4.0, place.1 + 15.0), "end", &record.to_string());
+            let label_at = project(at, 1.0, 0.0);
+            text(svg, (label_at.0 - 4.0, label_at.1 + 15.0), "end", &record.to_string());
         }
     }
     for (index, file) in map.files.iter().enumerate() {
         let at = along(index, map.files.len());
-        line(svg, seen(0.0, at, 0.0), seen(1.0, at, 0.0));
+        line(svg, project(0.0, at, 0.0), project(1.0, at, 0.0));
         if index % every(map.files.len()) == 0 {
-            let place = seen(1.0, at, 0.0);
-            text(svg, (place.0 + 4.0, place.1 + 15.0), "start", &file.to_string());
+            let label_at = project(1.0, at, 0.0);
+            text(svg, (label_at.0 + 4.0, label_at.1 + 15.0), "start", &file.to_string());
         }
     }
-    let (records, files) = (seen(0.5, 1.0, 0.0), seen(1.0, 0.5, 0.0));
+    let (records, files) = (project(0.5, 1.0, 0.0), project(1.0, 0.5, 0.0));
     text(svg, (records.0 - 40.0, records.1 + 36.0), "end", "record size");
     text(svg, (files.0 + 40.0, files.1 + 36.0), "start", "file size");
 }
@@ -108,15 +109,15 @@ fn edges(svg: &mut String, map: &Map) {
 fn fields(svg: &mut String, map: &Map, most: f64) {
     let corner = |file: usize, record: usize| {
         let value = map.bytes_per_s[file][record]? / most;
-        Some((seen(along(record, map.records.len()), along(file, map.files.len()), value), value))
+        Some((project(along(record, map.records.len()), along(file, map.files.len()), value), value))
     };
-    let mut places: Vec<(usize, usize)> =
+    let mut cells: Vec<(usize, usize)> =
         (0..map.files.len() - 1).flat_map(|f| (0..map.records.len() - 1).map(move |r| (f, r))).collect();
     // Back to front.
     let depth =
         |(file, record): &(usize, usize)| along(*file, map.files.len()) + along(*record, map.records.len());
-    places.sort_by(|a, b| depth(a).total_cmp(&depth(b)));
-    for (f, r) in places {
+    cells.sort_by(|a, b| depth(a).total_cmp(&depth(b)));
+    for (f, r) in cells {
         let around = [corner(f, r), corner(f, r + 1), corner(f + 1, r + 1), corner(f + 1, r)];
         let known: Vec<((f64, f64), f64)> = around.into_iter().flatten().collect();
         if known.len() < 3 {

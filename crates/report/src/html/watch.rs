@@ -56,7 +56,7 @@ pub(super) fn sections(run: &Run) -> Markup {
                 (of_timeouts(episode))
                 (chart(run, episode).figure(ChartId { run: run.id, workload: &format!("{}-watch", episode.measurement.target), number }))
                 (layers(episode))
-                (seen(episode))
+                (observations(episode))
             }
         }
     }
@@ -64,10 +64,10 @@ pub(super) fn sections(run: &Run) -> Markup {
 
 /// Sorts the measured windows by round and by the plan's order of targets, if the targets ran at the same time; else keeps the run's order.
 fn in_plan<'a, 'b>(run: &Run, all: &'b [Episode<'a>]) -> Vec<&'b Episode<'a>> {
-    let place = |name: &str| run.plan.targets.iter().position(|target| target.name == name);
+    let index_of = |name: &str| run.plan.targets.iter().position(|target| target.name == name);
     let mut all: Vec<&Episode<'_>> = all.iter().collect();
     if run.plan.is_together() {
-        all.sort_by_key(|episode| (episode.measurement.round, place(&episode.measurement.target)));
+        all.sort_by_key(|episode| (episode.measurement.round, index_of(&episode.measurement.target)));
     }
     all
 }
@@ -190,14 +190,14 @@ fn of_timeouts(episode: &Episode<'_>) -> Markup {
     }
 }
 
-fn seen(episode: &Episode<'_>) -> Markup {
+fn observations(episode: &Episode<'_>) -> Markup {
     html! {
-        @if episode.seen().next().is_some() {
+        @if episode.observations().next().is_some() {
             details {
                 summary { "What was seen" }
                 table {
                     tbody {
-                        @for one in episode.seen() {
+                        @for one in episode.observations() {
                             tr { td { (human::time(one.at_ns as f64)) } td { (one.source) } td { (one.text) } }
                         }
                     }

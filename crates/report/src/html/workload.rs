@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::clock::Clock;
 use super::{
-    amplification, guests, heat, latency, latency_breakdown, network, place, steady_state, timeline,
+    amplification, chart_id, guests, heat, latency, latency_breakdown, network, steady_state, timeline,
 };
 use crate::document::certainty::over_the_run;
 use crate::document::figures;
@@ -27,7 +27,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> 
     // Includes rounds before the steady state, to show how it was reached.
     let measurements =
         || -> Vec<&Measurement> { run.measurements.iter().filter(|m| m.workload == workload.name).collect() };
-    let here = place(run, &workload.name);
+    let here = chart_id(run, &workload.name);
     let clock = |most: usize| Clock::new(measurements(), &targets, most / run.plan.workloads.len().max(1));
     let moved = over_the_run(judgement, &workload.name, run.plan.margin.share(), targets.len() > 1);
     html! {

@@ -245,12 +245,12 @@ fn rate<'a>(compared: &'a Compared, cell: &'a RateCell) -> ComparedRateEntry<'a>
 }
 
 fn gate<'a>(compared: &'a Compared, result: &GateResult) -> GateEntry<'a> {
-    let place = |index: usize| {
+    let names_of = |index: usize| {
         let cell = &compared.cells[index];
         names(compared, cell.target, cell.workload)
     };
     let tripped = result.tripped.iter().map(|(index, interval)| TrippedCell {
-        names: place(*index),
+        names: names_of(*index),
         ratio: compared.cells[*index].ratio.mean,
         interval: *interval,
     });
@@ -259,6 +259,6 @@ fn gate<'a>(compared: &'a Compared, result: &GateResult) -> GateEntry<'a> {
         metric: result.gate.metric,
         cells: result.cells,
         tripped: tripped.collect(),
-        undecided: result.open.iter().map(|index| place(*index)).collect(),
+        undecided: result.open.iter().map(|index| names_of(*index)).collect(),
     }
 }

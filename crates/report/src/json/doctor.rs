@@ -37,9 +37,9 @@ struct FindingEntry<'a> {
     /// The finding in a few words.
     title: &'a str,
     /// Name of the affected object, such as a device, mount point, image, guest or interface.
-    place: &'a str,
+    component: &'a str,
     /// The value that violates the rule.
-    seen: &'a str,
+    observed: &'a str,
     /// The file or command that shows the value.
     evidence: &'a str,
     /// The reason why the finding matters.
@@ -69,8 +69,8 @@ fn finding(finding: &Finding) -> FindingEntry<'_> {
         subject: rule.subject,
         sureness: rule.sureness,
         title: rule.title,
-        place: &violation.place,
-        seen: &violation.seen,
+        component: &violation.component,
+        observed: &violation.observed,
         evidence: &violation.source,
         why: rule.why,
         remedy: &violation.remedy,

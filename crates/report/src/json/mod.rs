@@ -40,7 +40,7 @@ use iotax_analysis::phases::phased_comparisons;
 use iotax_analysis::suite::tests;
 use iotax_analysis::time::utc;
 use iotax_analysis::watch::{episodes, price_comparisons, prices};
-use iotax_analysis::{Judgement, Metric, Standing, Stopped};
+use iotax_analysis::{Judgement, Metric, SequentialStatus, Stopped};
 use iotax_model::plan::{CurveSpec, Neighbour};
 use iotax_model::record::{Environment, ImportSource, TargetRecord};
 use iotax_model::{Nanos, Plan, Run, RunState, TargetSpec, Warning, Workload};
@@ -195,7 +195,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
     let found = iotax_analysis::limits::limits(run);
     json(&RunDocument {
         schema: SCHEMA,
-        run: head(run, judgement.standing.as_ref()),
+        run: head(run, judgement.sequential.as_ref()),
         figures: judgement.figures.iter().copied().map(figure).collect(),
         targets: &run.targets,
         workloads: &run.plan.workloads,
@@ -223,7 +223,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
     })
 }
 
-fn head<'a>(run: &'a Run, standing: Option<&Standing>) -> HeadEntry<'a> {
+fn head<'a>(run: &'a Run, status: Option<&SequentialStatus>) -> HeadEntry<'a> {
     HeadEntry {
         id: run.id,
         name: &run.plan.name,
@@ -231,24 +231,24 @@ fn head<'a>(run: &'a Run, standing: Option<&Standing>) -> HeadEntry<'a> {
         seed: run.seed,
         started_at: utc(run.started_at_ms),
         repeat: run.plan.repeat,
-        design: design(&run.plan, standing),
+        design: design(&run.plan, status),
         baseline: &run.plan.baseline,
         environment: &run.environment,
         source: run.source.imported(),
     }
 }
 
-fn design(plan: &Plan, standing: Option<&Standing>) -> DesignEntry {
+fn design(plan: &Plan, status: Option<&SequentialStatus>) -> DesignEntry {
     let until = plan.until_decided();
     DesignEntry {
         margin: plan.margin.share(),
         looks: plan.looks(),
-        taken: standing.map(|standing| standing.taken),
+        taken: status.map(|status| status.taken),
         max_rounds: until.map(|until| until.max_rounds),
         max_time_s: until.and_then(|until| until.max_time).map(Nanos::as_secs_f64),
-        comparisons: standing.map(|standing| standing.comparisons),
-        open: standing.map(|standing| standing.open),
-        stopped: standing.and_then(|standing| standing.stopped),
+        comparisons: status.map(|status| status.comparisons),
+        open: status.map(|status| status.open),
+        stopped: status.and_then(|status| status.stopped),
     }
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 #[derive(Serialize, JsonSchema)]
 pub(super) struct NetworkEntry<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    ways: Vec<StreamTotalsEntry>,
+    directions: Vec<StreamTotalsEntry>,
     probes: Option<&'a Probes>,
     /// Standard deviation of the round-trip times; median over the rounds. Absent if unknown.
     mdev_ns: Option<f64>,
@@ -72,14 +72,14 @@ struct GapEntry<'a> {
 struct HopEntry<'a> {
     name: &'a str,
     /// Location of the interface: `client`, `host` or `server`; absent if unknown.
-    place: Option<&'a str>,
+    position: Option<&'a str>,
     #[serde(flatten)]
     activity: &'a NicActivity,
 }
 
 pub(super) fn network(network: &Network) -> NetworkEntry<'_> {
     NetworkEntry {
-        ways: network.ways.iter().map(way).collect(),
+        directions: network.directions.iter().map(direction_entry).collect(),
         probes: network.probes.as_ref(),
         mdev_ns: network.mdev_ns,
         guest_cpu_ns_per_gib: network.guest_cpu_per_gib,
@@ -91,22 +91,22 @@ pub(super) fn network(network: &Network) -> NetworkEntry<'_> {
 }
 
 fn hop(hop: &Hop) -> HopEntry<'_> {
-    HopEntry { name: &hop.name, place: hop.place.as_deref(), activity: &hop.activity }
+    HopEntry { name: &hop.name, position: hop.position.as_deref(), activity: &hop.activity }
 }
 
-fn way(way: &StreamTotals) -> StreamTotalsEntry {
+fn direction_entry(totals: &StreamTotals) -> StreamTotalsEntry {
     StreamTotalsEntry {
-        direction: if way.upload { StreamDirection::Upload } else { StreamDirection::Download },
-        streams: way.streams,
-        bytes_per_s: way.bytes_per_s,
-        sent_packets: way.sent,
-        received_packets: way.received,
-        lost: way.lost,
-        out_of_order: way.out_of_order,
-        duplicates: way.duplicates,
-        retransmits: way.retransmits,
-        jitter_ns: way.jitter_ns,
-        rtt_ns: way.rtt_ns.map(|[min, mean, max]| RoundTripTimes { min, mean, max }),
-        fairness: way.fairness,
+        direction: if totals.upload { StreamDirection::Upload } else { StreamDirection::Download },
+        streams: totals.streams,
+        bytes_per_s: totals.bytes_per_s,
+        sent_packets: totals.sent,
+        received_packets: totals.received,
+        lost: totals.lost,
+        out_of_order: totals.out_of_order,
+        duplicates: totals.duplicates,
+        retransmits: totals.retransmits,
+        jitter_ns: totals.jitter_ns,
+        rtt_ns: totals.rtt_ns.map(|[min, mean, max]| RoundTripTimes { min, mean, max }),
+        fairness: totals.fairness,
     }
 }

@@ -39,10 +39,10 @@ pub enum ReadError {
         run: i64,
     },
     /// A part of the document differs from what iotax writes.
-    #[error("{place}: {reason}")]
+    #[error("{location}: {reason}")]
     Part {
         /// The key or the measurement that is wrong.
-        place: String,
+        location: String,
         /// Reason why this part is rejected.
         reason: String,
     },
@@ -155,7 +155,7 @@ pub fn account(text: &str, label: &str) -> Result<Account, ReadError> {
 fn part<T: DeserializeOwned>(document: &mut Value, key: &str) -> Result<T, ReadError> {
     let value = document.get_mut(key).map(Value::take).unwrap_or_default();
     serde_json::from_value(value).map_err(|error| ReadError::Part {
-        place: key.to_owned(),
+        location: key.to_owned(),
         reason: format!("{error}; it was changed, or another version of iotax wrote it"),
     })
 }
@@ -186,7 +186,7 @@ fn rates(curves: Vec<ReadCurve>, answers: Vec<ReadAnswer>) -> Vec<LocatedRate> {
 
 fn figures(measured: Measured) -> Result<MeasurementFigures, ReadError> {
     let wrong = |reason: String| ReadError::Part {
-        place: format!(
+        location: format!(
             "measurement of {} on {}, round {}",
             measured.target, measured.workload, measured.round
         ),

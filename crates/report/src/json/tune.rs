@@ -72,7 +72,7 @@ pub fn document(tuning: &Tuning) -> Value {
     json(&TuneDocument {
         schema: SCHEMA,
         screening: tuning.screening,
-        tried: tuning.tried.iter().zip(0..).map(|(one, place)| tried(tuning, one, place)).collect(),
+        tried: tuning.tried.iter().zip(0..).map(|(one, index)| tried(tuning, one, index)).collect(),
         confirmation: tuning.confirmation.as_ref().map(|(run, confirmed)| confirmation(*run, confirmed)),
         recommended: tuning.candidates().filter(|_| tuning.pays()).map(candidate).collect(),
         emulated: tuning.emulated,
@@ -83,12 +83,12 @@ fn candidate(candidate: &Candidate) -> CandidateEntry<'_> {
     CandidateEntry { setting: &candidate.key, value: &candidate.value }
 }
 
-fn tried<'a>(tuning: &Tuning, one: &'a Tried, place: usize) -> TriedEntry<'a> {
+fn tried<'a>(tuning: &Tuning, one: &'a Tried, index: usize) -> TriedEntry<'a> {
     TriedEntry {
         candidate: candidate(&one.candidate),
         target: &one.candidate.target,
         gain: one.gain(),
-        chosen: tuning.chosen.contains(&place),
+        chosen: tuning.chosen.contains(&index),
         lost: one.lost.as_deref(),
         comparisons: comparisons(&one.comparisons),
     }

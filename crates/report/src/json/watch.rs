@@ -41,7 +41,7 @@ pub(super) struct EpisodeEntry<'a> {
     timeouts: Vec<JudgedTimeoutEntry<'a>>,
     /// Lines of the kernel's log and other observations, marks included, in order of time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    seen: Vec<SeenEntry<'a>>,
+    observations: Vec<ObservationEntry<'a>>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -140,7 +140,7 @@ enum TimeoutWord {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct SeenEntry<'a> {
+struct ObservationEntry<'a> {
     at_ns: u64,
     /// Source of the line: `kernel` (the kernel log), `device` (the kernel's device events), `link` (an interface went up or down), `state`
     /// (a state in /sys), `qemu` (a measured guest's QEMU) or `mark` (the user).
@@ -250,7 +250,7 @@ pub(super) fn episode<'a>(episode: &'a Episode<'a>) -> EpisodeEntry<'a> {
     let m = episode.measurement;
     let origin = episode.longest_gap().and_then(|gap| episode.origin(gap));
     let stood = origin.as_ref().and_then(|origin| origin.stood);
-    let seen = episode.seen().map(|one| SeenEntry {
+    let observations = episode.observations().map(|one| ObservationEntry {
         at_ns: one.at_ns,
         source: one.source,
         level: one.level,
@@ -278,7 +278,7 @@ pub(super) fn episode<'a>(episode: &'a Episode<'a>) -> EpisodeEntry<'a> {
         events: episode.effects.iter().map(event).collect(),
         requirements: episode.verdicts.iter().map(requirement).collect(),
         timeouts: episode.timeouts.iter().map(timeout).collect(),
-        seen: seen.collect(),
+        observations: observations.collect(),
     }
 }
 

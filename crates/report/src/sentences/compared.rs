@@ -84,9 +84,9 @@ fn decided(compared: &Compared, target: usize, metric: Metric, cells: &[&Compare
     }
     let same: Vec<String> = with(Verdict::Same).map(|c| name(c)).collect();
     if !same.is_empty() {
-        let place =
+        let workloads_text =
             if same.len() == cells.len() && same.len() > 1 { "every workload".into() } else { listed(&same) };
-        parts.push(format!("the same (within {}) on {place}", percent(compared.margin)));
+        parts.push(format!("the same (within {}) on {workloads_text}", percent(compared.margin)));
     }
     let by = if metric == Metric::LATENCY_MEAN { String::new() } else { format!(", by {}", metric.name()) };
     (!parts.is_empty()).then(|| format!("{}{by}: {}.", head(compared, target), parts.join("; ")))
@@ -121,7 +121,7 @@ fn undecided(compared: &Compared, target: usize, cells: &[&ComparedCell]) -> Opt
     let known = open.iter().filter(|c| c.ratio.needed_rounds.is_some()).count();
     let each = if compared.paired { "" } else { " in each run" };
     let which = if known == open.len() { String::new() } else { format!(" {known} of them") };
-    let way = match needed {
+    let advice = match needed {
         Some(needed) if least < KNOWN_NOISE => format!(
             "perhaps {}{each} would decide{which}, by a rough estimate from {}",
             counted(needed, "round"),
@@ -133,7 +133,7 @@ fn undecided(compared: &Compared, target: usize, cells: &[&ComparedCell]) -> Opt
             "not even 1000 rounds would decide: the noise is too large for so small a distance from the margin".into()
         }
     };
-    Some(format!("Not decided: {} on {}; {way}.", head(compared, target), listed(&names)))
+    Some(format!("Not decided: {} on {}; {advice}.", head(compared, target), listed(&names)))
 }
 
 /// Formats a share in percent: `2%`, `0.5%`.

@@ -1,7 +1,7 @@
 //! Describes the cost of each layer: one sentence for all ladder steps with the same name and verdicts.
 
 use super::amount::{absolute, range, relative};
-use super::{Versus, margin, places};
+use super::{Versus, margin, workload_names};
 use crate::figure::listed_briefly;
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Edge, Metric};
@@ -12,7 +12,7 @@ use iotax_model::units::human::listed;
 /// Ladder steps (pairs of targets one layer apart) with the same name and the same verdicts; at least one step.
 struct Layer<'a> {
     edge: &'a Edge,
-    places: Vec<&'a Versus<'a>>,
+    steps: Vec<&'a Versus<'a>>,
 }
 
 /// Returns the sentences in the order of the ladder; a layer without a decided comparison has none.
@@ -21,14 +21,14 @@ pub(super) fn costs<'a>(run: &Run, steps: &'a [Versus<'a>]) -> Vec<String> {
     for step in steps {
         let Some(edge) = step.edge else { continue };
         let alike = layers.iter_mut().find(|layer| {
-            let first = layer.places[0];
+            let first = layer.steps[0];
             layer.edge.name == edge.name
                 && verdicts(run, first) == verdicts(run, step)
                 && first.only_one_emulated(run) == step.only_one_emulated(run)
         });
         match alike {
-            Some(layer) => layer.places.push(step),
-            None => layers.push(Layer { edge, places: vec![step] }),
+            Some(layer) => layer.steps.push(step),
+            None => layers.push(Layer { edge, steps: vec![step] }),
         }
     }
     layers.iter().filter_map(|layer| layer.sentence(run)).collect()
@@ -36,8 +36,8 @@ pub(super) fn costs<'a>(run: &Run, steps: &'a [Versus<'a>]) -> Vec<String> {
 
 /// Returns the verdicts of a step on latency and on CPU time, for each workload.
 fn verdicts(run: &Run, step: &Versus<'_>) -> Vec<(String, Metric, Verdict)> {
-    let told = |metric| step.by(metric).map(move |c| (c.workload.clone(), metric, step.verdict(run, c)));
-    told(Metric::LATENCY_MEAN).chain(told(Metric::CPU_PER_IO)).collect()
+    let by_metric = |metric| step.by(metric).map(move |c| (c.workload.clone(), metric, step.verdict(run, c)));
+    by_metric(Metric::LATENCY_MEAN).chain(by_metric(Metric::CPU_PER_IO)).collect()
 }
 
 impl Layer<'_> {
@@ -51,16 +51,17 @@ impl Layer<'_> {
 
     /// Names the layer and its targets: `LVM (host-lvm over host-device)`, `virtio-blk + guest (vm-device, vm-lvm and vm-raw, emulated)`.
     fn name(&self, run: &Run) -> String {
-        format!("{} ({})", self.edge.name, self.places(run))
+        format!("{} ({})", self.edge.name, self.target_names(run))
     }
 
-    fn places(&self, run: &Run) -> String {
-        let emulated = self.places[0].only_one_emulated(run);
-        match self.places.as_slice() {
+    fn target_names(&self, run: &Run) -> String {
+        let emulated = self.steps[0].only_one_emulated(run);
+        match self.steps.as_slice() {
             [one] if emulated => format!("{}, emulated, over {}", one.target, one.baseline),
             [one] => format!("{} over {}", one.target, one.baseline),
             several => {
-                let targets: Vec<String> = several.iter().map(|place| place.target.to_owned()).collect();
+                let targets: Vec<String> =
+                    several.iter().map(|one_step| one_step.target.to_owned()).collect();
                 format!("{}{}", listed(&targets), if emulated { ", emulated" } else { "" })
             }
         }
@@ -69,11 +70,13 @@ impl Layer<'_> {
     /// Returns the comparisons of all steps by this metric on workloads with this verdict, grouped by workload in the plan's order.
     fn with(&self, run: &Run, metric: Metric, verdict: Verdict) -> Vec<Vec<(&Versus<'_>, &Comparison)>> {
         let mut found = Vec::new();
-        let judged = |c: &&Comparison| self.places[0].verdict(run, c) == verdict;
-        for first in self.places[0].by(metric).filter(judged) {
+        let judged = |c: &&Comparison| self.steps[0].verdict(run, c) == verdict;
+        for first in self.steps[0].by(metric).filter(judged) {
             let mut pairs = Vec::new();
-            for place in &self.places {
-                pairs.extend(place.by(metric).find(|c| c.workload == first.workload).map(|c| (*place, c)));
+            for one_step in &self.steps {
+                pairs.extend(
+                    one_step.by(metric).find(|c| c.workload == first.workload).map(|c| (*one_step, c)),
+                );
             }
             found.push(pairs);
         }
@@ -92,10 +95,11 @@ impl Layer<'_> {
             .map(|pairs| pairs[0].1.workload.clone())
             .collect();
         if same.len() == run.plan.workloads.len() {
-            let place = if same.len() == 1 { format!("on {}", same[0]) } else { "on every workload".into() };
-            let (name, places) = (&self.edge.name, self.places(run));
+            let where_same =
+                if same.len() == 1 { format!("on {}", same[0]) } else { "on every workload".into() };
+            let (name, target_names) = (&self.edge.name, self.target_names(run));
             return Some(format!(
-                "{name} adds nothing measurable to the latency ({}) {place}: {places}",
+                "{name} adds nothing measurable to the latency ({}) {where_same}: {target_names}",
                 margin(run)
             ));
         }
@@ -115,8 +119,8 @@ impl Layer<'_> {
             let amounts: Vec<f64> =
                 found.iter().flatten().filter_map(|(_, c)| Some(c.ratio.tax?.ns.abs())).collect();
             let amount = range(&amounts, human::time)?;
-            let place = places(run, &found.iter().map(|pairs| pairs[0].1).collect::<Vec<_>>());
-            Some(format!("{amount} {word} host CPU per I/O on {place}"))
+            let where_moved = workload_names(run, &found.iter().map(|pairs| pairs[0].1).collect::<Vec<_>>());
+            Some(format!("{amount} {word} host CPU per I/O on {where_moved}"))
         };
         let parts: Vec<String> =
             [part(Verdict::Slower, "more"), part(Verdict::Faster, "less")].into_iter().flatten().collect();

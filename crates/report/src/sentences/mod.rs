@@ -80,8 +80,9 @@ fn comparisons<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
     }
     let curves = iotax_analysis::curve::curves(run);
     if !curves.is_empty() {
-        let told = curves.iter().map(|curves| crate::curve::sentences(judgement, curves, &run.plan.baseline));
-        return told.flatten().collect();
+        let of_curves =
+            curves.iter().map(|curves| crate::curve::sentences(judgement, curves, &run.plan.baseline));
+        return of_curves.flatten().collect();
     }
     let workload = |c: &Comparison| run.plan.workloads.iter().find(|workload| workload.name == c.workload);
     let is_network = |c: &Comparison| workload(c).is_some_and(|workload| workload.kind.is_network());
@@ -94,13 +95,13 @@ fn comparisons<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
         totals.retain(|versus| versus.edge.is_none());
         (of(&judgement.steps, network), totals)
     };
-    let ((steps, totals), (hops, ways)) = (whole(false), whole(true));
+    let ((steps, totals), (hops, paths)) = (whole(false), whole(true));
     let mut sentences: Vec<String> = open::lost(run).collect();
     sentences.extend(layers::costs(run, &steps));
     sentences.extend(totals::totals(run, judgement, &totals));
     sentences.extend(crate::phases::sentences(run));
-    let crossing: Vec<&Versus<'_>> = hops.iter().chain(&ways).collect();
-    sentences.extend(network::costs(run, judgement, &hops, &ways));
+    let crossing: Vec<&Versus<'_>> = hops.iter().chain(&paths).collect();
+    sentences.extend(network::costs(run, judgement, &hops, &paths));
     sentences.extend(network::facts(judgement));
     let leads = |c: &&Comparison| workload(c).is_some_and(|workload| c.metric == Metric::headline(workload));
     let pairs = steps.iter().chain(&totals).chain(crossing.iter().copied());
@@ -108,7 +109,7 @@ fn comparisons<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
         pairs.flat_map(|versus| versus.comparisons.iter().copied().filter(leads)).collect();
     sentences.extend(open::withheld(judgement, &all));
     sentences.extend(open::undecided(run, judgement, &all));
-    sentences.extend(judgement.standing.as_ref().and_then(open::decided));
+    sentences.extend(judgement.sequential.as_ref().and_then(open::decided));
     sentences.extend(verified(run));
     sentences.extend(unpaired(run));
     sentences
@@ -202,7 +203,7 @@ fn pair(judgement: &Judgement, comparison: &Comparison) -> String {
 }
 
 /// Names the workloads of some comparisons; `every workload` if these are all of the run.
-fn places(run: &Run, found: &[&Comparison]) -> String {
+fn workload_names(run: &Run, found: &[&Comparison]) -> String {
     if found.len() == run.plan.workloads.len() && found.len() > 1 {
         return "every workload".into();
     }

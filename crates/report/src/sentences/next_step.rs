@@ -3,7 +3,7 @@
 use iotax_analysis::compare::More;
 use iotax_analysis::stats::verdict::rounds_for_most;
 use iotax_analysis::timing::round_time;
-use iotax_analysis::{Judgement, Standing, Stopped};
+use iotax_analysis::{Judgement, SequentialStatus, Stopped};
 use iotax_model::plan::FIRST_LOOK;
 use iotax_model::units::{Nanos, human};
 use iotax_model::{Run, RunState};
@@ -17,15 +17,15 @@ pub(crate) fn next_step(run: &Run, judgement: &Judgement, needed: &[Option<u32>]
     if run.source.is_imported() {
         return "more repetitions of the imported tool may decide".into();
     }
-    let standing = judgement.standing.as_ref();
-    let is_over = standing.is_some_and(|standing| standing.stopped.is_some());
+    let status = judgement.sequential.as_ref();
+    let is_over = status.is_some_and(|status| status.stopped.is_some());
     if run.state != RunState::Complete && !is_over {
         return format!("the run is not at its end; go on with: {}", run.command("resume", ""));
     }
-    if standing.and_then(|standing| standing.stopped) == Some(Stopped::Failed) {
+    if status.and_then(|status| status.stopped) == Some(Stopped::Failed) {
         return "what it needs could not be measured".into();
     }
-    let rounds = standing.map_or(run.plan.repeat, Standing::rounds);
+    let rounds = status.map_or(run.plan.repeat, SequentialStatus::rounds);
     let most = run.plan.most_of_a_run();
     let known: Vec<u32> =
         needed.iter().flatten().copied().filter(|needed| with_looks(*needed) <= most).collect();
@@ -47,9 +47,7 @@ pub(crate) fn next_step(run: &Run, judgement: &Judgement, needed: &[Option<u32>]
         (some, all) if some == all => format!("all {all}"),
         (some, _) => format!("{some} of them"),
     };
-    if standing.and_then(|standing| standing.stopped) == Some(Stopped::MaxTime)
-        && total <= run.plan.most_rounds()
-    {
+    if status.and_then(|status| status.stopped) == Some(Stopped::MaxTime) && total <= run.plan.most_rounds() {
         let (time, words) = time(run, total.saturating_sub(rounds).max(1));
         let command = run.command("resume", &format!("--max-time {time}"));
         return format!("about {words} more would decide {which}: {command}");

@@ -4,7 +4,7 @@ use super::next_step::next_step;
 use super::pair;
 use crate::figure::{counted, listed_briefly};
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::{Comparison, Judgement, Standing, Stopped};
+use iotax_analysis::{Comparison, Judgement, SequentialStatus, Stopped};
 use iotax_model::Run;
 
 /// Maximum number of pairs listed by name; if there are more, only their number is given.
@@ -45,12 +45,12 @@ pub(super) fn undecided(run: &Run, judgement: &Judgement, all: &[&Comparison]) -
 
 /// States after how many rounds a run that adds rounds had decided every required comparison. `None` if the run has not ended, or ended for another
 /// reason.
-pub(super) fn decided(standing: &Standing) -> Option<String> {
-    (standing.stopped == Some(Stopped::Decided)).then(|| {
-        let most = standing.looks.last().copied().unwrap_or_default();
+pub(super) fn decided(status: &SequentialStatus) -> Option<String> {
+    (status.stopped == Some(Stopped::Decided)).then(|| {
+        let most = status.looks.last().copied().unwrap_or_default();
         format!(
             "Every comparison that was waited for is decided, after {} of at most {}.",
-            standing.rounds(),
+            status.rounds(),
             counted(most, "round")
         )
     })
@@ -74,6 +74,6 @@ fn named(judgement: &Judgement, found: &[&Comparison]) -> String {
             pairs.len()
         );
     }
-    let told = pairs.iter().map(|(name, workloads)| format!("{name} on {}", listed_briefly(workloads)));
-    told.collect::<Vec<_>>().join("; ")
+    let listed = pairs.iter().map(|(name, workloads)| format!("{name} on {}", listed_briefly(workloads)));
+    listed.collect::<Vec<_>>().join("; ")
 }

@@ -1,7 +1,7 @@
 //! Compares each target that is more than one layer away from the baseline with the baseline.
 
 use super::amount::{Of, range, ratios, share};
-use super::{Versus, margin, places};
+use super::{Versus, margin, workload_names};
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Judgement, Metric};
 use iotax_model::Run;
@@ -28,11 +28,11 @@ pub(super) fn totals(run: &Run, judgement: &Judgement, totals: &[Versus<'_>]) ->
 }
 
 fn in_full(run: &Run, versus: &Versus<'_>) -> Option<String> {
-    let told = match (speed(run, versus, true), cpu(run, versus)) {
+    let costs = match (speed(run, versus, true), cpu(run, versus)) {
         (Some(speed), Some(cpu)) => format!("{speed}; {cpu}"),
         (speed, cpu) => speed.or(cpu)?,
     };
-    Some(format!("{}{} against {}: {told}.", versus.target, tag(run, versus), versus.baseline))
+    Some(format!("{}{} against {}: {costs}.", versus.target, tag(run, versus), versus.baseline))
 }
 
 fn tag(run: &Run, versus: &Versus<'_>) -> &'static str {
@@ -47,7 +47,7 @@ fn speed(run: &Run, versus: &Versus<'_>, absolute: bool) -> Option<String> {
         latencies.filter(|c| versus.verdict(run, c) == verdict).map(|c| (versus, c)).collect()
     };
     let on = |found: &[(&Versus<'_>, &Comparison)]| {
-        places(run, &found.iter().map(|(_, c)| *c).collect::<Vec<_>>())
+        workload_names(run, &found.iter().map(|(_, c)| *c).collect::<Vec<_>>())
     };
     let part = |verdict, word: &str| {
         let found = with(verdict);
@@ -81,7 +81,7 @@ fn cpu(run: &Run, versus: &Versus<'_>) -> Option<String> {
             versus.by(Metric::CPU_PER_IO).filter(|c| c.ratio.verdict == verdict).collect();
         let amounts: Vec<f64> = found.iter().filter_map(|c| Some(c.ratio.tax?.ns.abs())).collect();
         let amount = range(&amounts, human::time)?;
-        Some(format!("{amount} {word} host CPU per I/O on {}", places(run, &found)))
+        Some(format!("{amount} {word} host CPU per I/O on {}", workload_names(run, &found)))
     };
     let parts: Vec<String> =
         [part(Verdict::Slower, "more"), part(Verdict::Faster, "less")].into_iter().flatten().collect();

@@ -33,7 +33,7 @@ pub(crate) fn direction(change: &TrendChange) -> &'static str {
 /// Describes a change: `Since run 41, 2026-11-20: vm-qcow2 on randread-4k: mean latency +5.2% [+4.1, +6.3], slower: 12 runs against 40
 /// before; the machine itself -0.3% [-1.1, +0.4].` The last part is the change of the control target.
 pub(crate) fn changed(runs: &[PastRun], trend: &Trend, found: &TrendChange) -> String {
-    let place = if found.last_before + 1 == found.first_after {
+    let gap = if found.last_before + 1 == found.first_after {
         String::new()
     } else {
         format!(
@@ -46,7 +46,7 @@ pub(crate) fn changed(runs: &[PastRun], trend: &Trend, found: &TrendChange) -> S
         format!("; the machine itself {}", change_with(ratio, Some(interval)))
     });
     format!(
-        "Since {}{place}, {}: {}: {} {}, {}: {} against {} before{machine}.",
+        "Since {}{gap}, {}: {}: {} {}, {}: {} against {} before{machine}.",
         run(runs, trend, found.at),
         day(runs, trend, found.at),
         cell(trend),

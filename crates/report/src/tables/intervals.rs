@@ -8,7 +8,7 @@ use iotax_analysis::percentile::percentile;
 use iotax_model::record::{DiskActivity, Flow, HostActivity, NicActivity, Sample};
 use iotax_model::{Histogram, Run};
 
-use super::{MeasurementRow, directions, place, rows_of};
+use super::{MeasurementRow, cell_columns, directions, rows_of};
 use crate::columns;
 use crate::table::{Column, DataTable, column, seconds};
 
@@ -35,7 +35,8 @@ pub fn samples(runs: &[(Run, Judgement)]) -> DataTable {
     let bytes = columns!(Row<'_>, |row| "bytes" => row.datum.0.tallies.bytes());
     let oldest = columns!(Row<'_>, |row| "oldest_ns" => row.datum.0.oldest_ns);
     let latency = latency(|row: &Row<'_>| &row.datum.1);
-    let columns = place().into_iter().chain(span).chain(directions).chain(bytes).chain(latency).chain(oldest);
+    let columns =
+        cell_columns().into_iter().chain(span).chain(directions).chain(bytes).chain(latency).chain(oldest);
     let rows = rows_of(runs, |m| m.samples.iter().map(|sample| (sample, sample.tallies.latency())).collect());
     DataTable::new(columns, rows)
 }
@@ -93,7 +94,7 @@ fn of_machine<'a, T, const N: usize>(
     let span = span(|row: &MachineRow<'a, T>| (row.datum.during.at_ns, row.datum.during.duration_ns));
     let of = |during| parts(during).iter().map(move |(name, of)| MachinePart { during, name, of });
     let rows = rows_of(runs, |m| m.host_samples.iter().flat_map(of).collect());
-    DataTable::new(place().into_iter().chain(span).chain(columns), rows)
+    DataTable::new(cell_columns().into_iter().chain(span).chain(columns), rows)
 }
 
 /// Builds a table with one row per stream of a measurement.
@@ -117,5 +118,5 @@ pub fn streams(runs: &[(Run, Judgement)]) -> DataTable {
         "rtt_max_ns" => row.datum.1.rtt_ns.map(|[.., max]| max),
     );
     let rows = rows_of(runs, |m| (1..).zip(m.outcome.carried.iter().flat_map(|it| &it.flows)).collect());
-    DataTable::new(place().into_iter().chain(columns), rows)
+    DataTable::new(cell_columns().into_iter().chain(columns), rows)
 }

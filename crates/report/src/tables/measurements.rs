@@ -6,7 +6,7 @@ use iotax_analysis::metric::Unit;
 use iotax_analysis::{CellJudgement, Comparison, Judgement, Metric};
 use iotax_model::{IoEngine, Run};
 
-use super::{MeasurementRow, directions, emulated, figures, high, low, place};
+use super::{MeasurementRow, cell_columns, directions, emulated, figures, high, low};
 use crate::columns;
 use crate::table::{Column, DataTable, UnixMs, column, run_number, seconds};
 
@@ -33,7 +33,7 @@ pub fn measurements(runs: &[(Run, Judgement)]) -> DataTable {
         "source" => source(row.run),
     );
     let directions = directions(|row: &Row<'_>| &row.m.outcome.tallies);
-    let columns = place().into_iter().chain(times).chain(metrics).chain(directions).chain(about);
+    let columns = cell_columns().into_iter().chain(times).chain(metrics).chain(directions).chain(about);
     let rows = runs.iter().flat_map(|(run, judgement)| {
         let kinds = Kinds::of(judgement);
         run.measurements.iter().enumerate().map(move |(i, m)| {

@@ -44,7 +44,7 @@ pub struct MeasurementRow<'a, T> {
 
 /// Defines the columns that identify a measurement: run, target, workload and round.
 #[must_use]
-pub fn place<'a, T>() -> [Column<MeasurementRow<'a, T>>; 4] {
+pub fn cell_columns<'a, T>() -> [Column<MeasurementRow<'a, T>>; 4] {
     columns!(MeasurementRow<'a, T>, |row|
         "run" => run_number(row.run),
         "target" => row.m.target.as_str(),

@@ -119,8 +119,8 @@ fn lines(grid: &Grid, setting: Setting, colour: bool) -> Vec<String> {
 fn heads(grid: &Grid, setting: Setting) -> Vec<String> {
     let mut units: Vec<Option<&str>> = grid.head.iter().skip(1).map(|field| field.unit.as_deref()).collect();
     units.dedup();
-    let has_place = grid.head.first().is_some_and(|first| first.text.is_empty());
-    let common = if let [Some(unit)] = units[..] { Some(unit).filter(|_| has_place) } else { None };
+    let has_corner = grid.head.first().is_some_and(|first| first.text.is_empty());
+    let common = if let [Some(unit)] = units[..] { Some(unit).filter(|_| has_corner) } else { None };
     let head = |(column, field): (usize, &Field)| match (common, &field.unit) {
         (Some(unit), None) => vec![unit.to_owned()],
         (None, Some(unit)) if setting.heads => [broken(grid, column, setting), vec![unit.clone()]].concat(),

@@ -133,7 +133,7 @@ fn advice(run: &Run, all: &[PriceComparison<'_>]) -> Option<String> {
     let least = open.iter().map(|one| one.rounds).min()?;
     let needed: Vec<u32> = open.iter().filter_map(|one| one.ratio.needed_rounds).collect();
     let resume = |rounds: u32| run.command("resume", &format!("--repeat {rounds}"));
-    let way = match rounds_for_most(&needed) {
+    let next_step = match rounds_for_most(&needed) {
         _ if least < 2 => {
             format!("one round has no interval: {}", resume(FEWEST_ROUNDS.max(run.plan.repeat)))
         }
@@ -151,13 +151,13 @@ fn advice(run: &Run, all: &[PriceComparison<'_>]) -> Option<String> {
             format!("{about} {rounds} rounds would decide {which}: {}", resume(rounds))
         }
     };
-    Some(format!("{} of {} not decided; {way}", open.len(), counted(all.len() as u64, "comparison")))
+    Some(format!("{} of {} not decided; {next_step}", open.len(), counted(all.len() as u64, "comparison")))
 }
 
 /// Describes a row: `commit on virtio-qcow2 against virtio-raw: took 412 ms, +131% [+120, +142], slower; mean the same, within 2%; p99 not
 /// decided.`
 pub(crate) fn sentence(run: &Run, row: &Row<'_>) -> String {
-    let told = |one: &PriceComparison<'_>| {
+    let price_text = |one: &PriceComparison<'_>| {
         let name = column(one.figure);
         let (ours, ratio) = (one.values.0, &one.ratio);
         let value =
@@ -172,6 +172,6 @@ pub(crate) fn sentence(run: &Run, row: &Row<'_>) -> String {
         }
     };
     let against = row.cells.iter().flatten().next().map_or("", |one| against(one));
-    let told: Vec<String> = row.cells.iter().flatten().map(|one| told(one)).collect();
-    format!("{} on {} against {against}: {}.", row.event, row.target, told.join("; "))
+    let texts: Vec<String> = row.cells.iter().flatten().map(|one| price_text(one)).collect();
+    format!("{} on {} against {against}: {}.", row.event, row.target, texts.join("; "))
 }

@@ -125,25 +125,25 @@ mod tests {
 
     #[test]
     fn the_exceeded_ones_come_first_and_else_the_nearest() {
-        let told = |all: &[JudgedTimeout<'_>]| of_layers(&all.iter().collect::<Vec<_>>());
+        let layers_text = |all: &[JudgedTimeout<'_>]| of_layers(&all.iter().collect::<Vec<_>>());
         let nearest =
             [timeout(Target, Some(120), Spare(90)), timeout(Target, Some(30), Spare(26_900_000_000))];
         let expected = "sda's SCSI command timeout of 30s was not reached (26.9 s to spare)";
-        assert_eq!(told(&nearest).as_deref(), Some(expected));
+        assert_eq!(layers_text(&nearest).as_deref(), Some(expected));
         let exceeded = [timeout(Target, Some(120), Spare(1)), timeout(Guest, Some(30), Exceeded)];
         let expected = "EXCEEDED: sda's SCSI command timeout of 30s in the guest";
-        assert_eq!(told(&exceeded).as_deref(), Some(expected));
+        assert_eq!(layers_text(&exceeded).as_deref(), Some(expected));
         let unknown = [timeout(Target, Some(30), Unknown), timeout(Target, None, Unlimited)];
         let expected = "unknown whether sda's SCSI command timeout of 30s was reached";
-        assert_eq!(told(&unknown).as_deref(), Some(expected));
+        assert_eq!(layers_text(&unknown).as_deref(), Some(expected));
         let waiting = [timeout(Target, None, OnError), timeout(Target, None, Unlimited)];
-        assert_eq!(told(&waiting).as_deref(), Some("sda waits without a limit"));
-        assert_eq!(told(&waiting[..1]), None);
+        assert_eq!(layers_text(&waiting).as_deref(), Some("sda waits without a limit"));
+        assert_eq!(layers_text(&waiting[..1]), None);
     }
 
     #[test]
     fn defaults_of_guests_come_by_what_became_of_them() {
-        let told = |all: &[JudgedTimeout<'_>]| of_guests(&all.iter().collect::<Vec<_>>());
+        let guests_text = |all: &[JudgedTimeout<'_>]| of_guests(&all.iter().collect::<Vec<_>>());
         let all = [
             timeout(GuestDefault, Some(30), Exceeded),
             timeout(GuestDefault, Some(60), Spare(1)),
@@ -151,7 +151,7 @@ mod tests {
             timeout(GuestDefault, None, Unlimited),
         ];
         let expected = "guests' defaults EXCEEDED: Linux 30s; not reached: Linux 1m; unknown: Linux 3m";
-        assert_eq!(told(&all).as_deref(), Some(expected));
-        assert_eq!(told(&all[3..]), None);
+        assert_eq!(guests_text(&all).as_deref(), Some(expected));
+        assert_eq!(guests_text(&all[3..]), None);
     }
 }

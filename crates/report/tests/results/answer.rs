@@ -1,4 +1,4 @@
-//! The answer on the first screen.
+//! Tests of the answer on the first screen.
 
 use iotax_analysis::judge;
 use iotax_model::record::CpuTime;
@@ -9,7 +9,7 @@ use iotax_report::{document, markdown};
 use iotax_testkit::runs::observed::both_ladders;
 use iotax_testkit::runs::{HOST, Truth, ladder, run};
 
-/// The answer in a terminal of 80 columns, of so many lines at most.
+/// Returns the answer in a terminal of 80 columns; asserts the maximum number of lines.
 fn shown(run: &Run, lines: usize) -> String {
     let text = set(&document::answer(run, &judge(run)), 80, false).to_string();
     let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The HTML report in a real browser.
+//! Tests of the HTML report in a real browser.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use crate::trend;
 use iotax_testkit::runs::observed::{both_ladders, crowd};
 use iotax_testkit::runs::{bench, ladder, large};
 
-/// Generous: a browser that hangs must not hang the tests.
+/// Generous timeout, so that a hanging browser does not hang the tests.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The size limit of a report of 500 measurements, in bytes.
 const LARGEST: usize = 6 << 20;
 
-/// The longest time until its reader can use it, as a multiple of that of a small page.
+/// The longest time until the page is usable, as a multiple of that of a small page.
 const LATER: f64 = 2.5;
 
 fn chromium() -> Option<PathBuf> {
@@ -50,7 +50,7 @@ impl Shown {
     }
 }
 
-/// Opens a page, `fragment` after its address, and has its document written, or a picture of it.
+/// Opens a page with `fragment` appended to its address. Returns its document, or a screenshot.
 fn open(browser: &Path, page: &str, fragment: &str, as_picture: bool) -> Shown {
     let dir = TempDir::new().expect("temporary directory");
     let (file, picture) = (dir.path().join("page.html"), dir.path().join("page.png"));
@@ -107,7 +107,7 @@ fn attribute(document: &str, name: &str) -> Option<String> {
     Some(rest.split_once('"')?.0.to_owned())
 }
 
-/// The page where this runs after its own scripts: without its policy, which would refuse it.
+/// Adds a script to a page, and removes the page's content security policy, which would block it.
 fn with_script(page: &str, script: &str) -> String {
     let (before, rest) = page.split_once("<meta http-equiv=").expect("a policy");
     let after = rest.split_once('>').expect("its end").1;
@@ -164,7 +164,7 @@ fn every_figure_becomes_a_picture() {
         let figures = page.matches("<figure ").count();
         assert!(figures >= 4);
         assert_eq!(document.matches("class=\"plot js-plotly-plot\"").count(), figures);
-        // Its lines, its words and what is shown under the pointer.
+        // Its lines, its labels, and the hover text.
         assert_eq!(document.matches("<svg class=\"main-svg\"").count(), 3 * figures);
     }
 }

@@ -1,4 +1,4 @@
-//! Two runs whose difference is known, held against one another.
+//! Tests of comparing two runs with a known difference.
 
 use iotax_analysis::Metric;
 use iotax_analysis::compare::{
@@ -20,7 +20,7 @@ use iotax_testkit::runs::{HOST, Truth, ladder, run};
 
 pub(crate) const WORKLOADS: [&str; 2] = ["randread-4k-qd1", "seqwrite-1m"];
 
-/// A later run of the same plan, in which everything takes so many times as long.
+/// A later run of the same plan in which everything is slower by a factor.
 pub(crate) fn later(slowdown: f64, noise: f64, rounds: u32) -> Run {
     let host = Truth { slowdown, noise, ..HOST };
     let mut later =
@@ -271,7 +271,7 @@ fn an_unusable_measurement_withholds_its_verdict_and_leaves_the_family() {
     assert!(conclusions(&compared).iter().any(|s| s.starts_with("No verdict: ") && s.contains(&why)));
     let other = compared.cell(0, 0, Metric::LATENCY_MEAN).expect("compared");
     assert_eq!(other.ratio.verdict, Verdict::Slower);
-    // Three are left, of which the last decided is tested at the whole of alpha.
+    // Three are left; the last one decided is tested at the full alpha.
     let widest =
         compared.cells.iter().filter(|c| c.metric == Metric::LATENCY_MEAN).filter_map(|c| c.ratio.confidence);
     assert!((widest.fold(0.0, f64::max) - (1.0 - 0.05 / 3.0)).abs() < 1e-12);
@@ -315,7 +315,7 @@ fn a_gate_names_what_one_side_lacks() {
     assert!(result.missing[0].contains("vm-raw") && result.missing[0].contains("not measured"));
 }
 
-/// A percentile is known in the fast rounds alone where the slow ones have too few I/Os for it.
+/// Tests percentiles that are known only in fast rounds, because slow ones have too few I/Os.
 #[test]
 fn a_percentile_of_the_fast_rounds_alone_is_not_compared() {
     let mut b = later(1.0, 0.004, 5);
@@ -339,7 +339,7 @@ fn a_percentile_of_the_fast_rounds_alone_is_not_compared() {
     assert_eq!(reasons.len(), 2);
 }
 
-/// A against A under noise of 5%: whatever trips a gate at 0% is false.
+/// Tests A against A with 5% noise: any failed gate at 0% is a false alarm.
 #[test]
 fn a_gate_trips_without_cause_no_more_often_than_stated() {
     let mut trips = 0;
@@ -506,7 +506,7 @@ fn three() -> Vec<Account> {
     third.id = 19;
     third.seed = 6;
     third.environment.qemu = Some("11.0.0".into());
-    // A name that the first two do not have, for what they have.
+    // A new name for targets that the first two runs also have.
     third.plan.targets[1].name = "guest".into();
     third.targets[1].name = "guest".into();
     third.measurements.iter_mut().filter(|m| m.target == "vm-raw").for_each(|m| m.target = "guest".into());
@@ -538,9 +538,9 @@ fn a_cell_is_followed_through_runs() {
     let errors: Vec<String> = schema.iter_errors(&document).map(|e| e.to_string()).collect();
     assert_eq!(errors, Vec::<String>::new());
 
-    let sheet = csv::history(&accounts, &history);
-    assert_eq!(sheet.text.lines().count(), 1 + 3 * 4 * 8);
-    assert!(sheet.text.contains("\nvm-raw,randread-4k-qd1,latency_mean,19,"), "{}", sheet.text);
+    let table = csv::history(&accounts, &history);
+    assert_eq!(table.text.lines().count(), 1 + 3 * 4 * 8);
+    assert!(table.text.contains("\nvm-raw,randread-4k-qd1,latency_mean,19,"), "{}", table.text);
 }
 
 #[test]
@@ -561,21 +561,21 @@ fn sheets_have_one_header_and_nothing_where_nothing_is_known() {
     bare.measurements[0].outcome.tallies.read = None;
     let judgement = judge(&bare);
     let measured = bare.measurements.len();
-    let sheets = csv::sheets(&[(bare, judgement)]);
-    for sheet in &sheets {
-        let mut lines = sheet.text.lines();
-        assert_eq!(lines.next(), Some(sheet.header.as_str()), "{}", sheet.name);
-        let fields = sheet.header.split(',').count();
+    let tables = csv::tables(&[(bare, judgement)]);
+    for table in &tables {
+        let mut lines = table.text.lines();
+        assert_eq!(lines.next(), Some(table.header.as_str()), "{}", table.name);
+        let fields = table.header.split(',').count();
         // No disk is a network, and one rate is no curve.
-        let is_of_others = ["nics.csv", "streams.csv", "curves.csv", "answers.csv"].contains(&sheet.name);
-        assert_eq!(lines.clone().count() == 0, is_of_others, "{}", sheet.name);
+        let is_of_others = ["nics.csv", "streams.csv", "curves.csv", "answers.csv"].contains(&table.name);
+        assert_eq!(lines.clone().count() == 0, is_of_others, "{}", table.name);
         // No name here holds a comma.
-        if sheet.name != "comparisons.csv" {
-            assert!(lines.all(|line| line.split(',').count() == fields), "{}", sheet.name);
+        if table.name != "comparisons.csv" {
+            assert!(lines.all(|line| line.split(',').count() == fields), "{}", table.name);
         }
-        assert!(!sheet.text.contains("NaN") && !sheet.text.contains("inf"), "{}", sheet.name);
+        assert!(!table.text.contains("NaN") && !table.text.contains("inf"), "{}", table.name);
     }
-    let measurements = &sheets[0];
+    let measurements = &tables[0];
     assert_eq!((measurements.name, measurements.text.lines().count()), ("measurements.csv", 1 + measured));
     let row: Vec<&str> = measurements.text.lines().nth(1).expect("a row").split(',').collect();
     let column = |name: &str| measurements.header.split(',').position(|known| known == name).expect(name);

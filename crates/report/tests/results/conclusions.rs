@@ -1,4 +1,4 @@
-//! The conclusions from a run: a synthetic run for each possible sentence.
+//! Tests of the conclusions from a run, with a synthetic run for each possible sentence.
 
 use iotax_analysis::judge;
 use iotax_model::Run;
@@ -8,7 +8,7 @@ use iotax_report::sentences::conclusions;
 use iotax_testkit::runs::observed::both_ladders;
 use iotax_testkit::runs::{HOST, Truth, bench, damaged, ladder, measurement, run};
 
-/// The conclusions from a run.
+/// Returns the conclusions from a run.
 pub(crate) fn sentences(run: &Run) -> Vec<String> {
     conclusions(run, &judge(run))
 }
@@ -31,7 +31,7 @@ fn two(slowdown: f64, noise: f64, rounds: u32) -> Run {
     )
 }
 
-/// Measures one target anew on one workload.
+/// Replaces the measurements of one target on one workload.
 fn otherwise(run: &mut Run, target: &str, workload: &str, truth: Truth) {
     let asked: Workload = run.plan.workloads.iter().find(|w| w.name == workload).expect("planned").clone();
     for m in run.measurements.iter_mut().filter(|m| m.target == target && m.workload == workload) {
@@ -131,7 +131,7 @@ fn one_target_compares_nothing() {
     insta::assert_snapshot!(said(&bench()));
 }
 
-/// Rounds in which nothing was completed have no figures, and are no reason to judge by the others.
+/// Tests that rounds without completed I/O have no figures, and prevent a verdict.
 #[test]
 fn a_target_that_stood_still_in_some_rounds() {
     let mut run = two(1.001, 0.003, 5);

@@ -1,4 +1,4 @@
-//! Latency against load: the figures of one page are of one definition.
+//! Tests of latency against load: all figures of a page use the same definition.
 
 use iotax_analysis::curve::curves;
 use iotax_analysis::judge;
@@ -36,7 +36,7 @@ fn closed_loop() -> Workload {
     keys.complete(&WorkloadKeys::default())
 }
 
-/// Six rounds: the closed loop does 62.5k, five rates all but what their last round leaves undone.
+/// Six rounds: the closed loop reaches 62.5k IOPS, and five rates are kept except for I/Os left undone in the last round.
 fn run(last_round_of_54_9k: u64) -> Run {
     let closed = closed_loop();
     let rates = [5_000, 20_000, 40_000, 54_900, 72_000];
@@ -47,8 +47,8 @@ fn run(last_round_of_54_9k: u64) -> Run {
         ..closed.clone()
     };
     let workloads: Vec<Workload> = std::iter::once(closed.clone()).chain(rates.map(at)).collect();
-    let place = (vec![target("host-file")], vec![record("host-file", false)]);
-    let mut run = planned("curve", place, workloads.clone(), 6);
+    let setup = (vec![target("host-file")], vec![record("host-file", false)]);
+    let mut run = planned("curve", setup, workloads.clone(), 6);
     for round in 1..=6 {
         run.measurements.extend(workloads.iter().map(|workload| {
             let due = workload.rate_iops;
@@ -63,7 +63,7 @@ fn run(last_round_of_54_9k: u64) -> Run {
     run
 }
 
-fn told(run: &Run) -> String {
+fn printed(run: &Run) -> String {
     let judgement = judge(run);
     let page = document::run(run, &judgement);
     terminal::set(&page, 120, false).to_string()
@@ -77,10 +77,10 @@ fn no_row_does_more_than_the_capacity() {
     let capacity = curve.capacity.expect("measured").at;
     let most = curve.points.iter().filter_map(|point| point.achieved).fold(0.0, f64::max);
     assert!((capacity - most).abs() < 1e-6 * most, "{capacity} and {most}");
-    let told = told(&run);
+    let printed = printed(&run);
     assert!(
-        told.contains("up to 72.0k") && told.contains("62.5k [62.5k, 62.5k] in the closed loop"),
-        "{told}"
+        printed.contains("up to 72.0k") && printed.contains("62.5k [62.5k, 62.5k] in the closed loop"),
+        "{printed}"
     );
 }
 
@@ -91,8 +91,8 @@ fn a_rate_is_judged_by_the_share_that_its_row_tells() {
         let found = curves(&run);
         let point = &found[0].targets[0].points[3];
         assert_eq!(point.is_sustained(), sustained, "{point:?}");
-        let told = told(&run);
-        let row = told.lines().find(|line| line.trim_start().starts_with("54.9k")).expect("a row");
+        let printed = printed(&run);
+        let row = printed.lines().find(|line| line.trim_start().starts_with("54.9k")).expect("a row");
         assert!(row.contains(share), "{row}");
         assert_eq!(row.contains("200 us"), sustained, "{row}");
         // The median of the six rounds is 54.9k, as if every round had kept up.

@@ -1,11 +1,11 @@
-//! The commands that decide a comparison of two runs.
+//! Tests of the commands suggested to decide a comparison of two runs.
 
 use iotax_analysis::Metric;
 use iotax_report::sentences::compared::conclusions;
 
 use crate::compare::{earlier, later, two};
 
-/// The run that has too few rounds is measured further; one whose looks were fixed is measured anew.
+/// Tests that a run with too few rounds is resumed, and that one with fixed looks is repeated.
 #[test]
 fn what_is_not_decided_ends_with_what_would_decide_it() {
     let noisy = two(&earlier(), &later(1.05, 0.08, 4));

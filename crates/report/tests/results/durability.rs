@@ -1,4 +1,4 @@
-//! Durable writes: a synthetic run whose flushes are known, in every form.
+//! Tests of durable writes in every output, with a synthetic run of known flushes.
 
 use iotax_analysis::judge;
 use iotax_model::record::{BlockTally, DiskFlushes, Tally};
@@ -45,7 +45,7 @@ fn run() -> Run {
             disk.flushes = flushes(each * writes.ios);
         }
         if names[t] == "vm-raw" {
-            iotax_testkit::runs::observed::look_inside(&mut m);
+            iotax_testkit::runs::observed::add_guest_data(&mut m);
             for disk in m.outcome.inside.iter_mut().flat_map(|inside| inside.disks.values_mut()) {
                 disk.flushes = flushes(u64::from(asks) * writes.ios);
             }
@@ -66,7 +66,7 @@ fn the_price_of_each_method_and_the_way_of_its_flushes_are_told() {
     for words in [
         "Durable writes of 4k",
         "| write (not durable) |",
-        // All but fsync end alike, and its own line says what its journal does.
+        // All sentences except that of fsync end alike; its own one describes the journal.
         "host-file: ",
         " asked by open_datasync, fdatasync, open_sync, rwf_dsync and msync, ",
         "(2.00 each). Kept; those beyond are a journal's own, other programs', or the kernel's behind a synchronous write",
@@ -89,9 +89,9 @@ fn the_price_of_each_method_and_the_way_of_its_flushes_are_told() {
 #[test]
 fn programs_read_the_same() {
     let run = run();
-    let told = checked(&run);
-    let methods = told["durable_writes"]["methods"].as_array().expect("methods");
-    assert_eq!(told["durable_writes"]["reference"], "fsync");
+    let parsed = checked(&run);
+    let methods = parsed["durable_writes"]["methods"].as_array().expect("methods");
+    assert_eq!(parsed["durable_writes"]["reference"], "fsync");
     assert_eq!(methods.len(), 16);
     let of = |target: &str, name: &str| {
         methods.iter().find(|one| one["target"] == target && one["workload"] == name).expect(name)

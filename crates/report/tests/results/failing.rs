@@ -1,4 +1,4 @@
-//! Devices that fail most of their I/O: said in every table, explained by nothing else, and the base of no verdict.
+//! Tests of devices that fail most I/Os: every table says so, without other explanations or verdicts.
 
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Failed, Grade, Judgement, Metric, judge};
@@ -10,7 +10,7 @@ use crate::conclusions::sentences;
 use crate::json::checked;
 use iotax_testkit::runs::{HOST, Truth, bench, run};
 
-/// Lets so many I/Os of each measurement of a target fail, and the rate fall by a step.
+/// Adds failed I/Os and a drop of the rate to each measurement of a target.
 fn fail(run: &mut Run, target: &str, count: u64) {
     for m in run.measurements.iter_mut().filter(|m| m.target == target) {
         m.outcome.errors = vec![ErrorCount {
@@ -36,7 +36,7 @@ fn said(run: &Run) -> String {
     terminal::set(&document::run(run, &judge(run)), 200, false).to_string()
 }
 
-/// Cells in which measurements failed.
+/// Returns the cells with failed measurements.
 fn failures(judgement: &Judgement) -> usize {
     judgement.cells.iter().filter(|cell| cell.failure.is_some()).count()
 }
@@ -122,7 +122,7 @@ fn a_lost_target_has_a_row_and_its_reason() {
     assert!(html::render(&run, &judgement).contains("did not come up: a reason"));
     let document = checked(&run);
     assert!(document["targets"][1]["lost"].as_str().is_some_and(|reason| reason.ends_with("a reason")));
-    // Nothing says what "could not be compared" beside that.
+    // No other sentence says "could not be compared".
     assert!(judgement.warnings.iter().all(|warning| warning.target.is_none()), "{:?}", judgement.warnings);
 }
 

@@ -7,7 +7,7 @@ use iotax_report::{document, json, terminal};
 use iotax_testkit::runs::observed::both_ladders;
 use iotax_testkit::runs::{HOST, Truth, run};
 
-/// A host whose device merges writes, and a guest before whose reads a cache stands.
+/// A host with a device that merges writes, and a guest with reads served by a cache.
 fn merged_and_cached() -> Run {
     let truths = [("host-file", HOST), ("vm-raw", Truth { slowdown: 0.3, noise: 0.004, cpu_ns: 9_800.0 })];
     let mut run = run(&truths, &["randread-4k-qd1", "seqwrite-1m"], 3, false);
@@ -24,8 +24,8 @@ fn merged_and_cached() -> Run {
     run
 }
 
-/// The lines about it, without the tables.
-fn told(run: &Run) -> Vec<String> {
+/// Returns the lines about it, without the tables.
+fn passed_on(run: &Run) -> Vec<String> {
     let text = terminal::set(&document::run(run, &judge(run)), 200, false);
     text.lines().filter(|line| line.contains("passed on")).map(|line| line.trim().to_owned()).collect()
 }
@@ -33,7 +33,7 @@ fn told(run: &Run) -> Vec<String> {
 #[test]
 fn what_was_not_passed_on_as_it_was_is_told() {
     assert_eq!(
-        told(&merged_and_cached()),
+        passed_on(&merged_and_cached()),
         [
             "vm-raw, passed on: reads: vda 5.0% of the bytes, a cache, or holes, answered the rest",
             "host-file, passed on: writes: vda merged 24:1 (24.0 MiB each)",
@@ -43,7 +43,7 @@ fn what_was_not_passed_on_as_it_was_is_told() {
 
 #[test]
 fn what_was_passed_on_as_it_was_is_not() {
-    assert_eq!(told(&both_ladders()), [""; 0]);
+    assert_eq!(passed_on(&both_ladders()), [""; 0]);
 }
 
 #[test]

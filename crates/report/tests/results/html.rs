@@ -1,4 +1,4 @@
-//! The HTML report: whole, self-contained, and safe whatever the names are.
+//! Tests that the HTML report is complete, self-contained, and safe with any names.
 
 use iotax_analysis::judge;
 use iotax_model::Plan;
@@ -8,7 +8,7 @@ use iotax_report::{html, plan_toml};
 use iotax_testkit::runs::observed::{both_ladders, crowd};
 use iotax_testkit::runs::{bench, ladder, large};
 
-/// The page without its programs: they are the same in every report.
+/// Returns the page without its scripts, which are the same in every report.
 fn page(run: &Run) -> String {
     let whole = html::render(run, &judge(run));
     let (page, programs) = whole.split_once("<script>").expect("programs");
@@ -16,7 +16,7 @@ fn page(run: &Run) -> String {
     format!("{page}</html>")
 }
 
-/// The figures of a page: place, message, specification.
+/// Returns the charts of a page: id, message, specification.
 fn figures(page: &str) -> Vec<(String, String, serde_json::Value)> {
     let between = |text: &str, from: &str, to: &str| {
         let rest = text.split_once(from).unwrap_or_else(|| panic!("{from}")).1;
@@ -150,18 +150,18 @@ fn every_figure_has_a_message_a_place_and_a_table() {
     for run in [ladder(true), both_ladders(), crowd(), bench()] {
         let page = page(&run);
         let found = figures(&page);
-        let (mut places, count) = (std::collections::BTreeSet::new(), found.len());
-        for (place, message, spec) in found {
-            assert!(message.len() > 20 && !message.contains("NaN"), "{place}: {message}");
+        let (mut ids, count) = (std::collections::BTreeSet::new(), found.len());
+        for (id, message, spec) in found {
+            assert!(message.len() > 20 && !message.contains("NaN"), "{id}: {message}");
             assert!(["lines", "bars", "heat"].contains(&spec["kind"].as_str().expect("a kind")), "{spec}");
-            assert!(!spec["colours"].as_array().expect("colours").is_empty(), "{place}");
-            assert!(places.insert(place.clone()), "{place} twice");
+            assert!(!spec["colours"].as_array().expect("colours").is_empty(), "{id}");
+            assert!(ids.insert(id.clone()), "{id} twice");
         }
         assert!(count >= 4, "{count}");
         assert_eq!(page.matches("<summary>Figures</summary>").count(), count);
     }
-    // Nothing is compared, so no ladder is drawn; nobody saw threads, so nothing is told apart.
-    let alone: Vec<String> = figures(&page(&bench())).into_iter().map(|(place, ..)| place).collect();
+    // Nothing is compared, so no ladder is drawn; without data on threads, there is no breakdown.
+    let alone: Vec<String> = figures(&page(&bench())).into_iter().map(|(id, ..)| id).collect();
     assert_eq!(alone, ["w1-percentiles", "w1-distribution", "w1-heat", "w1-over-time"]);
 }
 
@@ -195,7 +195,7 @@ fn what_the_host_did_stands_beside_what_was_reached() {
         let time = iotax_model::record::CpuTime { user_ns: 100_000_000, system_ns: 400_000_000 };
         h.guest_threads.insert("iothread".into(), time);
     }
-    // An interval that nobody watched.
+    // An interval without monitoring data.
     run.measurements[0].host_samples.remove(5);
     let page = page(&run);
     let table = page.split("id=\"w1-over-time\"").nth(1).expect("the figure");
@@ -254,9 +254,9 @@ fn no_figure_is_not_a_number() {
     for run in [empty, dead, none, bench(), ladder(true), both_ladders(), crowd()] {
         let page = page(&run);
         assert!(!page.contains("NaN") && !page.contains("inf\"") && !page.contains("-inf"));
-        for (place, _, spec) in figures(&page) {
+        for (id, _, spec) in figures(&page) {
             let edges = spec["edges"].as_array();
-            assert!(edges.is_none_or(|edges| edges.iter().all(serde_json::Value::is_number)), "{place}");
+            assert!(edges.is_none_or(|edges| edges.iter().all(serde_json::Value::is_number)), "{id}");
         }
         assert!(page.ends_with("</html>"));
     }

@@ -1,4 +1,4 @@
-//! The document holds to its schema.
+//! Tests that the JSON document conforms to its schema.
 
 use iotax_analysis::judge;
 use iotax_model::Run;
@@ -34,7 +34,7 @@ fn has_null(value: &Value) -> bool {
     }
 }
 
-/// Everything that may be missing is.
+/// Tests a document in which all optional parts are missing.
 fn bare() -> Run {
     let mut run =
         run(&[("a", iotax_testkit::runs::HOST), ("b", iotax_testkit::runs::HOST)], &["seqread-1m"], 1, false);
@@ -74,18 +74,18 @@ fn every_kind_of_run_holds_to_the_schema() {
             tallies: outcome.tallies.clone(),
         })
         .to_vec();
-    let told = checked(&jobs);
-    assert_eq!(told["cells"][0]["jobs"]["members"][1]["name"], "log");
-    assert!(told["cells"][0]["jobs"].get("fairness").is_none());
+    let parsed = checked(&jobs);
+    assert_eq!(parsed["cells"][0]["jobs"]["members"][1]["name"], "log");
+    assert!(parsed["cells"][0]["jobs"].get("fairness").is_none());
     let mut network = iotax_testkit::runs::network::alone();
     let gap =
         iotax_model::record::Gap { upload: true, at_ns: 1, duration_ns: 2_000_000_000, lost_bytes: Some(9) };
     network.measurements[1].outcome.carried.as_mut().expect("a network's").gaps = vec![gap];
-    let told = checked(&network);
-    assert_eq!(told["cells"][1]["network"]["gaps"][0]["duration_ns"], 2_000_000_000);
-    assert_eq!(told["cells"][0]["network"]["ways"][1]["direction"], "download");
-    assert_eq!(told["measurements"][1]["carried"]["flows"][0]["lost"], 0);
-    assert!(told["measurements"][0]["nics"]["far0"]["rx_bytes"].as_u64() > Some(0));
+    let parsed = checked(&network);
+    assert_eq!(parsed["cells"][1]["network"]["gaps"][0]["duration_ns"], 2_000_000_000);
+    assert_eq!(parsed["cells"][0]["network"]["directions"][1]["direction"], "download");
+    assert_eq!(parsed["measurements"][1]["carried"]["flows"][0]["lost"], 0);
+    assert!(parsed["measurements"][0]["nics"]["far0"]["rx_bytes"].as_u64() > Some(0));
     checked(&iotax_testkit::runs::network::ladder());
     for run in [ladder(true), ladder(false), bench(), bare(), empty, mixed, damaged, both_ladders(), crowd()]
     {
@@ -112,10 +112,10 @@ fn every_suite_holds_to_the_schema() {
                 m
             })
             .collect();
-        let told = checked(&run);
-        assert_eq!(told["suite"]["name"], suite.name);
+        let parsed = checked(&run);
+        assert_eq!(parsed["suite"]["name"], suite.name);
         assert_eq!(
-            told["workloads"].as_array().map(Vec::len),
+            parsed["workloads"].as_array().map(Vec::len),
             Some(run.plan.workloads.len()),
             "{}",
             suite.name
@@ -144,7 +144,7 @@ fn the_schema_can_refuse() {
         d["steps"][0].as_object_mut().expect("one").remove("name");
     }));
     let watched = checked(&both_ladders());
-    for place in [
+    for pointer in [
         "/cells/6/inside/stretches/0/ns",
         "/cells/6/cpu/ns_per_io/vcpu",
         "/timing/outside",
@@ -152,8 +152,8 @@ fn the_schema_can_refuse() {
         "/measurements/12/inside/cpu/steal_ns",
     ] {
         let mut document = watched.clone();
-        *document.pointer_mut(place).unwrap_or_else(|| panic!("{place}")) = "much".into();
-        assert!(!schema().is_valid(&document), "{place}");
+        *document.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = "much".into();
+        assert!(!schema().is_valid(&document), "{pointer}");
     }
 }
 
@@ -164,12 +164,12 @@ fn figures_are_those_of_the_record() {
     assert_eq!(document["run"]["seed"], 71_823);
     assert_eq!(document["run"]["started_at"], "2026-09-21T14:13:20Z");
     assert_eq!(document["measurements"].as_array().map(Vec::len), Some(60));
-    let (first, told) = (&run.measurements[0], &document["measurements"][0]);
+    let (first, parsed) = (&run.measurements[0], &document["measurements"][0]);
     let read = first.outcome.tallies.read.as_ref().expect("reads");
-    assert_eq!(told["read"]["ios"], read.ios);
-    assert_eq!(told["read"]["latency_ns"]["mean"].as_f64(), read.latency.mean());
-    assert_eq!(told["duration_s"], 6.0);
-    assert!(told.get("write").is_none(), "it does not write");
+    assert_eq!(parsed["read"]["ios"], read.ios);
+    assert_eq!(parsed["read"]["latency_ns"]["mean"].as_f64(), read.latency.mean());
+    assert_eq!(parsed["duration_s"], 6.0);
+    assert!(parsed.get("write").is_none(), "it does not write");
     let raw = &document["comparisons"][2];
     assert_eq!((&raw["metric"], &raw["target"]), (&"latency_mean".into(), &"vm-raw".into()));
     let (low, ratio, high) = (raw["low"].as_f64(), raw["ratio"].as_f64(), raw["high"].as_f64());
@@ -224,7 +224,7 @@ fn what_moved_over_time_is_told() {
     assert!(checked(&bench())["measurements"][0].get("series").is_none(), "six intervals are too few");
 }
 
-/// Its place among the targets of both ladders.
+/// Its index among the targets of both ladders.
 const VM_RAW: usize = 6;
 
 #[test]
@@ -261,10 +261,10 @@ fn what_was_seen_from_within_is_told() {
 #[test]
 fn what_the_checks_rest_on_is_told_with_the_grade() {
     let mut run = ladder(false);
-    let place =
+    let number =
         run.measurements.iter().position(|m| m.target == "vm-raw" && m.workload == "randwrite-4k-qd32");
-    let place = place.expect("measured");
-    let m = &mut run.measurements[place];
+    let number = number.expect("measured");
+    let m = &mut run.measurements[number];
     m.outcome.flush_ns = Some(7_000_000);
     m.outcome.page_cache = Some(PageCache { looked_at: 1 << 30, before: 0, after: 4096 });
     let host = m.host.as_mut().expect("observed");
@@ -283,14 +283,14 @@ fn what_the_checks_rest_on_is_told_with_the_grade() {
     });
     run.targets[1].found = Some(SampledContent { bytes: 1 << 20, zeros: 0, compressed: 1 << 20 });
     let document = checked(&run);
-    let told = &document["measurements"][place];
+    let parsed = &document["measurements"][number];
     assert_eq!(
-        (&told["grade"], &document["measurements"][0]["grade"]),
+        (&parsed["grade"], &document["measurements"][0]["grade"]),
         (&"unusable".into(), &"clean".into())
     );
-    assert_eq!(told["flush"], serde_json::json!({"duration_ns": 7_000_000, "device_bytes": 5 << 20}));
-    assert_eq!((&told["page_cache"]["after"], &told["watching_ns"]), (&4096.into(), &18_000_000.into()));
-    assert_eq!(told["pace"], serde_json::json!({"first_hz": 3_000_000_000_u64}));
+    assert_eq!(parsed["flush"], serde_json::json!({"duration_ns": 7_000_000, "device_bytes": 5 << 20}));
+    assert_eq!((&parsed["page_cache"]["after"], &parsed["watching_ns"]), (&4096.into(), &18_000_000.into()));
+    assert_eq!(parsed["pace"], serde_json::json!({"first_hz": 3_000_000_000_u64}));
     assert_eq!(document["targets"][1]["allocation"]["source"], "qemu-img map");
     let withheld =
         document["comparisons"].as_array().expect("a list").iter().filter(|c| c.get("withheld").is_some());

@@ -1,4 +1,4 @@
-//! Rates that two runs located, held against one another.
+//! Tests of comparing the rates found by two runs.
 
 use iotax_analysis::compare::rates::{KNEE, LocatedRate, highest};
 use iotax_analysis::compare::{Account, Question, Which, compare};

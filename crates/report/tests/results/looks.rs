@@ -1,4 +1,4 @@
-//! Runs that add rounds until all is decided, judged from their records.
+//! Tests of runs that add rounds until everything is decided, judged from their records.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use iotax_testkit::runs::{HOST, Truth, run};
 const QD1: &str = "randread-4k-qd1";
 const SEQ: &str = "seqread-1m";
 
-/// A machine's measurements: all rounds of a plan that adds them, from which `carried_out` takes what it needs.
+/// A run with all possible rounds of a plan, from which `carried_out` takes measurements.
 fn source(slowdown: f64, noise: f64, max_rounds: u32) -> Run {
     let guest = Truth { slowdown, noise, ..HOST };
     let other = Truth { slowdown: 3.0, ..HOST };
@@ -40,18 +40,18 @@ fn is(m: &Measurement, source: &Run, cell: Cell, round: u32) -> bool {
         && m.workload == source.plan.workloads[cell.workload].name
 }
 
-/// Carries a run out as far as so many looks, as the conductor does; `fails` are not measured.
+/// Runs a plan up to the given number of looks, as the runner does; measurements for which `fails` returns true are missing.
 fn carried_out(source: &Run, looks: usize, fails: &dyn Fn(Cell, u32) -> bool) -> Run {
     let mut done = Run { measurements: vec![], state: RunState::Running, ..source.clone() };
     let mut state = SequentialState::new(&done).expect("it adds rounds");
     loop {
-        let standing = state.standing();
-        let Some(next) = standing.next().filter(|_| standing.taken < looks) else {
-            done.state = if standing.stopped.is_some() { RunState::Complete } else { RunState::Interrupted };
+        let status = state.status();
+        let Some(next) = status.next().filter(|_| status.taken < looks) else {
+            done.state = if status.stopped.is_some() { RunState::Complete } else { RunState::Interrupted };
             return done;
         };
-        for round in standing.rounds() + 1..=next {
-            for cell in &standing.cells {
+        for round in status.rounds() + 1..=next {
+            for cell in &status.cells {
                 if fails(*cell, round) {
                     state.fail(*cell, round);
                     done.warnings.push(failure(source, *cell, round));
@@ -91,7 +91,7 @@ fn what_is_clear_is_decided_early_and_no_longer_measured() {
     let source = source(1.021, 0.01, 20);
     let done = carried_out(&source, usize::MAX, &never);
     let judgement = judge(&done);
-    let standing = judgement.standing.as_ref().expect("it adds rounds");
+    let status = judgement.sequential.as_ref().expect("it adds rounds");
     let clear = latency(&judgement, "vm-device");
     assert_eq!((clear.ratio.verdict, clear.decided_at.map(|at| at < 20)), (Verdict::Slower, Some(true)));
     assert!(
@@ -103,7 +103,7 @@ fn what_is_clear_is_decided_early_and_no_longer_measured() {
     let count = |target: &str| done.measurements.iter().filter(|m| m.target == target).count();
     assert_eq!(count("host-file"), count("vm-raw"), "the baseline stays while anything is open");
     assert!(count("vm-device") < count("vm-raw"));
-    assert_eq!((standing.stopped, standing.rounds()), (Some(Stopped::MaxRounds), 20));
+    assert_eq!((status.stopped, status.rounds()), (Some(Stopped::MaxRounds), 20));
     // Its rounds are others than the baseline's, and its mean is that over all of them wherever it is shown.
     let shown = judgement
         .summary(CellKey { workload: QD1, target: "vm-device" })
@@ -114,8 +114,8 @@ fn what_is_clear_is_decided_early_and_no_longer_measured() {
     let [host, device] = ["host-file", "vm-device"].map(|name| side(&account, Some(name)));
     let compared = compare(&host, &device, &question()).expect("two targets");
     let cell = compared.cell(0, 0, Metric::IOPS).expect("compared");
-    let told = conclusions(&compared).join("\n");
-    assert!(told.contains("The report of run 17 looks several times"), "{told}");
+    let printed = conclusions(&compared).join("\n");
+    assert!(printed.contains("The report of run 17 looks several times"), "{printed}");
     for elsewhere in [listed, cell.b] {
         assert!((elsewhere / shown - 1.0).abs() < 1e-9, "{elsewhere} and {shown}");
     }
@@ -135,15 +135,15 @@ fn when_all_is_decided_it_ends() {
     let source = source(1.3, 0.004, 20);
     let done = carried_out(&source, usize::MAX, &never);
     let judgement = judge(&done);
-    let standing = judgement.standing.as_ref().expect("it adds rounds");
-    assert_eq!((standing.stopped, standing.open), (Some(Stopped::Decided), 0));
-    assert!(standing.rounds() < 20 && standing.next().is_none(), "{standing:?}");
-    assert_eq!(standing.planned, done.measurements.len());
+    let status = judgement.sequential.as_ref().expect("it adds rounds");
+    assert_eq!((status.stopped, status.open), (Some(Stopped::Decided), 0));
+    assert!(status.rounds() < 20 && status.next().is_none(), "{status:?}");
+    assert_eq!(status.planned, done.measurements.len());
     assert_eq!(latency(&judgement, "vm-raw").ratio.verdict, Verdict::Slower);
     let said = sentences(&done).join("\n");
     let end = format!(
         "Every comparison that was waited for is decided, after {} of at most 20 rounds.",
-        standing.rounds()
+        status.rounds()
     );
     assert!(said.contains(&end), "{said}");
 }
@@ -168,7 +168,7 @@ fn later_rounds_change_nothing_of_what_a_look_decided() {
     assert!(before.is_some_and(|last| last.comparisons.iter().any(|c| c.decided_at.is_some())));
 }
 
-/// The value of a figure as a table shows it: `10.9k`, `2166`.
+/// Parses a figure as shown in a table: `10.9k`, `2166`.
 fn shown(text: &str) -> f64 {
     let thousands = text.strip_suffix('k');
     thousands.unwrap_or(text).parse::<f64>().expect("a figure") * if thousands.is_some() { 1e3 } else { 1.0 }
@@ -176,7 +176,7 @@ fn shown(text: &str) -> f64 {
 
 #[test]
 fn a_change_is_that_of_the_figures_beside_it() {
-    // The machine slows down: a target that is left out after a few rounds has seen none of it.
+    // The machine slows down; a target left out after a few rounds is not affected.
     let mut source = source(1.021, 0.01, 20);
     for m in source.measurements.iter_mut().filter(|m| m.round > 4) {
         m.outcome.duration_ns *= 2;
@@ -269,8 +269,8 @@ fn between_looks_nothing_is_decided_and_what_is_to_come_is_said() {
     let mut done = carried_out(&source, 0, &never);
     done.measurements = source.measurements.iter().filter(|m| m.round < 4).cloned().collect();
     let judgement = judge(&done);
-    let standing = judgement.standing.as_ref().expect("it adds rounds");
-    assert_eq!((standing.taken, standing.next(), standing.stopped), (0, Some(4), None));
+    let status = judgement.sequential.as_ref().expect("it adds rounds");
+    assert_eq!((status.taken, status.next(), status.stopped), (0, Some(4), None));
     assert!(
         judgement
             .comparisons
@@ -288,8 +288,8 @@ fn a_run_that_its_time_stopped_says_so() {
     let source = source(1.04, 0.012, 20);
     let stopped = Run { state: RunState::Complete, ..carried_out(&source, 2, &never) };
     let judgement = judge(&stopped);
-    let standing = judgement.standing.as_ref().expect("it adds rounds");
-    assert_eq!((standing.stopped, standing.taken), (Some(Stopped::MaxTime), 2));
+    let status = judgement.sequential.as_ref().expect("it adds rounds");
+    assert_eq!((status.stopped, status.taken), (Some(Stopped::MaxTime), 2));
     assert_eq!(judgement.warnings, [], "what is not to be measured is not missing");
     let said = sentences(&stopped).join("\n");
     assert!(said.contains(" more would decide "), "{said}");
@@ -302,7 +302,7 @@ fn a_failed_measurement_delays_no_look_and_is_missing() {
     let once = |cell: Cell, round| cell.target == 1 && round == 2;
     let done = carried_out(&source, usize::MAX, &once);
     let judgement = judge(&done);
-    assert_eq!(judgement.standing.as_ref().and_then(|s| s.stopped), Some(Stopped::Decided));
+    assert_eq!(judgement.sequential.as_ref().and_then(|s| s.stopped), Some(Stopped::Decided));
     let raw = latency(&judgement, "vm-raw");
     assert_eq!(raw.decided_at, Some(raw.rounds + 1));
     let all =
@@ -316,9 +316,9 @@ fn what_cannot_be_measured_is_given_up() {
     let lost = |cell: Cell, _| cell.target == 1;
     let done = carried_out(&source, usize::MAX, &lost);
     let judgement = judge(&done);
-    let standing = judgement.standing.as_ref().expect("it adds rounds");
-    assert_eq!(standing.stopped, Some(Stopped::Failed));
-    assert!(standing.rounds() < 20 && standing.open > 0, "{standing:?}");
+    let status = judgement.sequential.as_ref().expect("it adds rounds");
+    assert_eq!(status.stopped, Some(Stopped::Failed));
+    assert!(status.rounds() < 20 && status.open > 0, "{status:?}");
     assert_eq!(latency(&judgement, "vm-device").ratio.verdict, Verdict::Slower);
 }
 
@@ -330,9 +330,9 @@ fn what_cannot_be_used_is_not_waited_for() {
     }
     let done = carried_out(&source, usize::MAX, &never);
     let judgement = judge(&done);
-    let standing = judgement.standing.as_ref().expect("it adds rounds");
-    assert_eq!(standing.stopped, Some(Stopped::Failed));
-    assert!(standing.rounds() < 20, "{standing:?}");
+    let status = judgement.sequential.as_ref().expect("it adds rounds");
+    assert_eq!(status.stopped, Some(Stopped::Failed));
+    assert!(status.rounds() < 20, "{status:?}");
     assert!(latency(&judgement, "vm-raw").ratio.withheld.is_some());
     assert_eq!(latency(&judgement, "vm-device").ratio.verdict, Verdict::Slower);
 }

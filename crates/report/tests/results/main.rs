@@ -1,4 +1,4 @@
-//! The crate from outside: synthetic runs in, answers out.
+//! Tests of the crate's public interface: synthetic runs in, answers out.
 
 mod answer;
 mod browser;
@@ -15,10 +15,10 @@ mod located;
 mod looks;
 mod means;
 mod network;
+mod network_paths;
 mod over_time;
 mod prices;
 mod statements;
 mod terminal;
 mod trend;
-mod ways;
 mod withheld;

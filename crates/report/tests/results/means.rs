@@ -1,4 +1,4 @@
-//! The mean of a cell is the same in all that shows one.
+//! Tests that all outputs show the same mean of a cell.
 
 use iotax_analysis::compare::{Account, Track, compare, history};
 use iotax_analysis::trend::RunFigures;
@@ -15,7 +15,7 @@ const WORK: &str = "randread-4k-qd1";
 const TARGETS: [&str; 3] = ["host-file", "vm-raw", "vm-qcow2"];
 const TWICE: Truth = Truth { slowdown: 2.0, ..HOST };
 
-/// A run of six rounds, of which the last three take twice as long for all targets.
+/// A run of six rounds; in the last three, all targets are slower by a factor of two.
 fn half_slow() -> Run {
     let mut run = run(&TARGETS.map(|name| (name, HOST)), &[WORK], 6, false);
     let slow = self::run(&TARGETS.map(|name| (name, TWICE)), &[WORK], 6, false);
@@ -55,8 +55,8 @@ fn assert_agree(run: &Run) {
             let other = Account { seed: 1, ..account.clone() };
             let compared =
                 compare(&side(account, None), &side(&other, None), &question()).expect("comparable");
-            let place = compared.targets.iter().position(|pair| pair.a == target).expect("matched");
-            same("compare", compared.cell(place, 0, Metric::IOPS).map(|cell| cell.a));
+            let index = compared.targets.iter().position(|pair| pair.a == target).expect("matched");
+            same("compare", compared.cell(index, 0, Metric::IOPS).map(|cell| cell.a));
             let history = history(&[account.clone(), other], 0.02);
             let track = history.tracks.iter().find(|track| is_track(track, target)).expect("followed");
             let point = &track.points[0];

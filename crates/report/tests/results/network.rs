@@ -1,4 +1,4 @@
-//! Network paths are compared by their traffic, and each network check fires in its own case only.
+//! Tests that network paths are compared by their traffic, and that each network check fires only in its own case.
 
 use iotax_analysis::Metric;
 use iotax_analysis::compare::{Account, Question, Side, Which, compare, history};
@@ -30,7 +30,7 @@ pub(crate) fn two(workload: iotax_model::Workload) -> Run {
     run(&[VETH, VIRTIO], &[workload], 3)
 }
 
-/// The only finding in a run of which one measurement is not as it should be.
+/// Returns the only finding in a run with one faulty measurement.
 pub(crate) fn only(run: &Run, kind: WarningKind) -> Warning {
     let mut all = found(run);
     assert_eq!(all.iter().map(|warning| warning.kind).collect::<Vec<_>>(), [kind], "{all:?}");
@@ -135,10 +135,11 @@ fn a_document_tells_as_much_as_the_store() {
     let run = ladder();
     let judgement = judge(&run);
     let text = json::document(&run, &judgement).to_string();
-    let (told, ours) = (json::read::account(&text, "file").expect("read"), Account::of(&run, &judgement));
-    assert_eq!(told.workloads, ours.workloads);
-    assert_eq!(told.figures.len(), ours.figures.len());
-    for (one, other) in told.figures.iter().zip(&ours.figures) {
+    let (read_back, ours) =
+        (json::read::account(&text, "file").expect("read"), Account::of(&run, &judgement));
+    assert_eq!(read_back.workloads, ours.workloads);
+    assert_eq!(read_back.figures.len(), ours.figures.len());
+    for (one, other) in read_back.figures.iter().zip(&ours.figures) {
         assert_eq!(one.of(Metric::CPU_PER_GIB), other.of(Metric::CPU_PER_GIB));
     }
     assert!(ours.figures[0].of(Metric::CPU_PER_GIB).is_some());

@@ -1,4 +1,4 @@
-//! Changes over a run and within a measurement, and outliers.
+//! Tests of changes over a run and within a measurement, and of outliers.
 
 use iotax_analysis::judge;
 use iotax_model::Run;
@@ -7,18 +7,18 @@ use iotax_report::{document, terminal};
 
 use iotax_testkit::runs::{HOST, Truth, measurement, run};
 
-/// Three targets with some noise, each round's figures slowed by what `slower` gives for it.
+/// Three targets with some noise; `slower` returns the slowdown of each round.
 fn slowed(rounds: u32, slower: impl Fn(u32, &str) -> f64) -> Run {
     let truths = [("host-file", 1.0), ("vm-raw", 1.4), ("vm-qcow2", 1.5)];
     let truths = truths.map(|(name, slowdown)| (name, Truth { slowdown, noise: 0.005, cpu_ns: 4_100.0 }));
     let mut run = run(&truths, &["randread-4k-qd1"], rounds, false);
     let workload = run.plan.workloads[0].clone();
     for m in &mut run.measurements {
-        let place = truths.iter().position(|(name, _)| *name == m.target).expect("planned");
-        let truth = truths[place].1;
+        let index = truths.iter().position(|(name, _)| *name == m.target).expect("planned");
+        let truth = truths[index].1;
         let truth = Truth { slowdown: truth.slowdown * slower(m.round, &m.target), ..truth };
         let (order, at) = (m.order, m.started_at_ms);
-        *m = measurement(&workload, &m.target, truth, m.round, 2 * place);
+        *m = measurement(&workload, &m.target, truth, m.round, 2 * index);
         (m.order, m.started_at_ms) = (order, at);
     }
     run
@@ -77,7 +77,7 @@ fn a_quiet_run_says_nothing_of_it() {
     assert_eq!(judge(&slowed(1, |_, _| 1.0)).effects, []);
 }
 
-/// A target that is missing in some rounds moves nothing.
+/// Tests that missing rounds of a target do not appear as a change.
 #[test]
 fn missing_measurements_do_not_bend_rounds() {
     let mut run = slowed(6, |round, _| if round == 4 { 1.2 } else { 1.0 });
@@ -125,7 +125,7 @@ fn one_measurement_that_sticks_out_is_flagged_and_kept() {
     let blamed: Vec<_> = outliers(&both).into_iter().map(|w| (w.target, w.evidence)).collect();
     assert_eq!(blamed.len(), 1, "{blamed:?}");
     assert!(blamed[0].1.contains("(+25%)") || blamed[0].1.contains("(+24%)"), "{blamed:?}");
-    // Three rounds are too few to say what is usual, and a tenth of what it takes is no outlier.
+    // Three rounds are too few for outliers, and a deviation of 10% is none.
     let mut few = run;
     few.measurements.retain(|m| m.round <= 3);
     assert_eq!(outliers(&few), []);
@@ -135,7 +135,7 @@ fn one_measurement_that_sticks_out_is_flagged_and_kept() {
     );
 }
 
-/// `intervals` of a quarter of a second, of which the first have another rate.
+/// A measurement with `intervals` intervals of 250 ms; the first ones have a different rate.
 fn starting(ratio_percent: u64, first: usize, intervals: usize) -> Run {
     let mut run = run(&[("disk.img", HOST)], &["randread-4k-qd32"], 1, false);
     let m = &mut run.measurements[0];

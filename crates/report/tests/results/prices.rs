@@ -1,4 +1,4 @@
-//! The price of an event on one target against that on another, of runs whose truth is known.
+//! Tests of comparing the cost of an event on two targets, on synthetic runs.
 
 use iotax_analysis::judge;
 use iotax_analysis::stats::verdict::Verdict;
@@ -13,10 +13,10 @@ use crate::json::checked;
 use iotax_testkit::runs::{HOST, Truth, measurement, run, whole};
 
 const MS: u64 = 1_000_000;
-/// Differences of operations by round; they sum to nothing.
+/// Differences of operations by round, with a sum of zero.
 const STRAYS: [f64; 5] = [0.01, -0.02, 0.0, 0.02, -0.01];
 
-/// A commit at 2 s that takes `ms`, in which the load is slower by a factor; with the same load without it.
+/// A commit at 2 s that takes `ms` and slows the load by a factor, and the same load without it.
 fn watched(truths: &[(&str, f64, f64)], rounds: u32) -> Run {
     let targets: Vec<(&str, Truth)> = truths.iter().map(|(name, ..)| (*name, HOST)).collect();
     let mut run = run(&targets, &["randread-4k-qd1"], rounds, false);
@@ -79,16 +79,16 @@ fn an_operation_is_compared_by_what_it_takes_and_by_the_load_meanwhile() {
     let raw = of(&all, "vm-raw", EventFigure::Took);
     assert_eq!(raw.ratio.verdict, Verdict::Undecided, "{raw:?}");
     assert!(raw.ratio.needed_rounds > Some(5), "{raw:?}");
-    // Without a gap on either side both are below what is recorded.
+    // Without a gap on either side, both are below the recording threshold.
     assert_eq!(verdict("vm-qcow2", EventFigure::Gap), Verdict::Same);
 
     let document = checked(&run);
     let compared = document["price_comparisons"].as_array().expect("comparisons");
     assert_eq!(compared.len(), 10, "two targets, five figures");
-    let told = terminal::set(&document::run(&run, &judge(&run)), 200, false);
-    assert!(told.contains("What each event costs against host-file, 5 rounds"), "{told}");
-    assert!(told.contains("1 of 10 comparisons not decided"), "{told}");
-    assert!(told.contains("iotax resume 17 --repeat"), "{told}");
+    let printed = terminal::set(&document::run(&run, &judge(&run)), 200, false);
+    assert!(printed.contains("What each event costs against host-file, 5 rounds"), "{printed}");
+    assert!(printed.contains("1 of 10 comparisons not decided"), "{printed}");
+    assert!(printed.contains("iotax resume 17 --repeat"), "{printed}");
 }
 
 #[test]
@@ -122,13 +122,13 @@ fn a_backup_by_fleecing_is_compared_with_a_plain_one_on_the_same_target() {
     let document = checked(&run);
     let compared = document["price_comparisons"].as_array().expect("comparisons");
     assert_eq!(compared[10]["baseline_event"], "backup", "{compared:?}");
-    let told = terminal::set(&document::run(&run, &judge(&run)), 200, false);
+    let printed = terminal::set(&document::run(&run, &judge(&run)), 200, false);
     for words in [
         "What each event costs against host-file, 5 rounds",
         "What backup-fleecing costs against backup, 5 rounds",
         "Change against backup, in the seconds of the event",
     ] {
-        assert!(told.contains(words), "{words}: {told}");
+        assert!(printed.contains(words), "{words}: {printed}");
     }
 }
 
@@ -167,15 +167,18 @@ fn an_operation_that_outlasts_its_windows_is_named_with_what_it_takes_and_withou
     let run = watched(&[("host-file", 400.0, 2.0), ("vm-raw", 600_000.0, 2.0)], 3);
     let episodes = episodes(&run);
     let all = prices(&run, &episodes);
-    let [seen, unseen] = all.as_slice() else { panic!("{all:?}") };
-    assert!(seen.rounds == 3 && seen.mean.is_some(), "{seen:?}");
-    assert!(unseen.rounds == 0 && unseen.mean.is_none() && unseen.gap_ns.is_none(), "{unseen:?}");
-    assert!(unseen.took_ns.is_some_and(|ns| ns > 5e11), "{unseen:?}");
+    let [finished, unfinished] = all.as_slice() else { panic!("{all:?}") };
+    assert!(finished.rounds == 3 && finished.mean.is_some(), "{finished:?}");
+    assert!(
+        unfinished.rounds == 0 && unfinished.mean.is_none() && unfinished.gap_ns.is_none(),
+        "{unfinished:?}"
+    );
+    assert!(unfinished.took_ns.is_some_and(|ns| ns > 5e11), "{unfinished:?}");
     checked(&run);
-    let told = sentences(&run).join("\n");
-    assert!(told.contains("commit on vm-raw: no price: it takes "), "{told}");
-    assert!(told.contains("was seen to its end in no round; give a longer runtime"), "{told}");
-    assert!(told.contains("an event went on after the load in 3"), "{told}");
+    let printed = sentences(&run).join("\n");
+    assert!(printed.contains("commit on vm-raw: no price: it takes "), "{printed}");
+    assert!(printed.contains("was seen to its end in no round; give a longer runtime"), "{printed}");
+    assert!(printed.contains("an event went on after the load in 3"), "{printed}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The statements about a run are true.
+//! Tests that the statements about a run are true.
 
 use iotax_analysis::Metric;
 use iotax_analysis::stats::verdict::Verdict;
@@ -70,7 +70,7 @@ fn steps_follow_the_edges() {
         "qcow2 adds nothing measurable to the latency (within 2%) on every workload: vm-qcow2 over vm-raw";
     assert!(said.contains(qcow2), "{said}");
     assert!(sentences[0].starts_with("virtio-blk + guest (vm-raw over host-file): slower on"), "{said}");
-    // The total of several layers is said too, that of one layer once.
+    // The total of several layers is stated too; that of a single layer only once.
     let total = sentences.last().expect("sentences");
     assert!(total.starts_with("In all, against host-file: vm-qcow2 slower on"), "{said}");
     assert!(total.contains("vm-qcow2-snapshot slower on") && !total.contains("vm-raw"), "{said}");

@@ -1,4 +1,4 @@
-//! Output for people in a terminal.
+//! Tests of the output for people in a terminal.
 
 use iotax_analysis::judge;
 use iotax_model::Run;
@@ -80,7 +80,7 @@ fn a_single_bench_of_reads_and_writes() {
     insta::assert_snapshot!(shown(&run));
 }
 
-/// Values that a table cannot show are named below it.
+/// Tests that values without room in a table are listed below it.
 #[test]
 fn percentiles_of_too_few_ios_are_named() {
     let mut run = bench();

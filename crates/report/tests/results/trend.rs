@@ -1,4 +1,4 @@
-//! A history whose changes are known: as a page, as JSON, and as a chart.
+//! Tests of a history with known changes: as a page, as JSON, and as a chart.
 
 use iotax_analysis::Metric;
 use iotax_analysis::compare::Gate;
@@ -8,14 +8,14 @@ use iotax_report::{document, html, json, sentences, terminal};
 
 use iotax_testkit::runs::{HOST, Truth, run};
 
-/// Runs of the history, and the one that vm-raw is slower from.
+/// Number of runs in the history, and the first run in which vm-raw is slower.
 const RUNS: i64 = 30;
 const SLOWER: i64 = 21;
-/// By how much, and by how much the machine itself is from run 11 on.
+/// The slowdown of vm-raw, and that of the machine from run 11 on.
 const BY: f64 = 1.06;
 const MACHINE: f64 = 1.3;
 
-/// A number from -1 to 1 that looks like chance.
+/// Returns a pseudo-random number from -1 to 1.
 fn stray(id: i64, salt: i64) -> f64 {
     let mixed = (id * 31 + salt * 17 + 7).wrapping_mul(2_654_435_761) % 1000;
     mixed as f64 / 500.0 - 1.0

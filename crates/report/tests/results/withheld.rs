@@ -1,4 +1,4 @@
-//! Each check sees what it is for and stays silent where that is not so.
+//! Tests that each check fires in its own case and only there.
 
 use iotax_analysis::judge;
 use iotax_report::{document, html, terminal};

@@ -1,4 +1,4 @@
-//! The API: the documents of the commands, and a description that holds.
+//! Tests of the API: it returns the commands' documents, and its description is correct.
 
 use iotax_analysis::compare::{Account, Question, Side, Which, compare, history};
 use iotax_analysis::{Metric, judge};
@@ -36,8 +36,8 @@ fn documents_are_those_of_the_commands() {
     assert_eq!(server.get("/api/v1/compare?runs=1,2").json(), json::comparison::document(&a, &b, &compared));
 
     let accounts = [one, other];
-    let told = json::history::document(&accounts, &history(&accounts, 0.02));
-    assert_eq!(server.get("/api/v1/history?runs=1,2").json(), told);
+    let expected = json::history::document(&accounts, &history(&accounts, 0.02));
+    assert_eq!(server.get("/api/v1/history?runs=1,2").json(), expected);
 }
 
 #[test]
@@ -110,10 +110,10 @@ fn the_description_is_openapi_and_every_path_in_it_answers() {
     assert!(paths.len() >= 12);
     for (path, described) in paths {
         let has_runs = described["parameters"].to_string().contains("\"runs\"");
-        let place =
+        let history_path =
             path.replace("{id}", "1").replace("{fleet}", "f-1") + if has_runs { "?runs=1,2" } else { "" };
-        let answer = server.get(&place);
-        assert_eq!(answer.status, 200, "{place}: {}", answer.body);
+        let answer = server.get(&history_path);
+        assert_eq!(answer.status, 200, "{history_path}: {}", answer.body);
         let schema = &described["get"]["responses"]["200"]["content"]["application/json"]["schema"];
         let whole = serde_json::json!({ "$ref": schema["$ref"], "components": description["components"] });
         let found: Vec<String> = jsonschema::validator_for(&whole)
@@ -121,6 +121,6 @@ fn the_description_is_openapi_and_every_path_in_it_answers() {
             .iter_errors(&answer.json())
             .map(|e| e.to_string())
             .collect();
-        assert!(found.is_empty(), "{place}: {found:?}");
+        assert!(found.is_empty(), "{history_path}: {found:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Every page in a real browser.
+//! Tests of every page in a real browser.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::server::{Server, ladder};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-/// A directory with the script and what it imports, as its lock file has it.
+/// A directory with the script and its dependencies, as in the lock file.
 fn installed() -> PathBuf {
     let (from, to) = (
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser"),

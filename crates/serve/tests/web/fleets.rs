@@ -1,4 +1,4 @@
-//! Fleets in the site and in the API.
+//! Tests of fleets on the site and in the API.
 
 use iotax_analysis::fleet::fleet;
 use iotax_model::record::{FleetMember, FleetMode};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::server::{HOSTILE, Server, put_member};
 use iotax_testkit::runs::{HOST, Truth, run};
 
-/// Puts six members into a store, of which the last has a hostile name and a slow disk. Their runs.
+/// Stores the runs of six members; the last has a hostile name and a slow disk. Returns the runs.
 pub(crate) fn put(store: &mut Store, id: &str) -> Vec<i64> {
     let names = ["db1", "db2", "db3", "db4", "db5", HOSTILE];
     let member = |(number, name): (u32, &str)| {
@@ -67,9 +67,9 @@ fn the_api_has_the_documents_of_fleets() {
     let document = server.get("/api/v1/fleets/f%2F1%3Fx").json();
     let runs: Vec<_> = ids.iter().map(|id| server.store().load(*id).expect("loaded")).collect();
     // Hidden characters are escaped on the way out.
-    let told = json::fleet::document(&fleet(&runs).expect("a fleet")).to_string();
-    let told: Value = serde_json::from_str(&iotax_model::visible::json(&told)).expect("JSON");
-    assert_eq!(document, told);
+    let expected = json::fleet::document(&fleet(&runs).expect("a fleet")).to_string();
+    let expected: Value = serde_json::from_str(&iotax_model::visible::json(&expected)).expect("JSON");
+    assert_eq!(document, expected);
     let schema = include_str!("../../../report/schema/iotax-fleet-1.schema.json");
     let schema: Value = serde_json::from_str(schema).expect("JSON");
     let validator = jsonschema::validator_for(&schema).expect("a schema");

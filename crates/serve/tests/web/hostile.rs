@@ -1,4 +1,4 @@
-//! Requests that mean no good.
+//! Tests of malicious requests.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -7,7 +7,7 @@ use iotax_testkit::thorough;
 
 use crate::server::{HOSTILE, Server};
 
-/// Numbers that follow from one another, the same in each test run.
+/// Pseudo-random numbers, the same in each test run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -22,7 +22,7 @@ impl Numbers {
 }
 
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "G\u{0}T"];
-const PLACES: [&str; 29] = [
+const PATHS: [&str; 29] = [
     "/fleets",
     "/fleets/",
     "/api/v1/fleets/",
@@ -124,14 +124,14 @@ const HEADERS: [&str; 16] = [
     "Origin: null\r\n",
 ];
 
-/// The number of requests on their way at the same time: the server waits 10 s for a body that does not come.
+/// Number of concurrent requests: the server waits 10 s for a missing body.
 const AT_ONCE: usize = 32;
 
-/// A request put together at random.
+/// Builds a random request.
 fn request(numbers: &mut Numbers) -> Vec<u8> {
-    let (method, place, tail) = (numbers.of(&METHODS), numbers.of(&PLACES), numbers.of(&TAILS));
+    let (method, base_path, tail) = (numbers.of(&METHODS), numbers.of(&PATHS), numbers.of(&TAILS));
     let (query, headers) = (numbers.of(&QUERIES), numbers.of(&HEADERS));
-    let mut path = format!("{place}{}{query}", if numbers.next(2) == 0 { tail } else { "" });
+    let mut path = format!("{base_path}{}{query}", if numbers.next(2) == 0 { tail } else { "" });
     let mut headers = headers.to_owned();
     let body = match numbers.next(4) {
         0 => "form_token=x&run=1&tags=<script>&text=\u{202e}".to_owned(),
@@ -155,13 +155,13 @@ fn request(numbers: &mut Numbers) -> Vec<u8> {
     );
     let mut request = request.into_bytes();
     if numbers.next(20) == 0 {
-        let place = numbers.next(request.len());
-        request[place] = 0xff;
+        let at = numbers.next(request.len());
+        request[at] = 0xff;
     }
     request
 }
 
-/// Sends a request and looks at what comes back. Returns whether it was answered.
+/// Sends a request and checks the response. Returns whether there was one.
 fn is_answered(server: &Server, round: usize, request: &[u8]) -> bool {
     let answer = server.raw(request);
     let sent = String::from_utf8_lossy(&request[..request.len().min(300)]).into_owned();

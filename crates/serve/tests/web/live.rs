@@ -1,4 +1,4 @@
-//! A run that is measuring, followed to its end.
+//! Tests of following a run that is being measured.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::server::{Server, ladder};
 
-/// The next event of a stream: its name and data.
+/// Returns name and data of a stream's next event.
 fn event(lines: &mut impl Iterator<Item = std::io::Result<String>>) -> (String, String) {
     let mut name = String::new();
     loop {

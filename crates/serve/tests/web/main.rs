@@ -1,4 +1,4 @@
-//! The server as its clients see it: over sockets, on a store with runs whose truth is known.
+//! Tests of the server over sockets, on a store of synthetic runs.
 
 mod api;
 mod browser;

@@ -1,4 +1,4 @@
-//! `/metrics` and the dashboard that reads it.
+//! Tests of `/metrics` and the dashboard that reads it.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -42,7 +42,7 @@ fn the_newest_results_are_there() {
     assert!(text.contains("iotax_serve_responses_total{class=\"2xx\"}"), "{text}");
 }
 
-/// Names of metrics in an expression.
+/// Returns the names of metrics in an expression.
 fn names(expression: &str) -> impl Iterator<Item = &str> {
     expression
         .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')

@@ -1,4 +1,4 @@
-//! Every page, its links, and how it stands below a reverse proxy's path.
+//! Tests of every page and its links, also behind a reverse proxy with a path prefix.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use iotax_store::NewRun;
 use crate::fleets;
 use crate::server::{HOSTILE, Server, hidden, ladder};
 
-/// The links of a page that lead to this server.
+/// Returns the links of a page that lead to this server.
 fn links(body: &str) -> BTreeSet<String> {
     let found = ["href=\"", "src=\"", "action=\""].into_iter().flat_map(|mark| body.split(mark).skip(1));
     let found = found.filter_map(|rest| rest.split_once('"')).map(|(link, _)| link.replace("&amp;", "&"));
@@ -18,7 +18,7 @@ fn links(body: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Follows every link from the first page on, up to some pages of each kind.
+/// Follows all links from the first page, up to a few pages of each kind.
 fn walk(server: &Server) -> BTreeSet<String> {
     let (mut seen, mut open) = (BTreeSet::new(), vec![format!("{}/", server.base)]);
     while let Some(link) = open.pop() {
@@ -144,7 +144,7 @@ fn notes_are_kept_and_found() {
 #[test]
 fn of_two_who_change_the_same_notes_neither_loses_them() {
     let server = Server::start();
-    // Both look at the same page, and keep one after the other.
+    // Both load the same page, and save one after the other.
     let (one, other) = (server.notes_form(1), server.notes_form(1));
     assert_eq!(server.post("/runs/1/notes", "", &format!("{one}&tags=a&text=battery%20dead")).status, 303);
     let sent = format!("{other}&tags=b&text=new%20%3Cb%3Edisk");
@@ -156,14 +156,14 @@ fn of_two_who_change_the_same_notes_neither_loses_them() {
         refused.body
     );
     assert_eq!(server.store().notes(1).expect("read").text, "battery dead", "nothing was kept yet");
-    // The page's own form has seen what is there now.
+    // The form on the new page contains the current notes.
     let again =
         format!("form_token={}&seen={}", hidden(&refused.body, "form_token"), hidden(&refused.body, "seen"));
     let kept = server.post("/runs/1/notes", "", &format!("{again}&tags=a,b&text=both"));
     assert_eq!(kept.status, 303, "{}", kept.body);
     let notes = server.store().notes(1).expect("read");
     assert_eq!((notes.tags.join(","), notes.text), ("a,b".to_owned(), "both".to_owned()));
-    // Who keeps what is there already is told nothing of a conflict.
+    // Saving unchanged notes gives no conflict.
     assert_eq!(server.post("/runs/1/notes", "", &format!("{one}&tags=a,b&text=both")).status, 303);
 }
 

@@ -1,4 +1,4 @@
-//! Runs that are begun from a browser.
+//! Tests of runs started from a browser.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::server::Server;
 
-/// Stands in for iotax: keeps what it was given, and counts how often it is asked to stop.
+/// A fake iotax that records its arguments and counts the signals to stop.
 const PROGRAM: &str = r#"#!/bin/bash
 cd "$(dirname "$0")"
 printf '%s\n' "$@" "$IOTAX_DB" > arguments

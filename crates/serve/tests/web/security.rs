@@ -1,4 +1,4 @@
-//! Who may look, who may change, and what a page may do.
+//! Tests of access for reading and for changes, and of the content security policy.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -89,9 +89,9 @@ fn a_login_leads_back_to_the_page_that_was_asked_for_and_nowhere_else() {
         config.base = "/iotax".into();
     });
     let asked = server.get("/iotax/runs?text=a%26b");
-    let place = asked.header("location").expect("a place").to_owned();
-    assert_eq!(place, "/iotax/login?to=%2Fruns%3Ftext%3Da%2526b");
-    let page = server.get(&place).body;
+    let login_path = asked.header("location").expect("a place").to_owned();
+    assert_eq!(login_path, "/iotax/login?to=%2Fruns%3Ftext%3Da%2526b");
+    let page = server.get(&login_path).body;
     assert_eq!(hidden(&page, "to"), "/runs?text=a%26b");
     let lands = |to: &str| {
         let login = server.post("/iotax/login", "", &format!("token={TOKEN}&to={to}"));
@@ -141,9 +141,9 @@ fn for_reading_only_nothing_is_changed() {
         config.launch = Some(Launch { program: "/bin/true".into(), directories: vec![], plans: None });
     });
     assert!(!server.get("/plans").body.contains("Begin"));
-    for place in ["/plans/begin", "/plans/cancel"] {
-        let refused = server.post(place, "", "form_token=&run=1");
-        assert!(refused.status == 403 && refused.body.contains("--read-only"), "{place}: {}", refused.body);
+    for path in ["/plans/begin", "/plans/cancel"] {
+        let refused = server.post(path, "", "form_token=&run=1");
+        assert!(refused.status == 403 && refused.body.contains("--read-only"), "{path}: {}", refused.body);
     }
     assert!(!server.get("/runs/1").body.contains("<textarea"));
     let put =
@@ -179,7 +179,7 @@ fn who_says_nothing_does_not_hold_up_others() {
     let start = Instant::now();
     assert_eq!(server.get("/runs").status, 200);
     assert!(start.elapsed() < Duration::from_secs(5));
-    // Those who never end their request are let go.
+    // Clients that never end their request are disconnected.
     let stream = &mut slow[0];
     stream.set_read_timeout(Some(Duration::from_mins(1))).expect("set");
     let mut rest = Vec::new();
@@ -243,7 +243,7 @@ fn a_body_has_an_end_in_length_and_time() {
     assert!(long.status == 413 && long.body.contains("up to 256 KiB"), "{} {}", long.status, long.body);
 }
 
-/// The server of `iotax top --prometheus` has the same guard.
+/// Tests that the server of `iotax top --prometheus` applies the same access checks.
 #[test]
 fn metrics_alone_are_guarded_too() {
     let metrics = iotax_serve::LastMetrics::serve(([127, 0, 0, 1], 0).into()).expect("listens");
@@ -296,7 +296,7 @@ mod tls {
     use crate::server::Server;
     use iotax_serve::{ServeError, Tls};
 
-    /// Makes an authority, and certificates of the server, of a client, and of somebody else's client.
+    /// Creates a CA, and certificates of the server, a client, and a client of another CA.
     fn make(dir: &Path) {
         let authority = |name: &str| {
             let mut params = CertificateParams::new(vec![]).expect("parameters");
@@ -315,7 +315,7 @@ mod tls {
         }
     }
 
-    /// Asks over TLS; the answer is empty where the server ends the connection.
+    /// Sends a request over TLS. Returns an empty answer if the server closes the connection.
     fn ask(address: SocketAddr, dir: &Path, client: Option<&str>) -> String {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(dir.join("ca.pem")).expect("PEM")).expect("an authority");

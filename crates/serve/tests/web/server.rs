@@ -1,4 +1,4 @@
-//! A server on a store of its own, and a client that sends what it is told, byte by byte.
+//! A server on a separate store, and a client that sends arbitrary bytes.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -25,7 +25,7 @@ pub(crate) struct Server {
     dir: TempDir,
 }
 
-/// An answer.
+/// An HTTP response.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) head: String,
@@ -45,12 +45,12 @@ impl Answer {
     }
 }
 
-/// Puts a run into a store. Its number there.
+/// Stores a run. Returns its number.
 pub(crate) fn put(store: &mut Store, run: &Run) -> i64 {
     put_member(store, run, None)
 }
 
-/// Puts a run of a fleet's member into a store. Its number there.
+/// Stores a run of a fleet member. Returns its number.
 pub(crate) fn put_member(store: &mut Store, run: &Run, fleet: Option<&FleetMember>) -> i64 {
     let new = NewRun { plan: &run.plan, seed: run.seed, started_at_ms: run.started_at_ms, fleet };
     let id = store.create_run(&new).expect("created");
@@ -97,7 +97,7 @@ impl Server {
         server
     }
 
-    /// A server on a store that is filled so.
+    /// Starts a server on a store filled by a function.
     pub(crate) fn filled(fill: impl FnOnce(&mut Store)) -> Self {
         Self::on(fill).serve(|_| {})
     }
@@ -116,13 +116,13 @@ impl Server {
         };
         change(&mut config);
         self.base.clone_from(&config.base);
-        let (tell, told) = mpsc::channel();
+        let (tell, listening) = mpsc::channel();
         // It ends with the test's process.
         std::thread::spawn(move || {
             let served = iotax_serve::serve(config, |address| tell.send(address).expect("heard"));
             served.expect("served");
         });
-        self.address = told.recv_timeout(Duration::from_mins(1)).expect("an address");
+        self.address = listening.recv_timeout(Duration::from_mins(1)).expect("an address");
         self
     }
 
@@ -177,19 +177,19 @@ impl Server {
         self.send("POST", path, &headers, form)
     }
 
-    /// A form's token from a page.
+    /// Returns the form token of a page.
     pub(crate) fn form_token(&self, path: &str) -> String {
         hidden(&self.get(path).body, "form_token")
     }
 
-    /// The hidden fields of the form for a run's notes.
+    /// Returns the hidden fields of the form for a run's notes.
     pub(crate) fn notes_form(&self, run: i64) -> String {
         let page = self.get(&format!("/runs/{run}")).body;
         format!("form_token={}&seen={}", hidden(&page, "form_token"), hidden(&page, "seen"))
     }
 }
 
-/// A hidden field of a page's first form that has it.
+/// Returns a hidden field from the first form of a page that has it.
 pub(crate) fn hidden(page: &str, name: &str) -> String {
     let field = page.split_once(&format!("name=\"{name}\" value=\""));
     let rest = field.unwrap_or_else(|| panic!("no field {name}: {page}")).1;

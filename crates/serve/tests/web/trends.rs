@@ -1,4 +1,4 @@
-//! Trends: the document of the command, and how many runs they follow.
+//! Tests of trends: same document as the command, and the number of runs included.
 
 use iotax_analysis::Metric;
 use iotax_analysis::trend::{PastRun, TrendQuestion, trends};

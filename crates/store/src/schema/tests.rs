@@ -26,33 +26,33 @@ const BROKEN: &[Step] = &[
 
 type Open = fn(&Location, &'static [Step]) -> Result<Box<dyn Database>, StoreError>;
 
-fn file(place: &Location, steps: &'static [Step]) -> Result<Box<dyn Database>, StoreError> {
-    Ok(Box::new(Sqlite::to_write_by(place.file().expect("a file"), steps)?))
+fn file(location: &Location, steps: &'static [Step]) -> Result<Box<dyn Database>, StoreError> {
+    Ok(Box::new(Sqlite::to_write_by(location.file().expect("a file"), steps)?))
 }
 
-fn server(place: &Location, steps: &'static [Step]) -> Result<Box<dyn Database>, StoreError> {
-    let Location::Postgres(url) = place else { panic!("{place}: no URL") };
+fn server(location: &Location, steps: &'static [Step]) -> Result<Box<dyn Database>, StoreError> {
+    let Location::Postgres(url) = location else { panic!("{location}: no URL") };
     Ok(Box::new(Postgres::to_write_by(url, steps)?))
 }
 
-fn a_store_takes_the_step_to_the_next_version(place: &Location, open: Open) {
-    drop(Store::open(place).expect("made"));
+fn a_store_takes_the_step_to_the_next_version(location: &Location, open: Open) {
+    drop(Store::open(location).expect("made"));
     // A step that fails leaves the store as it was.
-    assert!(open(place, BROKEN).is_err());
-    let mut store = Store::open(place).expect("still of this version").database.into_inner();
+    assert!(open(location, BROKEN).is_err());
+    let mut store = Store::open(location).expect("still of this version").database.into_inner();
     let half =
         insist(store.as_mut(), Purpose::Read, &mut |database| database.query("SELECT a FROM half", &[]));
     assert!(half.is_err(), "half a step was taken");
     drop(store);
     for _ in 0..2 {
-        let mut store = open(place, NEXT).expect("brought up to date");
+        let mut store = open(location, NEXT).expect("brought up to date");
         let work = &mut |database: &mut dyn Database| {
             counter::next(database)?;
             database.query("SELECT weather FROM run", &[])
         };
         assert!(insist(store.as_mut(), Purpose::Write, work).expect("the new column").is_empty());
     }
-    for refused in [Store::open(place), Store::open_to_read(place)] {
+    for refused in [Store::open(location), Store::open_to_read(location)] {
         let error = refused.expect_err("newer than this");
         assert!(matches!(error, StoreError::Version { found: 7, known: 6, .. }), "{error}");
     }
@@ -61,8 +61,8 @@ fn a_store_takes_the_step_to_the_next_version(place: &Location, open: Open) {
 #[test]
 fn a_file_takes_the_step_to_the_next_version() {
     let directory = tempfile::TempDir::new().expect("directory");
-    let place = directory.path().join("s.db").as_path().into();
-    a_store_takes_the_step_to_the_next_version(&place, file);
+    let location = directory.path().join("s.db").as_path().into();
+    a_store_takes_the_step_to_the_next_version(&location, file);
 }
 
 #[test]

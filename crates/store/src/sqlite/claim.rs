@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
 /// Number of times that /proc/locks is read before a lock counts as missing.
-const LOOKS: u32 = 3;
+const READINGS: u32 = 3;
 
 /// Filesystem magic numbers of ext4, XFS, tmpfs and btrfs, which are local and have unique inode numbers.
 const LOCAL: [i128; 4] = [0xEF53, 0x5846_5342, 0x0102_1994, 0x9123_683E];
@@ -82,14 +82,14 @@ fn may_be_locked(path: &Path) -> bool {
     let Ok(file) = fs::symlink_metadata(path) else { return true };
     // A list that changes while it is read may lack a lock.
     let listed = || fs::read_to_string("/proc/locks").map(|locks| names(&locks, file.ino()));
-    !is_complete || (0..LOOKS).any(|_| listed().unwrap_or(true))
+    !is_complete || (0..READINGS).any(|_| listed().unwrap_or(true))
 }
 
 /// Returns whether a text in the format of /proc/locks contains this inode. The device number is ignored, because it differs on btrfs.
 fn names(locks: &str, inode: u64) -> bool {
     let inode_of = |line: &str| {
-        let place = line.split_whitespace().find(|word| word.split(':').count() == 3)?;
-        place.rsplit(':').next()?.parse::<u64>().ok()
+        let inode_word = line.split_whitespace().find(|word| word.split(':').count() == 3)?;
+        inode_word.rsplit(':').next()?.parse::<u64>().ok()
     };
     locks.lines().any(|line| inode_of(line) == Some(inode))
 }

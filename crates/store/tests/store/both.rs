@@ -1,6 +1,6 @@
-//! The store keeps what it was given, and nothing else: the same in a file and in a database.
+//! Tests that runs are stored and loaded unchanged, in a file and in a database.
 
-use crate::place::{Place, both};
+use crate::test_store::{TestStore, both};
 use iotax_analysis::trend::RunFigures;
 use iotax_model::Run;
 use iotax_model::RunState;
@@ -31,8 +31,8 @@ pub(crate) fn fill(store: &mut Store, run: &Run) -> i64 {
     id
 }
 
-fn a_measurement_that_was_made_up_for_is_no_longer_incomplete(place: &Place) {
-    let mut store = place.open();
+fn a_measurement_that_was_made_up_for_is_no_longer_incomplete(at: &TestStore) {
+    let mut store = at.open();
     let mut run = ladder(false);
     let late = run.measurements.remove(0);
     let failed = |round| Warning {
@@ -49,9 +49,9 @@ fn a_measurement_that_was_made_up_for_is_no_longer_incomplete(place: &Place) {
     assert_eq!(store.load(id).expect("loaded").warnings, [failed(late.round + 100)]);
 }
 
-/// Whatever changes the run: what is stored apart follows.
-fn the_figures_of_trends_are_those_of_the_whole_run(place: &Place) {
-    let mut store = place.open();
+/// Tests that figures stored separately are updated on every change of a run.
+fn the_figures_of_trends_are_those_of_the_whole_run(at: &TestStore) {
+    let mut store = at.open();
     let mut run = ladder(false);
     let late = run.measurements.pop().expect("60 of them");
     let id = fill(&mut store, &run);
@@ -104,15 +104,15 @@ pub(crate) fn rich() -> Run {
     run
 }
 
-fn a_run_reads_back_as_it_was_written(place: &Place) {
+fn a_run_reads_back_as_it_was_written(at: &TestStore) {
     let run = rich();
-    let id = fill(&mut place.open(), &run);
-    let read = place.open().load(id).expect("known");
+    let id = fill(&mut at.open(), &run);
+    let read = at.open().load(id).expect("known");
     assert_eq!(read, Run { id, ..run });
 }
 
-fn runs_are_listed_in_order(place: &Place) {
-    let mut store = place.open();
+fn runs_are_listed_in_order(at: &TestStore) {
+    let mut store = at.open();
     assert_eq!((store.runs().expect("empty").len(), store.latest().expect("empty")), (0, None));
     let first = fill(&mut store, &runs::bench());
     let second = fill(&mut store, &ladder(false));
@@ -128,20 +128,20 @@ fn runs_are_listed_in_order(place: &Place) {
     assert!(store.set_repeat(second, 0).expect_err("no plan").to_string().contains("repeat = 0"));
 }
 
-fn a_run_is_running_as_long_as_a_process_has_it(place: &Place) {
-    let mut store = place.open();
+fn a_run_is_running_as_long_as_a_process_has_it(at: &TestStore) {
+    let mut store = at.open();
     let mut run = runs::bench();
     run.state = RunState::Running;
     let (id, other) = (fill(&mut store, &run), fill(&mut store, &run));
     let states = || {
-        let runs = place.try_read().expect("there").runs().expect("two");
+        let runs = at.try_read().expect("there").runs().expect("two");
         [id, other].map(|id| {
             runs.iter().find(|(run, _)| *run == id).expect("listed").1.as_ref().expect("sound").state
         })
     };
     assert_eq!(states(), [RunState::Interrupted; 2]);
     let claim = store.claim(other).expect("free");
-    // However often somebody asks.
+    // However often it is queried.
     for _ in 0..1000 {
         assert_eq!(store.load(other).expect("known").state, RunState::Running);
     }
@@ -152,19 +152,19 @@ fn a_run_is_running_as_long_as_a_process_has_it(place: &Place) {
     assert_eq!(states(), [RunState::Interrupted; 2]);
 }
 
-fn a_run_can_be_read_while_it_is_written(place: &Place) {
-    let mut writer = place.open();
+fn a_run_can_be_read_while_it_is_written(at: &TestStore) {
+    let mut writer = at.open();
     let run = ladder(false);
     let id = fill(&mut writer, &Run { measurements: run.measurements[..5].to_vec(), ..run.clone() });
-    let reader = place.try_read().expect("open beside the writer");
+    let reader = at.try_read().expect("open beside the writer");
     for measurement in &run.measurements[5..8] {
         writer.put_measurement(id, measurement).expect("not in the reader's way");
     }
     assert_eq!(reader.load(id).expect("known").measurements.len(), 8);
 }
 
-fn a_target_is_replaced_and_a_measurement_is_not(place: &Place) {
-    let mut store = place.open();
+fn a_target_is_replaced_and_a_measurement_is_not(at: &TestStore) {
+    let mut store = at.open();
     let run = runs::bench();
     let id = fill(&mut store, &run);
     let rebuilt = runs::record("disk.img", true);
@@ -184,8 +184,8 @@ fn a_target_is_replaced_and_a_measurement_is_not(place: &Place) {
     assert_eq!((read.targets, read.measurements.len(), read.warnings.len()), (vec![rebuilt], 1, 1));
 }
 
-fn an_unknown_run_names_the_known_ones(place: &Place) {
-    let store = place.open();
+fn an_unknown_run_names_the_known_ones(at: &TestStore) {
+    let store = at.open();
     let text = |error: StoreError| error.to_string();
     assert!(text(store.load(3).expect_err("none")).contains("no run 3: the store is empty; see: iotax list"));
     let mut store = store.named(Some("there/a b.db".into()));
@@ -208,8 +208,8 @@ fn an_unknown_run_names_the_known_ones(place: &Place) {
     );
 }
 
-fn a_filter_lets_through_what_fits(place: &Place) {
-    let mut store = place.open();
+fn a_filter_lets_through_what_fits(at: &TestStore) {
+    let mut store = at.open();
     let mut run = runs::bench();
     run.environment.hostname = Some("Rechner-ä".into());
     run.plan.name = "100% of_it".into();
@@ -274,12 +274,12 @@ fn a_filter_lets_through_what_fits(place: &Place) {
     assert!(matches!(store.set_notes(9, &notes), Err(StoreError::UnknownRun { run: 9, last: 3, .. })));
 }
 
-fn a_run_shows_how_far_it_is(place: &Place) {
-    let mut store = place.open();
+fn a_run_shows_how_far_it_is(at: &TestStore) {
+    let mut store = at.open();
     let mut run = runs::bench();
     run.state = RunState::Running;
     let id = fill(&mut store, &run);
-    let reader = place.try_read().expect("there");
+    let reader = at.try_read().expect("there");
     let claim = store.claim(id).expect("free");
     assert_eq!(reader.live(id).expect("asked"), None);
     for round in [1, 2] {
@@ -294,8 +294,8 @@ fn a_run_shows_how_far_it_is(place: &Place) {
     assert_eq!(reader.live(id).expect("asked"), None, "removed with the end of the run");
 }
 
-fn names_of_any_kind_are_kept(place: &Place) {
-    let mut store = place.open();
+fn names_of_any_kind_are_kept(at: &TestStore) {
+    let mut store = at.open();
     let mut run = runs::bench();
     run.plan.name = "nul \u{0} and \u{202e} \u{1f4be} '\"\\".into();
     run.environment.hostname = Some("h\u{0}".into());

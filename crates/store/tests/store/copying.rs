@@ -1,4 +1,4 @@
-//! Runs between stores.
+//! Tests of copying runs between stores.
 
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
@@ -10,14 +10,14 @@ use iotax_store::{Copied, Notes, Store, StoreError};
 use iotax_testkit::require;
 
 use crate::both::{fill, rich};
-use crate::place::Place;
+use crate::test_store::TestStore;
 use iotax_testkit::runs;
 
-/// From a file to a database and back to another file, and nothing is different.
+/// Tests a copy from a file to a database and back to another file: nothing changes.
 #[test]
 fn a_run_comes_back_from_a_server_bit_for_bit() {
     require!(file iotax_testkit::postgres::PROGRAM);
-    let (from, over, to) = (Place::file(), Place::postgres(), Place::file());
+    let (from, over, to) = (TestStore::file(), TestStore::postgres(), TestStore::file());
     let mut store = from.open();
     fill(&mut store, &runs::bench());
     let run = rich();
@@ -43,9 +43,9 @@ fn a_run_comes_back_from_a_server_bit_for_bit() {
     assert_eq!(server.notes(1).expect("there").tags, ["a", "b", "c"]);
 }
 
-fn a_run_that_grew_is_completed(place: &Place) {
-    let from = Place::file();
-    let (mut store, mut copy) = (from.open(), place.open());
+fn a_run_that_grew_is_completed(at: &TestStore) {
+    let from = TestStore::file();
+    let (mut store, mut copy) = (from.open(), at.open());
     let mut run = runs::ladder(false);
     run.state = RunState::Interrupted;
     let mut rest = run.measurements.split_off(50);
@@ -78,9 +78,9 @@ fn a_run_that_grew_is_completed(place: &Place) {
     );
 }
 
-fn a_running_run_is_not_copied(place: &Place) {
-    let to = Place::file();
-    let mut store = place.open();
+fn a_running_run_is_not_copied(at: &TestStore) {
+    let to = TestStore::file();
+    let mut store = at.open();
     let mut run = runs::bench();
     run.state = RunState::Running;
     let id = fill(&mut store, &run);
@@ -91,19 +91,19 @@ fn a_running_run_is_not_copied(place: &Place) {
     assert_eq!(to.open().load(1).expect("there").state, RunState::Interrupted);
 }
 
-fn two_that_push_the_same_at_once_make_one_copy(place: &Place) {
-    let from = Place::file();
+fn two_that_push_the_same_at_once_make_one_copy(at: &TestStore) {
+    let from = TestStore::file();
     let mut store = from.open();
     for _ in 0..5 {
         fill(&mut store, &runs::ladder(false));
     }
-    drop(place.open());
+    drop(at.open());
     let barrier = Barrier::new(3);
     let added: usize = thread::scope(|scope| {
         let pushers = [0, 1, 2].map(|_| {
             scope.spawn(|| {
                 let from = Store::open_to_read(&from.location).expect("there");
-                let mut to = place.open();
+                let mut to = at.open();
                 barrier.wait();
                 let copied = (1..=5).map(|run| from.copy_run(run, &mut to).expect("copied"));
                 copied.filter(|copied| matches!(copied, Copied::Added { .. })).count()
@@ -111,7 +111,7 @@ fn two_that_push_the_same_at_once_make_one_copy(place: &Place) {
         });
         pushers.into_iter().map(|pusher| pusher.join().expect("no panic")).sum()
     });
-    let there = place.open();
+    let there = at.open();
     let listed = there.runs().expect("listed");
     assert_eq!((added, listed.len()), (5, 5));
     assert!(
@@ -126,8 +126,8 @@ const VICTIM: &str = "IOTAX_TEST_PUSH_TO_BE_KILLED";
 #[test]
 #[ignore = "not a test of its own: a_push_that_is_killed_leaves_no_half_run starts it and kills it"]
 fn victim() {
-    let places = std::env::var(VICTIM).expect("started by its test");
-    let (from, to) = places.split_once(' ').expect("two places");
+    let locations = std::env::var(VICTIM).expect("started by its test");
+    let (from, to) = locations.split_once(' ').expect("two places");
     let from = Store::open_to_read(from).expect("there");
     let mut to = Store::open(to).expect("there");
     for (run, _) in from.runs().expect("listed") {
@@ -135,13 +135,13 @@ fn victim() {
     }
 }
 
-fn a_push_that_is_killed_leaves_no_half_run(place: &Place) {
-    let from = Place::file();
+fn a_push_that_is_killed_leaves_no_half_run(at: &TestStore) {
+    let from = TestStore::file();
     let mut store = from.open();
     for _ in 0..12 {
         fill(&mut store, &runs::ladder(false));
     }
-    let there = place.open();
+    let there = at.open();
     let count = || there.list(&iotax_store::Filter::default()).expect("listed").len();
     let begun = Instant::now();
     // Killed at some point of some run, again and again until all are there.
@@ -149,7 +149,7 @@ fn a_push_that_is_killed_leaves_no_half_run(place: &Place) {
         let before = count();
         let mut child = Command::new(std::env::current_exe().expect("this test"))
             .args(["--ignored", "--exact", "copying::victim", "--nocapture"])
-            .env(VICTIM, format!("{} {}", from.location, place.location))
+            .env(VICTIM, format!("{} {}", from.location, at.location))
             .stdout(Stdio::null())
             .spawn()
             .expect("starts");
@@ -165,7 +165,7 @@ fn a_push_that_is_killed_leaves_no_half_run(place: &Place) {
         };
         assert!(listed.len() >= 2 && listed.iter().all(|(_, run)| is_whole(run)), "{listed:?}");
     }
-    let mut to = place.open();
+    let mut to = at.open();
     for run in 1..=12 {
         store.copy_run(run, &mut to).expect("copied");
         let id = match store.copy_run(run, &mut to).expect("again") {
@@ -177,7 +177,7 @@ fn a_push_that_is_killed_leaves_no_half_run(place: &Place) {
     assert_eq!(count(), 12);
 }
 
-crate::place::both! {
+crate::test_store::both! {
     a_push_that_is_killed_leaves_no_half_run,
     a_run_that_grew_is_completed,
     a_running_run_is_not_copied,

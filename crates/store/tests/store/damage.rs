@@ -1,4 +1,4 @@
-//! A store of which bits have changed, and one that only can be read.
+//! Tests of a store with flipped bits, and of a read-only one.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::both::fill;
 use iotax_testkit::runs::{HOST, Truth, bench, run};
 use iotax_testkit::thorough;
 
-/// A store of three runs, and what is in it.
+/// A store of three runs, and its content.
 fn three(path: &Path) -> Vec<Run> {
     let mut store = Store::open(path).expect("new");
     let slow = Truth { slowdown: 1.3, ..HOST };
@@ -27,7 +27,7 @@ fn three(path: &Path) -> Vec<Run> {
     runs.into_iter().map(|run| Run { id: fill(&mut store, &run), ..run }).collect()
 }
 
-/// The runs that are refused; each of the others is unchanged, and each refusal says what to do.
+/// Returns the rejected runs. Asserts that the others are unchanged, and that each error names the next step.
 fn refusals(path: &Path, runs: &[Run], bit: usize) -> BTreeSet<Option<i64>> {
     let mut refused = BTreeSet::new();
     let mut note = |run: Option<i64>, error: &StoreError| {
@@ -50,14 +50,14 @@ fn refusals(path: &Path, runs: &[Run], bit: usize) -> BTreeSet<Option<i64>> {
                 match summary {
                     Ok(summary) => {
                         let run = &runs[usize::try_from(id).expect("small") - 1];
-                        let told = (&summary.name, summary.measured, summary.started_at_ms, summary.state);
+                        let shown = (&summary.name, summary.measured, summary.started_at_ms, summary.state);
                         let measured = run.measurements.len() as u64;
                         assert_eq!(
-                            told,
+                            shown,
                             (&run.plan.name, measured, run.started_at_ms, run.state),
                             "bit {bit}"
                         );
-                        // The list says what showing the run would.
+                        // The list shows the same error as loading the run.
                         let is_whole = store.load(id).is_ok() && store.notes(id).is_ok();
                         assert_eq!(summary.damage.is_none(), is_whole, "bit {bit}: run {id}");
                     }
@@ -81,7 +81,8 @@ fn refusals(path: &Path, runs: &[Run], bit: usize) -> BTreeSet<Option<i64>> {
     refused
 }
 
-/// Random bits of the whole file, every bit of its header, and one of each byte with which a page begins: every so many of these.
+/// Returns the bits to flip: random bits of the whole file, every bit of its header, and one bit per byte of the beginning of each page;
+/// every n-th of these.
 fn bits(length: usize, every: usize) -> Vec<usize> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(13);
     let anywhere = (0..600).map(|_| random.random_range(0..length * 8)).collect::<Vec<_>>();
@@ -97,7 +98,7 @@ fn a_flipped_bit_is_refused_or_makes_no_difference() {
     assert_eq!(refusals(&path, &runs, 0), BTreeSet::new());
     let whole = fs::read(&path).expect("read");
     let (mut harmless, mut one_run, mut several) = (0, 0, 0);
-    // No divisor of a byte's bits, nor of the bytes of a page that are looked at.
+    // Not a divisor of the bits of a byte or of the tested bytes of a page.
     let every = if thorough() { 1 } else { 5 };
     for bit in bits(whole.len(), every) {
         let mut bytes = whole.clone();
@@ -157,8 +158,8 @@ fn a_run_with_a_damaged_measurement_is_listed_and_the_others_are_unharmed() {
         let listed = store.runs().expect("lists");
         let [first, second, third] = listed.as_slice() else { panic!("{listed:?}") };
         let second = second.1.as_ref().expect("its own row is sound");
-        let told = second.damage.as_ref().map(ToString::to_string).unwrap_or_default();
-        assert!(second.measured == 12 && told.contains("11 of 12 measurements are sound"), "{told}");
+        let reason = second.damage.as_ref().map(ToString::to_string).unwrap_or_default();
+        assert!(second.measured == 12 && reason.contains("11 of 12 measurements are sound"), "{reason}");
         for other in [first, third] {
             assert!(other.1.as_ref().is_ok_and(|run| run.damage.is_none()), "{other:?}");
         }
@@ -179,7 +180,7 @@ fn a_run_with_a_damaged_measurement_is_listed_and_the_others_are_unharmed() {
     let read = |run| Store::open_to_read(&path).and_then(|store| store.load_figures(run));
     let lost = read(2).expect_err("a measurement is gone").to_string();
     assert!(lost.contains("run 2 cannot be shown") && lost.contains("11 of 12"), "{lost}");
-    // Figures that were stored apart follow from the measurements, and are taken anew.
+    // Separately stored figures are recomputed from the measurements.
     change("UPDATE run_figures SET content = x'00' WHERE run = 1");
     assert!(read(1).expect("by its measurements").1 == RunFigures::all(&runs[0]));
     change("DELETE FROM run_figures WHERE run = 3");

@@ -1,4 +1,4 @@
-//! States of a store that is a file: foreign, unreachable, left behind by a killed process.
+//! Tests of a store in a file: foreign files, missing permissions, leftovers of a killed process.
 
 use std::io::{BufRead, BufReader};
 use std::os::linux::net::SocketAddrExt as _;
@@ -96,7 +96,7 @@ fn what_was_stored_survives_sigkill() {
         .spawn()
         .expect("starts");
     let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    let told = lines
+    let acknowledged = lines
         .map_while(Result::ok)
         .filter_map(|line| line.strip_prefix("stored ")?.parse::<u32>().ok())
         .nth(6)
@@ -108,12 +108,12 @@ fn what_was_stored_survives_sigkill() {
     assert_eq!(run.state, RunState::Interrupted, "its process is gone");
     let rounds: Vec<u32> = run.measurements.iter().map(|m| m.round).collect();
     let last = u32::try_from(rounds.len()).expect("a few");
-    assert!(last >= told, "told of {told}, found {last}");
+    assert!(last >= acknowledged, "told of {acknowledged}, found {last}");
     assert_eq!(rounds, (1..=last).collect::<Vec<_>>());
     assert!(run.measurements.iter().all(|m| m.samples.len() == m.host_samples.len() && m.host.is_some()));
 }
 
-/// The name by which any user could once hold a run.
+/// The name of a socket with which any user could formerly block a run.
 fn abstract_name(store: &Path, run: i64) -> SocketAddr {
     let file = std::fs::metadata(store).expect("there");
     let name = format!("iotax-run-{}-{}-{run}", file.dev(), file.ino());
@@ -150,7 +150,7 @@ fn a_claim_is_a_file_of_its_own_that_nobody_else_can_hold_and_no_kill_leaves_in_
     drop((claim, other));
     std::fs::remove_file(&link).expect("made");
     assert_eq!(names(), ["iotax.db"]);
-    // What a killed process leaves, and what somebody put there.
+    // Leftovers of a killed process, and files planted by others.
     for run in [1, 7] {
         std::fs::write(dir.path().join(format!("iotax.db-claim-{run}")), "").expect("left");
     }
@@ -196,7 +196,7 @@ fn two_network_namespaces_do_not_work_on_one_run() {
     assert!(elsewhere.status.success(), "{}", String::from_utf8_lossy(&elsewhere.stdout));
 }
 
-/// The state that another user is expected to see.
+/// The state of the run that another user must see.
 const EXPECTED: &str = "IOTAX_TEST_EXPECTED_STATE";
 
 #[test]
@@ -231,7 +231,7 @@ fn another_user_tells_a_run_from_what_a_killed_one_left() {
         // By a copy: the directory of the tests may be closed to others.
         let program = dir.path().join("onlooker");
         std::fs::copy(std::env::current_exe().expect("this test"), &program).expect("copied");
-        let looked = Command::new("setpriv")
+        let checked = Command::new("setpriv")
             .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
             .arg(&program)
             .args(["--ignored", "--exact", "file::onlooker"])
@@ -239,7 +239,7 @@ fn another_user_tells_a_run_from_what_a_killed_one_left() {
             .env(EXPECTED, state.word())
             .output()
             .expect("setpriv");
-        assert!(looked.status.success(), "{}", String::from_utf8_lossy(&looked.stdout));
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
     };
     let claim = store.claim(id).expect("free");
     sees(RunState::Running);

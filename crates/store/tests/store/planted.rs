@@ -1,4 +1,4 @@
-//! Nothing that others plant in a store or next to it is obeyed.
+//! Tests that triggers, views and files planted by other users in or next to a store have no effect.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
@@ -14,7 +14,7 @@ use crate::both::fill;
 use iotax_testkit::runs;
 
 /// A directory with a store of one run.
-fn place() -> (TempDir, PathBuf) {
+fn filled_store() -> (TempDir, PathBuf) {
     let dir = TempDir::new().expect("temporary directory");
     let path = dir.path().join("iotax.db");
     fill(&mut Store::open(&path).expect("new"), &runs::bench());
@@ -25,7 +25,7 @@ fn beside(store: &Path, end: &str) -> PathBuf {
     PathBuf::from(format!("{}{end}", store.display()))
 }
 
-/// A journal of a store that has nothing to take back and, if it has one, names a super-journal.
+/// Builds a journal that rolls nothing back and may name a super-journal.
 fn journal(store: &Path, names: Option<&Path>) -> Vec<u8> {
     let pages = u32::try_from(fs::metadata(store).expect("there").len() / 4096).expect("small");
     let magic = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
@@ -46,7 +46,7 @@ fn journal(store: &Path, names: Option<&Path>) -> Vec<u8> {
     bytes
 }
 
-/// Reads and writes are refused with these words.
+/// Asserts that reads and writes fail with these words.
 fn refused(path: &Path, words: &str) {
     let read = Store::open_to_read(path).and_then(|store| store.load(1)).expect_err("read").to_string();
     let write = Store::open(path).expect_err("written").to_string();
@@ -57,7 +57,7 @@ fn refused(path: &Path, words: &str) {
 
 #[test]
 fn a_journal_deletes_no_file() {
-    let (dir, path) = place();
+    let (dir, path) = filled_store();
     let victim = dir.path().join("victim");
     fs::write(&victim, "precious").expect("written");
     fs::write(beside(&path, "-journal"), journal(&path, Some(&victim))).expect("planted");
@@ -78,7 +78,7 @@ fn a_journal_deletes_no_file() {
 
 #[test]
 fn a_write_that_was_cut_short_is_taken_back_by_who_reads() {
-    let (dir, path) = place();
+    let (dir, path) = filled_store();
     let before = Store::open_to_read(&path).and_then(|store| store.load(1)).expect("there");
     let other = dir.path().join("cut.db");
     let open = Store::open_to_read(&path).expect("opened");
@@ -102,13 +102,13 @@ fn a_write_that_was_cut_short_is_taken_back_by_who_reads() {
 #[test]
 fn what_another_user_left_beside_a_store_is_not_obeyed() {
     require!(root);
-    let (_dir, path) = place();
+    let (_dir, path) = filled_store();
     fs::write(beside(&path, "-journal"), journal(&path, None)).expect("written");
     chown(beside(&path, "-journal"), Some(12345), None).expect("given away");
     refused(&path, "belongs to another user (uid 12345)");
     assert!(beside(&path, "-journal").exists());
     fs::remove_file(beside(&path, "-journal")).expect("removed");
-    // Of a store in somebody else's directory nothing is written, and all can be read.
+    // A store in another user's directory can be read and is never written.
     let directory = path.parent().expect("has one");
     chown(directory, Some(12345), None).expect("given away");
     Store::open_to_read(&path).and_then(|store| store.load(1)).expect("read");
@@ -122,7 +122,7 @@ fn what_another_user_left_beside_a_store_is_not_obeyed() {
 
 #[test]
 fn a_directory_that_everybody_writes_into_keeps_no_store() {
-    let (dir, path) = place();
+    let (dir, path) = filled_store();
     for mode in [0o777, 0o1777] {
         fs::set_permissions(dir.path(), Permissions::from_mode(mode)).expect("opened to all");
         let said = Store::open(&path).expect_err("written").to_string();
@@ -149,7 +149,7 @@ fn a_directory_that_everybody_writes_into_keeps_no_store() {
 
 #[test]
 fn what_iotax_never_makes_is_refused() {
-    let (dir, path) = place();
+    let (dir, path) = filled_store();
     fs::write(beside(&path, "-wal"), "").expect("written");
     refused(&path, "is a write-ahead log");
     fs::remove_file(beside(&path, "-wal")).expect("removed");
@@ -169,7 +169,7 @@ fn sql_of_somebody_else_is_not_run() {
         "ALTER TABLE tag RENAME TO other; CREATE VIEW tag AS SELECT run, tag FROM other",
         "CREATE INDEX more ON run (name)",
     ] {
-        let (_dir, path) = place();
+        let (_dir, path) = filled_store();
         Connection::open(&path).and_then(|store| store.execute_batch(sql)).expect(sql);
         for opened in [Store::open_to_read(&path), Store::open(&path)] {
             let said = opened.expect_err(sql).to_string();
@@ -180,7 +180,7 @@ fn sql_of_somebody_else_is_not_run() {
 
 #[test]
 fn a_counter_out_of_all_bounds_is_survived() {
-    let (_dir, path) = place();
+    let (_dir, path) = filled_store();
     let sql = format!(
         "INSERT INTO run SELECT {}, uuid || 'x', name, state, started_at_ms, machine, fleet, member, fleet_mode, fleet_link, measured, planned, targets, words, summary_seal, content, seal FROM run; UPDATE store SET seal = 0",
         i64::MAX

@@ -1,4 +1,4 @@
-//! States of a store in PostgreSQL: without rights, without a server, behind TLS.
+//! Tests of a store in PostgreSQL: missing privileges, no server, TLS.
 
 use std::thread;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use iotax_testkit::postgres::{PROGRAM, PostgresOptions, PostgresServer};
 use iotax_testkit::require;
 
 use crate::both::fill;
-use crate::place::Place;
+use crate::test_store::TestStore;
 use iotax_testkit::runs;
 
 #[test]
@@ -19,16 +19,16 @@ fn a_reader_reads_and_a_writer_writes() {
     let url = server.database();
     let name = url.rsplit('/').next().expect("a name");
     server.sql(name, "CREATE ROLE looker LOGIN; CREATE ROLE \"We\"\"ird\" LOGIN; CREATE ROLE stranger LOGIN");
-    let place: Location = url.as_str().into();
-    let absent = Store::open_to_read(&place).expect_err("nothing there").to_string();
+    let at: Location = url.as_str().into();
+    let absent = Store::open_to_read(&at).expect_err("nothing there").to_string();
     assert!(absent.contains("iotax store init postgres://"), "{absent}");
     let as_user = |user: &str| server.url(user, name);
     let refused = Store::open(as_user("stranger").as_str()).expect_err("may not").to_string();
     assert!(refused.contains("cannot be written") && refused.contains("permission denied"), "{refused}");
     for _ in 0..2 {
-        init(&place, &["looker".into()], &["We\"ird".into()]).expect("made");
+        init(&at, &["looker".into()], &["We\"ird".into()]).expect("made");
     }
-    let refused = init(&place, &["nobody".into()], &[]).expect_err("unknown").to_string();
+    let refused = init(&at, &["nobody".into()], &[]).expect_err("unknown").to_string();
     assert!(refused.contains("role \"nobody\" does not exist"), "{refused}");
     let mut writer = Store::open(as_user("We%22ird").as_str()).expect("may write");
     let id = fill(&mut writer, &runs::bench());
@@ -54,7 +54,7 @@ fn a_reader_reads_and_a_writer_writes() {
     }
 }
 
-/// Carries out SQL as a role; what the server says to it.
+/// Executes SQL as a role. Returns the server's answer.
 fn as_role(url: &str, sql: &str) -> String {
     let done = std::process::Command::new("/usr/lib/postgresql/15/bin/psql")
         .args([url, "-X", "-A", "-t", "-c", "SET search_path = iotax", "-c", sql])
@@ -63,7 +63,7 @@ fn as_role(url: &str, sql: &str) -> String {
     String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned()
 }
 
-/// Two writers and a reader of one store, and a run of the first one.
+/// A store with two writers and a reader, and a run of the first writer.
 struct Team {
     server: PostgresServer,
     name: String,
@@ -125,7 +125,7 @@ fn a_writer_changes_nothing_of_another_ones_run() {
         let answer = as_role(&mallory, sql);
         assert!(answer.contains(said), "{sql}: {answer}");
     }
-    // Nor by way of iotax, which says whose it is.
+    // Nor through iotax, which names the owner.
     let mut store = team.store("mallory");
     let measurement = runs::bench().measurements.remove(0);
     let of_another = |done: Result<(), StoreError>| {
@@ -139,7 +139,7 @@ fn a_writer_changes_nothing_of_another_ones_run() {
     let hers = fill(&mut store, &runs::bench());
     store.change_notes(team.id, |notes| notes.tags.push("seen".into())).expect("may note");
     let _claim = store.claim(hers).expect("may claim");
-    // A copy of what is there already is known again, whoever stored it, and one that grew is refused.
+    // A copy of a stored run is recognised, whoever stored it; a longer one is rejected.
     let dir = tempfile::TempDir::new().expect("directory");
     let mut local = Store::open(&dir.path().join("local.db")).expect("new");
     store.copy_run(team.id, &mut local).expect("pulled");
@@ -303,9 +303,9 @@ fn a_lock_of_who_only_reads_keeps_nobody_from_a_run() {
 fn how_long_a_server_was_tried_for_is_said() {
     require!(file PROGRAM);
     let mut server = PostgresServer::start();
-    let place: Location = server.database().as_str().into();
-    let id = fill(&mut Store::open(&place).expect("made"), &runs::bench());
-    let store = Store::open_to_read(&place).expect("opened");
+    let at: Location = server.database().as_str().into();
+    let id = fill(&mut Store::open(&at).expect("made"), &runs::bench());
+    let store = Store::open_to_read(&at).expect("opened");
     server.stop();
     for least in [5, 5] {
         let said = store.load(id).expect_err("no server").to_string();
@@ -328,16 +328,16 @@ fn a_schema_of_somebody_else_is_left_untouched() {
     assert_eq!(server.sql(name, "SELECT count(*) FROM pg_tables WHERE schemaname = 'iotax'"), "1");
 }
 
-/// The server crashes under a run, and comes back: the run goes on, still claimed, and nothing that was stored is gone.
+/// Tests a crash and restart of the server during a run: the run continues with its claim, and all stored data is kept.
 #[test]
 fn a_run_outlasts_a_crash_of_the_server() {
     require!(file PROGRAM);
     let mut server = PostgresServer::with(&PostgresOptions::default());
-    let place: Location = server.database().as_str().into();
+    let at: Location = server.database().as_str().into();
     let mut run = runs::ladder(false);
     run.state = RunState::Running;
     let rest = run.measurements.split_off(3);
-    let mut store = Store::open(&place).expect("made");
+    let mut store = Store::open(&at).expect("made");
     let id = fill(&mut store, &run);
     let claim = store.claim(id).expect("free");
     for m in &rest[..3] {
@@ -350,14 +350,14 @@ fn a_run_outlasts_a_crash_of_the_server() {
         store.put_measurement(id, m).expect("stored after the server came back");
         server = again.join().expect("started");
     }
-    let other = Store::open(&place).expect("opened");
+    let other = Store::open(&at).expect("opened");
     assert_eq!(other.load(id).expect("there").measurements.len(), 6);
     assert_eq!(other.load(id).expect("there").state, RunState::Running, "the claim is held again");
     assert!(matches!(other.claim(id), Err(StoreError::Claimed { .. })));
     drop(claim);
     assert_eq!(other.load(id).expect("there").state, RunState::Interrupted);
     server.stop();
-    let refused = Store::open(&place).expect_err("no server").to_string();
+    let refused = Store::open(&at).expect_err("no server").to_string();
     assert!(refused.contains("does not answer") && refused.contains("see that the server runs"), "{refused}");
 }
 
@@ -368,8 +368,8 @@ fn no_password_is_shown() {
         ("postgresql://me@host/d?password=secret&sslmode=require", "postgresql://me@host/d?sslmode=require"),
         ("postgres://host/d?sslmode=disable", "postgres://host/d?sslmode=disable"),
     ] {
-        let place = Location::from(url);
-        assert_eq!((place.to_string(), format!("{place:?}")), (shown.to_owned(), format!("{shown:?}")));
+        let at = Location::from(url);
+        assert_eq!((at.to_string(), format!("{at:?}")), (shown.to_owned(), format!("{shown:?}")));
     }
     let bad = Store::open("postgres://me:secret@host:port/d").expect_err("no port");
     let said = format!("{bad} {bad:?}");
@@ -378,7 +378,7 @@ fn no_password_is_shown() {
     assert!(!bad.contains("secret") && bad.contains("verify-full"), "{bad}");
 }
 
-/// Passwords and TLS as a server for a team has them.
+/// Tests passwords and TLS, as on a server for a team.
 #[test]
 fn a_server_is_known_by_its_certificate() {
     require!(file PROGRAM);
@@ -423,14 +423,14 @@ fn a_server_is_known_by_its_certificate() {
 #[test]
 fn a_store_in_a_place_that_others_use_too() {
     require!(file PROGRAM);
-    let place = Place::postgres();
-    let server = place.server.as_ref().expect("started");
-    let url = place.location.to_string();
+    let at = TestStore::postgres();
+    let server = at.server.as_ref().expect("started");
+    let url = at.location.to_string();
     let name = url.rsplit('/').next().expect("a name");
     server.sql(name, "CREATE TABLE run (a int); INSERT INTO run VALUES (1)");
-    fill(&mut place.open(), &runs::bench());
+    fill(&mut at.open(), &runs::bench());
     assert_eq!(server.sql(name, "SELECT count(*) FROM run"), "1");
-    // By the socket of this machine, as a local administrator comes.
+    // Over the local socket, as an administrator connects.
     let socket = format!(
         "postgres://iotax@/{name}?host={}&port={}",
         server.socket_directory().display(),

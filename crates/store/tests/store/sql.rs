@@ -1,4 +1,4 @@
-//! The SQL that docs/store.md shows, against what iotax itself computes.
+//! Tests that the SQL in docs/store.md gives the same results as iotax.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use iotax_model::{Histogram, Run};
 use iotax_testkit::require;
 
 use crate::both::fill;
-use crate::place::Place;
+use crate::test_store::TestStore;
 use iotax_testkit::runs;
 
 const DOCS: &str = include_str!("../../../../docs/store.md");
 
-/// The block of SQL with this comment.
+/// Returns the block of SQL with this comment.
 fn documented(comment: &str) -> String {
     let blocks = DOCS.split("```sql\n").skip(1).map(|rest| rest.split("```").next().expect("an end"));
     blocks.into_iter().find(|block| block.contains(comment)).expect("documented").to_owned()
@@ -36,9 +36,9 @@ fn same(rows: &[(String, f64)], run: &Run) {
     }
 }
 
-fn tagged(place: &Place) -> Run {
+fn tagged(at: &TestStore) -> Run {
     let run = runs::ladder(false);
-    let mut store = place.open();
+    let mut store = at.open();
     let id = fill(&mut store, &run);
     store.change_notes(id, |notes| notes.tags.push("nightly".into())).expect("kept");
     run
@@ -46,9 +46,9 @@ fn tagged(place: &Place) -> Run {
 
 #[test]
 fn percentiles_merge_in_a_file() {
-    let place = Place::file();
-    let run = tagged(&place);
-    let connection = rusqlite::Connection::open(place.location.file().expect("a file")).expect("opens");
+    let at = TestStore::file();
+    let run = tagged(&at);
+    let connection = rusqlite::Connection::open(at.location.file().expect("a file")).expect("opens");
     let mut query = connection.prepare(&documented("-- pooled p99")).expect("SQL");
     let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).expect("asked");
     same(&rows.collect::<Result<Vec<(String, f64)>, _>>().expect("rows"), &run);
@@ -60,14 +60,14 @@ fn percentiles_merge_in_a_file() {
 #[test]
 fn percentiles_merge_on_a_server() {
     require!(file iotax_testkit::postgres::PROGRAM);
-    let place = Place::postgres();
-    let run = tagged(&place);
-    let server = place.server.as_ref().expect("started");
-    let url = place.location.to_string();
+    let at = TestStore::postgres();
+    let run = tagged(&at);
+    let server = at.server.as_ref().expect("started");
+    let url = at.location.to_string();
     let name = url.rsplit('/').next().expect("a name");
     let rows = |comment: &str| {
-        let told = server.sql(name, &format!("SET search_path = iotax; {}", documented(comment)));
-        told.lines().map(|line| line.split('|').map(str::to_owned).collect()).collect::<Vec<Vec<String>>>()
+        let columns = server.sql(name, &format!("SET search_path = iotax; {}", documented(comment)));
+        columns.lines().map(|line| line.split('|').map(str::to_owned).collect()).collect::<Vec<Vec<String>>>()
     };
     let number = |text: &String| text.parse::<f64>().expect("a number");
     let p99: Vec<_> = rows("-- pooled p99").iter().map(|row| (row[0].clone(), number(&row[1]))).collect();

@@ -1,4 +1,4 @@
-//! Trends from figures that are stored apart, against those from whole runs.
+//! Tests that trends from separately stored figures equal those from complete runs.
 
 use iotax_analysis::Metric;
 use iotax_analysis::trend::{PastRun, RunFigures, TrendQuestion, Trends, trends};
@@ -6,7 +6,7 @@ use iotax_model::{Run, RunState};
 use iotax_store::{Copied, Store, init};
 
 use crate::both::fill;
-use crate::place::{Place, both};
+use crate::test_store::{TestStore, both};
 use iotax_testkit::runs::{self, HOST, Truth};
 
 fn history() -> Vec<Run> {
@@ -25,21 +25,21 @@ fn followed(past: &[PastRun]) -> Trends {
     trends(past, &TrendQuestion { metrics, ..TrendQuestion::default() })
 }
 
-/// Has no measurement opened any more, while the number of them is right.
-fn damage_measurements(place: &Place, store: &Store, runs: &[i64]) {
-    place.sql("UPDATE measurement SET content = (SELECT content FROM run WHERE id = 1)");
+/// Damages all measurements but keeps their number, so that reading one fails.
+fn damage_measurements(at: &TestStore, store: &Store, runs: &[i64]) {
+    at.sql("UPDATE measurement SET content = (SELECT content FROM run WHERE id = 1)");
     for run in runs {
         assert!(store.load(*run).is_err(), "run {run}");
     }
 }
 
-fn trends_of_stored_figures_are_those_of_whole_runs(place: &Place) {
-    let mut store = place.open();
+fn trends_of_stored_figures_are_those_of_whole_runs(at: &TestStore) {
+    let mut store = at.open();
     let ids: Vec<i64> = history().iter().map(|run| fill(&mut store, run)).collect();
     let metrics: Vec<Metric> = Metric::compared().collect();
     let whole = ids.iter().map(|id| store.load(*id).expect("sound"));
     let whole: Vec<PastRun> = whole.map(|run| PastRun::of(&run, &metrics, vec![], String::new())).collect();
-    damage_measurements(place, &store, &ids);
+    damage_measurements(at, &store, &ids);
     let stored = ids.iter().map(|id| store.load_figures(*id).expect("stored apart"));
     let stored: Vec<PastRun> =
         stored.map(|(run, figures)| PastRun::with(&run, figures, vec![], String::new())).collect();
@@ -53,10 +53,10 @@ fn trends_of_stored_figures_are_those_of_whole_runs(place: &Place) {
     assert_eq!(changed("host-file"), 0);
 }
 
-/// Those of a run that ended, a copy, a copy that was completed, and those of an earlier iotax.
-fn figures_are_stored_whichever_way_a_run_comes(place: &Place) {
-    let from = Place::file();
-    let (mut original, mut store) = (from.open(), place.open());
+/// Tests the stored figures of a finished run, a copy, a completed copy, and runs of an earlier version.
+fn figures_are_stored_whichever_way_a_run_comes(at: &TestStore) {
+    let from = TestStore::file();
+    let (mut original, mut store) = (from.open(), at.open());
     let mut run = runs::ladder(false);
     let ended = fill(&mut store, &run);
     let figures = RunFigures::all(&run);
@@ -79,13 +79,13 @@ fn figures_are_stored_whichever_way_a_run_comes(place: &Place) {
         Copied::Completed { run: 3, measurements: 10 }
     );
     let earlier = fill(&mut store, &runs::ladder(false));
-    place.sql("DELETE FROM run_figures WHERE run = 4");
-    init(&place.location, &[], &[]).expect("brought up to date");
+    at.sql("DELETE FROM run_figures WHERE run = 4");
+    init(&at.location, &[], &[]).expect("brought up to date");
     let of_other_rules = fill(&mut store, &runs::ladder(false));
-    place.sql("UPDATE run_figures SET rules = rules - 1 WHERE run = 5");
+    at.sql("UPDATE run_figures SET rules = rules - 1 WHERE run = 5");
     assert!(store.load_figures(of_other_rules).expect("taken anew").1 == figures);
     let stored = [ended, 2, 3, earlier];
-    damage_measurements(place, &store, &stored);
+    damage_measurements(at, &store, &stored);
     for id in stored {
         assert!(store.load_figures(id).expect("stored apart").1 == figures, "run {id}");
     }

@@ -14,7 +14,7 @@ pub(super) enum Ending {
     /// An interrupt ends the load early; the client waits for the outcome so far.
     Possible,
     /// The client has sent the request to end the load, and waits for the outcome.
-    Told,
+    Sent,
 }
 
 impl Ending {
@@ -33,9 +33,9 @@ impl Ending {
     /// Handles an interrupt: requests the end of the load, if the load may end early. Returns true if the client must wait for the outcome.
     pub(super) fn tell(&mut self, writer: Option<&mut Box<dyn Write + Send>>) -> bool {
         if *self == Self::Possible {
-            let told = writer.map(|writer| wire::send(writer, &Request::End));
-            *self = if matches!(told, Some(Ok(()))) { Self::Told } else { Self::Never };
+            let sent = writer.map(|writer| wire::send(writer, &Request::End));
+            *self = if matches!(sent, Some(Ok(()))) { Self::Sent } else { Self::Never };
         }
-        *self == Self::Told
+        *self == Self::Sent
     }
 }

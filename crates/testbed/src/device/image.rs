@@ -40,8 +40,8 @@ const MARKS: [(&str, MagicOffset, &[u8]); 16] = [
 pub(super) fn read(mut device: &File) -> io::Result<Vec<(&'static str, u64)>> {
     let length = device.seek(SeekFrom::End(0))?;
     let mut found = Vec::new();
-    for (name, place, mark) in MARKS {
-        let offset = match place {
+    for (name, at, mark) in MARKS {
+        let offset = match at {
             Start(offset) => offset,
             End(distance) => length.saturating_sub(distance),
         };

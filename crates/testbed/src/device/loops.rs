@@ -70,10 +70,10 @@ pub(super) fn attached(root: &Path) -> Result<Vec<Loop>, String> {
     } else {
         losetup::list().map_err(|error| format!("cannot list the backing files of loop devices: {error}"))?
     };
-    Ok(found.into_iter().map(|(name, path)| look(root, name, path, &listed)).collect())
+    Ok(found.into_iter().map(|(name, path)| loop_device(root, name, path, &listed)).collect())
 }
 
-fn look(root: &Path, name: String, path: String, listed: &[Listed]) -> Loop {
+fn loop_device(root: &Path, name: String, path: String, listed: &[Listed]) -> Loop {
     let directory = root.join("sys/class/block").join(&name);
     let number = |file: &str| text(&directory.join(file)).and_then(|number| number.parse().ok()).unwrap_or(0);
     let node = format!("/dev/{name}");
@@ -95,11 +95,11 @@ fn look(root: &Path, name: String, path: String, listed: &[Listed]) -> Loop {
 fn below(root: &Path, path: &str, file: Option<(u64, u64)>) -> (Below, Option<BackingFile>) {
     let relative = path.trim_start_matches('/');
     let elsewhere = || holders::namespaces(root).into_iter().map(|process| process.join("root"));
-    let places = std::iter::once_with(|| vec![PathBuf::from(root)])
+    let roots = std::iter::once_with(|| vec![PathBuf::from(root)])
         .chain(std::iter::once_with(|| elsewhere().collect()))
         .flatten();
-    for place in places {
-        let Ok(found) = fs::metadata(place.join(relative)) else { continue };
+    for base in roots {
+        let Ok(found) = fs::metadata(base.join(relative)) else { continue };
         let identity = BackingFile::of(&found);
         if file.is_some_and(|file| file != identity.number) {
             continue;

@@ -87,7 +87,7 @@ impl Permission {
     }
 
     /// Returns the path of the kernel's own device node for a device given by any name; the given path if there is no such node.
-    pub(super) fn place(&self, path: &Path) -> PathBuf {
+    pub(super) fn kernel_path(&self, path: &Path) -> PathBuf {
         let node = self.disk(path).ok().and_then(|disk| kernel_node(disk.number).ok());
         node.unwrap_or_else(|| path.to_owned())
     }

@@ -38,10 +38,10 @@ pub(crate) fn disk_of(file: &File) -> io::Result<DiskId> {
 /// Returns the sequence number of a disk, which the kernel does not reuse before a reboot; for a partition, that of its disk. `None` if it
 /// is unknown, as on older kernels.
 pub(super) fn sequence(number: u64) -> Option<u64> {
-    let place = Path::new("/sys/dev/block").join(number_text(number));
+    let block_dir = Path::new("/sys/dev/block").join(number_text(number));
     // A partition has the number of its disk.
-    let disk = || text(&fs::canonicalize(&place).ok()?.parent()?.join("diskseq"));
-    text(&place.join("diskseq")).or_else(disk)?.parse().ok()
+    let disk = || text(&fs::canonicalize(&block_dir).ok()?.parent()?.join("diskseq"));
+    text(&block_dir.join("diskseq")).or_else(disk)?.parse().ok()
 }
 
 /// Returns the path in /dev of the kernel's own node for a device number, as opposed to links created by udev or the user.

@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn what_is_at_either_end_is_seen_and_what_is_between_is_not() {
         let file = tempfile::tempfile().expect("a file");
-        for (length, at, seen) in [
+        for (length, at, is_found) in [
             (4 * ZEROED_END, 0, true),
             (4 * ZEROED_END, ZEROED_END - 1, true),
             (4 * ZEROED_END, ZEROED_END, false),
@@ -132,7 +132,7 @@ mod tests {
             file.set_len(0).and_then(|()| file.set_len(length)).expect("blank");
             assert_eq!(content(&file).expect("read"), None);
             file.write_all_at(&[1], at).expect("written");
-            assert_eq!(content(&file).expect("read"), seen.then_some(at), "{length} {at}");
+            assert_eq!(content(&file).expect("read"), is_found.then_some(at), "{length} {at}");
         }
     }
 }

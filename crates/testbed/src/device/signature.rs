@@ -59,12 +59,12 @@ struct Listing {
 
 /// Lists the signatures of an open device or file, without changing it.
 pub(crate) fn read(device: &File) -> Result<Vec<Signature>, ProgramError> {
-    let place = node::by_descriptor(device);
+    let device_path = node::by_descriptor(device);
     let failed = |reason: String| ProgramError::Failed {
-        command: format!("wipefs --json --no-act {}", place.display()),
+        command: format!("wipefs --json --no-act {}", device_path.display()),
         reason,
     };
-    let text = WIPEFS.run(["--json".as_ref(), "--no-act".as_ref(), place.as_os_str()])?;
+    let text = WIPEFS.run(["--json".as_ref(), "--no-act".as_ref(), device_path.as_os_str()])?;
     let marks = image::read(device).map_err(|error| failed(error.to_string()))?;
     let images = marks.into_iter().map(|(name, offset)| Signature::of_image(name, offset));
     if text.trim_ascii().is_empty() {

@@ -29,16 +29,16 @@ impl SignedDevice<'_> {
     pub(crate) fn wipe(&self, lock: &ProcessLock) -> io::Result<()> {
         let Some(device) = self.locate()? else { return Ok(()) };
         // Use the device whose signature was read, whatever its name refers to now.
-        let place = by_descriptor(&device);
+        let device_path = by_descriptor(&device);
         until_free(|| {
             let flags = i32::try_from(OFlags::EXCL.bits()).unwrap_or_default();
-            File::options().read(true).custom_flags(flags).open(&place).map(drop)
+            File::options().read(true).custom_flags(flags).open(&device_path).map(drop)
         })
         .map_err(|error| io::Error::new(error.kind(), format!("it is in use ({error})")))?;
         let only = ["--all", "--types", self.kind];
-        let words = only.iter().map(AsRef::as_ref).chain([place.as_os_str()]);
+        let words = only.iter().map(AsRef::as_ref).chain([device_path.as_os_str()]);
         lock.run(WIPEFS, words).map_err(io::Error::other)?;
-        blank(&place)
+        blank(&device_path)
     }
 
     /// Finds and opens the device that carries the UUID, which may have another name after a reboot. `None` if the original disk no longer

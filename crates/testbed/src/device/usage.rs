@@ -182,8 +182,8 @@ fn title(holders: &Path, name: &str) -> String {
 /// Returns the device of `family` that a path leads to, such as `/dev/sda1`, `/dev/disk/by-label/home` or
 /// `/srv/node`; `None` if it leads to none of them.
 fn named<'a>(root: &Path, path: &str, family: &'a [Relative]) -> Option<&'a Relative> {
-    let place = root.join(path.strip_prefix('/')?);
-    if let Ok(found) = fs::metadata(&place)
+    let full_path = root.join(path.strip_prefix('/')?);
+    if let Ok(found) = fs::metadata(&full_path)
         && found.file_type().is_block_device()
     {
         let number = number_text(found.rdev());
@@ -191,8 +191,8 @@ fn named<'a>(root: &Path, path: &str, family: &'a [Relative]) -> Option<&'a Rela
     }
     // The device node may be gone; the rest of the path is then the kernel's name.
     path.strip_prefix("/dev/")?;
-    let place = fs::canonicalize(&place).unwrap_or(place);
-    let name = place.strip_prefix(root.join("dev")).ok().or(place.file_name().map(Path::new))?;
+    let full_path = fs::canonicalize(&full_path).unwrap_or(full_path);
+    let name = full_path.strip_prefix(root.join("dev")).ok().or(full_path.file_name().map(Path::new))?;
     family.iter().find(|relative| Path::new(&relative.name) == name)
 }
 
@@ -202,9 +202,9 @@ fn mounted(root: &Path, family: &[Relative]) -> Result<(), String> {
     })?;
     mounted_by(root, &mounts, "", family)?;
     for process in holders::namespaces(root) {
-        let place = format!(" in the mount namespace of {}", holders::title(&process));
+        let namespace_text = format!(" in the mount namespace of {}", holders::title(&process));
         // A process that has just exited has no readable mount table.
-        mounted_by(root, &mount::table(&process).unwrap_or_default(), &place, family)?;
+        mounted_by(root, &mount::table(&process).unwrap_or_default(), &namespace_text, family)?;
     }
     // The mount table names only one member of a btrfs.
     let filesystems = root.join("sys/fs/btrfs");
@@ -220,8 +220,13 @@ fn mounted(root: &Path, family: &[Relative]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks a mount table for the device. `place` is added to the error and names the process whose table it is.
-fn mounted_by(root: &Path, mounts: &[mount::Mount], place: &str, family: &[Relative]) -> Result<(), String> {
+/// Checks a mount table for the device. `namespace_text` is added to the error and names the process whose table it is.
+fn mounted_by(
+    root: &Path,
+    mounts: &[mount::Mount],
+    namespace_text: &str,
+    family: &[Relative],
+) -> Result<(), String> {
     for mount in mounts {
         let device = family.iter().find(|relative| relative.number == mount.number);
         // An external log or journal: logdev=/dev/sdb1.
@@ -230,7 +235,7 @@ fn mounted_by(root: &Path, mounts: &[mount::Mount], place: &str, family: &[Relat
         if let Some(relative) = device.or_else(|| named(root, &mount.source, family)).or_else(apart) {
             let point = mount.point.display();
             return Err(format!(
-                "{} is mounted on {point}{place}; unmount it first (umount {point})",
+                "{} is mounted on {point}{namespace_text}; unmount it first (umount {point})",
                 relative.name
             ));
         }

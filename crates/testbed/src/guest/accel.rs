@@ -21,7 +21,7 @@ use iotax_model::guest_abi::{PROBE_MARKER, PROBE_PARAMETER};
 const DEVICE: &str = "/dev/kvm";
 /// Maximum time for the guest that tests KVM to boot. On an idle host it takes about 1 s.
 const PROBE: Duration = Duration::from_secs(5);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(20);
 
 /// The guest that is booted to test whether KVM works.
 #[derive(Debug, Clone, Copy)]
@@ -98,7 +98,7 @@ pub fn obstacle(probe: Probe<'_>, interrupt: &Interrupt) -> Result<Option<String
     if let Some(reason) = no_device() {
         return Ok(Some(reason));
     }
-    let place = ScratchDirectory::make(run_dir.join("kvm-probe"))?;
+    let scratch = ScratchDirectory::make(run_dir.join("kvm-probe"))?;
     let arguments = command::arguments(&QemuMachine {
         marker,
         spec: &GuestSpec::default(),
@@ -109,9 +109,9 @@ pub fn obstacle(probe: Probe<'_>, interrupt: &Interrupt) -> Result<Option<String
         disk: None,
         nic: None,
         directory: None,
-        run_dir: &place.0,
+        run_dir: &scratch.0,
     });
-    let process = QemuProcess::spawn(&arguments, &place.0, None, lock)?;
+    let process = QemuProcess::spawn(&arguments, &scratch.0, None, lock)?;
     let end = Instant::now() + PROBE;
     loop {
         // Read the status first: once QEMU has exited, its output is complete.
@@ -130,7 +130,7 @@ pub fn obstacle(probe: Probe<'_>, interrupt: &Interrupt) -> Result<Option<String
         if interrupt.load(Ordering::Relaxed) {
             return Err(GuestError::Interrupted);
         }
-        threads::sleep(LOOK_AGAIN);
+        threads::sleep(POLL);
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn an_emulated_microvm_is_told_the_hosts_frequency_or_refused() {
-        let told = |cpuinfo: &str, machine, accel| {
+        let clock_parameter = |cpuinfo: &str, machine, accel| {
             let root = tempfile::tempdir().expect("a directory");
             fs::create_dir(root.path().join("proc")).expect("made");
             fs::write(root.path().join("proc/cpuinfo"), cpuinfo).expect("written");
@@ -168,11 +168,11 @@ mod tests {
         };
         let virtual_machine = "cpu MHz\t\t: 2596.132\nflags\t\t: fpu tsc hypervisor\n";
         let microvm = MachineType::Microvm;
-        assert_eq!(told(virtual_machine, microvm, Accel::Tcg), Ok("tsc_early_khz=2596132".into()));
-        assert_eq!(told(virtual_machine, microvm, Accel::Kvm), Ok(String::new()));
-        assert_eq!(told("", MachineType::Q35, Accel::Tcg), Ok(String::new()));
+        assert_eq!(clock_parameter(virtual_machine, microvm, Accel::Tcg), Ok("tsc_early_khz=2596132".into()));
+        assert_eq!(clock_parameter(virtual_machine, microvm, Accel::Kvm), Ok(String::new()));
+        assert_eq!(clock_parameter("", MachineType::Q35, Accel::Tcg), Ok(String::new()));
         for unknown in ["cpu MHz\t\t: 800.012\nflags\t\t: fpu tsc\n", "flags\t\t: hypervisor\n"] {
-            let refusal = told(unknown, microvm, Accel::Tcg).expect_err("not known");
+            let refusal = clock_parameter(unknown, microvm, Accel::Tcg).expect_err("not known");
             assert!(refusal.contains("use it with KVM, or machine = \"q35\""), "{refusal}");
         }
     }

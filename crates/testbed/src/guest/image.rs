@@ -265,7 +265,7 @@ pub struct FoundImage {
 }
 
 /// Inspects an image whose format is unknown. Reads only headers. `shared` also allows an image that a guest has open for writing.
-pub fn look(path: &Path, shared: bool) -> Result<FoundImage, ImageError> {
+pub fn inspect(path: &Path, shared: bool) -> Result<FoundImage, ImageError> {
     let failed = |reason: String| ImageError::Failed { path: path.to_owned(), action: "info", reason };
     let mut chain = Vec::new();
     // QEMU takes "nbd:..." or "json:..." for an address, but not in an absolute path.
@@ -276,7 +276,7 @@ pub fn look(path: &Path, shared: bool) -> Result<FoundImage, ImageError> {
     loop {
         let arguments = ["info", "--output=json"].into_iter().chain(shared.then_some("-U")).chain(["--"]);
         let arguments = arguments.map(OsStr::new).chain([OsStr::new(&next)]);
-        let text = run("info", path, Stdio::null(), arguments, &Interrupt::default(), A_LOOK)?;
+        let text = run("info", path, Stdio::null(), arguments, &Interrupt::default(), INFO_TIMEOUT)?;
         let info: Value = serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
         let field = |key: &str| info.get(key).and_then(Value::as_str).map(str::to_owned);
         if found.is_none() {
@@ -382,7 +382,7 @@ pub fn length_of_export(server: &Value, shown: &str) -> Result<Bytes, ImageError
     let path = Path::new(shown);
     let node = format!("json:{server}");
     let arguments = ["info", "--output=json", "--", &node].map(OsStr::new).into_iter();
-    let text = run("info", path, Stdio::null(), arguments, &Interrupt::default(), A_LOOK)?;
+    let text = run("info", path, Stdio::null(), arguments, &Interrupt::default(), INFO_TIMEOUT)?;
     let info: Value = serde_json::from_slice(&text).unwrap_or_default();
     info.get("virtual-size").and_then(Value::as_u64).map(Bytes).ok_or_else(|| ImageError::Failed {
         path: path.to_owned(),
@@ -451,7 +451,7 @@ fn qemu_img<'a>(
 
 /// Timeout for reading an image's header, or the length of an NBD export. A file that a header refers to may be a pipe, or on a server that
 /// hangs.
-const A_LOOK: Duration = Duration::from_secs(5);
+const INFO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs qemu-img in a separate process group, so that Ctrl-C reaches only the runner.
 fn run<'a>(

@@ -10,7 +10,7 @@ use iotax_model::guest_abi::{MODULES_DIR, MODULES_LIST, MOUNT_POINT};
 use iotax_model::target::{GuestSpec, PlannedDevice};
 
 use super::kernel::Kernel;
-use super::mkfs::{self, Placed};
+use super::mkfs::{self, GuestFile};
 use super::modules::{self, Module, ModulesError};
 use crate::program::ProgramError;
 
@@ -68,7 +68,7 @@ fn write_with(
     binary: &Path,
     kernel: &Kernel,
     modules: &[&str],
-    placed: &[Placed],
+    guest_files: &[GuestFile],
 ) -> Result<(), InitramfsError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -79,7 +79,7 @@ fn write_with(
         .map_err(|reason| InitramfsError::Binary { path: binary.to_owned(), reason: reason.into() })?;
     let modules = modules::load(&kernel.modules, modules)?;
     let mut programs = Vec::new();
-    for Placed { from, to } in placed {
+    for GuestFile { from, to } in guest_files {
         programs.push((to.clone(), fs::read(from).map_err(failed(from))?));
     }
     let archive = archive(&init, &modules, &programs).map_err(failed(to))?;

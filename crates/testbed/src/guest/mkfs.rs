@@ -11,7 +11,7 @@ const LDD: Program = Program { name: "ldd", package: "libc-bin" };
 
 /// A file to copy from the host into the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placed {
+pub struct GuestFile {
     /// Path of the file on the host.
     pub from: PathBuf,
     /// Absolute path of the copy in the guest.
@@ -29,11 +29,11 @@ pub const fn program(kind: GuestFs) -> Program {
 
 /// Returns the files that a guest needs to run mkfs: the program, under the fixed name that PID 1 executes, and its libraries under their
 /// own paths.
-pub fn files(kind: GuestFs) -> Result<Vec<Placed>, ProgramError> {
+pub fn files(kind: GuestFs) -> Result<Vec<GuestFile>, ProgramError> {
     let program = program(kind).path()?;
     let libraries = libraries(&String::from_utf8_lossy(&LDD.run([&program])?));
-    let program = Placed { from: program, to: Path::new(MKFS).to_owned() };
-    let libraries = libraries.into_iter().map(|path| Placed { from: path.clone(), to: path });
+    let program = GuestFile { from: program, to: Path::new(MKFS).to_owned() };
+    let libraries = libraries.into_iter().map(|path| GuestFile { from: path.clone(), to: path });
     Ok([program].into_iter().chain(libraries).collect())
 }
 

@@ -315,7 +315,7 @@ impl Guest {
     /// interrupt.
     pub fn wait_ready(&mut self, deadline: Duration) -> Result<AgentHello, GuestError> {
         let mut signs = Signs::of(&self.process, self.spec.vcpus);
-        let hello = self.agent.hello_while(&mut || signs.seen(), deadline)?;
+        let hello = self.agent.hello_while(&mut || signs.is_alive(), deadline)?;
         self.boot_ns = u64::try_from(self.begun.elapsed().as_nanos()).ok();
         Ok(hello)
     }

@@ -19,7 +19,7 @@ use super::qmp::{Qmp, QmpError};
 /// Time for which `Operation::Stop` pauses the virtual CPUs.
 const STOPPED: Duration = Duration::from_secs(1);
 /// Interval at which a running job's status is polled.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(20);
 /// QEMU's name for the snapshot's node. The following names are for the nodes of the streamed image, the copy and the
 /// fleecing image, and for the job.
 const OVERLAY: &str = "watch-overlay";
@@ -340,7 +340,7 @@ impl Operator {
 
     /// Waits until the job ends. Once the job is ready, cancels a mirror, which then leaves a complete copy, and completes any other job.
     fn job(&mut self, operation: Operation) -> Result<(), OperationError> {
-        let mut told = false;
+        let mut has_begun = false;
         loop {
             let jobs = self.qmp.execute("query-jobs", &json!({}))?;
             let ours = |job: &&Value| job["id"].as_str() == Some(JOB);
@@ -348,21 +348,21 @@ impl Operator {
             let failed = |reason: &str| OperationError::Job { operation, reason: reason.to_owned() };
             let job = job.ok_or_else(|| failed("the job is gone"))?;
             match job["status"].as_str() {
-                Some("ready") if !told => {
+                Some("ready") if !has_begun => {
                     if operation == Operation::Mirror {
                         // Completing the mirror would make the copy the guest's disk. Cancelling it once it is ready leaves a complete copy.
                         self.execute("block-job-cancel", &json!({ "device": JOB, "force": false }))?;
                     } else {
                         self.execute("job-complete", &json!({ "id": JOB }))?;
                     }
-                    told = true;
+                    has_begun = true;
                 }
                 Some("concluded") => {
                     let error = job["error"].as_str().map(failed);
                     self.execute("job-dismiss", &json!({ "id": JOB }))?;
                     return error.map_or(Ok(()), Err);
                 }
-                _ => threads::sleep(LOOK),
+                _ => threads::sleep(POLL),
             }
         }
     }

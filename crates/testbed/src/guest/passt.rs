@@ -13,7 +13,7 @@ use iotax_model::threads;
 
 /// Maximum time for passt to create its socket.
 const READY: Duration = Duration::from_secs(5);
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const POLL: Duration = Duration::from_millis(5);
 
 /// A passt process that serves one guest. Dropping it kills the process.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Passt {
             if Instant::now() >= end {
                 return Err(failed(io::Error::other("it made no socket")));
             }
-            threads::sleep(LOOK_AGAIN);
+            threads::sleep(POLL);
         }
         Ok(passt)
     }

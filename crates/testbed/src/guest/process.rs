@@ -30,8 +30,8 @@ const LIVELY: Duration = Duration::from_millis(150);
 /// fifth of this time.
 const CIRCLES: Duration = Duration::from_secs(20);
 /// Interval at which a booting guest is checked for signs of life.
-const LOOK: Duration = Duration::from_millis(500);
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const CHECK_EVERY: Duration = Duration::from_millis(500);
+const POLL: Duration = Duration::from_millis(10);
 /// Maximum time for QEMU to exit after its socket closed.
 const LAST_BREATH: Duration = Duration::from_millis(500);
 /// Maximum time for a killed QEMU to exit.
@@ -128,7 +128,7 @@ impl QemuProcess {
                 }
                 Err(source) if Instant::now() > end => return Err(GuestError::Io { path, source }),
                 Err(_) if interrupt.load(Ordering::Relaxed) => return Err(GuestError::Interrupted),
-                Err(_) => threads::sleep(LOOK_AGAIN),
+                Err(_) => threads::sleep(POLL),
             }
         }
     }
@@ -154,7 +154,7 @@ impl QemuProcess {
             if status.is_some() || Instant::now() >= end {
                 return status;
             }
-            threads::sleep(LOOK_AGAIN);
+            threads::sleep(POLL);
         }
     }
 
@@ -213,7 +213,7 @@ impl Drop for QemuProcess {
 pub(super) struct Signs {
     process: Arc<QemuProcess>,
     vcpus: u32,
-    looked: Instant,
+    checked: Instant,
     /// Length of the console log, and QEMU's CPU time when the log last grew.
     console: (u64, Duration),
     /// QEMU's CPU time at the last sign of life.
@@ -223,17 +223,17 @@ pub(super) struct Signs {
 impl Signs {
     pub(super) fn of(process: &Arc<QemuProcess>, vcpus: u32) -> Self {
         let (process, cpu) = (Arc::clone(process), process.cpu().unwrap_or_default());
-        Self { process, vcpus, looked: Instant::now(), console: (0, cpu), cpu }
+        Self { process, vcpus, checked: Instant::now(), console: (0, cpu), cpu }
     }
 
     /// Returns whether the guest showed a sign of life since the last check. CPU time stops counting once the guest has used 20 s per
-    /// virtual CPU without console output. Checks at most once per [`LOOK`] and returns false in between. Also returns true once QEMU has
+    /// virtual CPU without console output. Checks at most once per [`CHECK_EVERY`] and returns false in between. Also returns true once QEMU has
     /// exited, which the caller detects by the closed socket.
-    pub(super) fn seen(&mut self) -> bool {
-        if self.looked.elapsed() < LOOK {
+    pub(super) fn is_alive(&mut self) -> bool {
+        if self.checked.elapsed() < CHECK_EVERY {
             return false;
         }
-        self.looked = Instant::now();
+        self.checked = Instant::now();
         let console = fs::metadata(self.process.run_dir.join(CONSOLE)).map_or(0, |found| found.len());
         // A process without counters has exited; the caller notices that by itself.
         let Some(cpu) = self.process.cpu() else { return true };

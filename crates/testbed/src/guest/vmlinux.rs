@@ -31,15 +31,15 @@ pub fn unpack(image: &[u8]) -> Option<Vec<u8>> {
 
 /// Returns whether a 64-bit ELF file has a note with an entry point; `None` if it is no such file or is damaged.
 fn can_be_entered(elf: &[u8]) -> Option<bool> {
-    let place = |at: usize| usize::try_from(u64::from_le_bytes(*elf.get(at..)?.first_chunk()?)).ok();
+    let number_at = |at: usize| usize::try_from(u64::from_le_bytes(*elf.get(at..)?.first_chunk()?)).ok();
     let half = |at: usize| Some(usize::from(u16::from_le_bytes(*elf.get(at..)?.first_chunk()?)));
     if !elf.starts_with(b"\x7fELF\x02\x01") {
         return None;
     }
-    let (table, size, count) = (place(0x20)?, half(0x36)?, half(0x38)?);
+    let (table, size, count) = (number_at(0x20)?, half(0x36)?, half(0x38)?);
     let notes = |number: usize| {
         let header = table.checked_add(number * size)?;
-        let (begin, length) = (place(header.checked_add(8)?)?, place(header.checked_add(32)?)?);
+        let (begin, length) = (number_at(header.checked_add(8)?)?, number_at(header.checked_add(32)?)?);
         let is_notes = elf.get(header..)?.starts_with(&4_u32.to_le_bytes());
         elf.get(begin..begin.checked_add(length)?).filter(|_| is_notes)
     };

@@ -65,17 +65,17 @@ pub struct Domain {
 
 /// The reason why a domain cannot be read or its disk cannot be reproduced.
 #[derive(Debug, thiserror::Error)]
-#[error("{}{message}", place.map(|(line, column)| format!("line {line}, column {column}: ")).unwrap_or_default())]
+#[error("{}{message}", position.map(|(line, column)| format!("line {line}, column {column}: ")).unwrap_or_default())]
 pub struct DomainError {
     /// Line and column in the XML, counted from 1; `None` if the error has no position.
-    place: Option<(u32, u32)>,
+    position: Option<(u32, u32)>,
     message: String,
 }
 
 impl DomainError {
     fn at(node: Node<'_, '_>, message: impl fmt::Display) -> Self {
-        let place = node.document().text_pos_at(node.range().start);
-        Self { place: Some((place.row, place.col)), message: message.to_string() }
+        let position = node.document().text_pos_at(node.range().start);
+        Self { position: Some((position.row, position.col)), message: message.to_string() }
     }
 }
 
@@ -121,11 +121,14 @@ pub fn read(xml: &str, disk: Option<&str>) -> Result<Domain, DomainError> {
 }
 
 fn not_xml(error: &roxmltree::Error) -> DomainError {
-    let place = error.pos();
+    let position = error.pos();
     // The text ends in the position.
     let error = error.to_string();
-    let reason = error.strip_suffix(&format!(" at {place}")).unwrap_or(&error);
-    DomainError { place: Some((place.row, place.col)), message: format!("this is not XML: {reason}") }
+    let reason = error.strip_suffix(&format!(" at {position}")).unwrap_or(&error);
+    DomainError {
+        position: Some((position.row, position.col)),
+        message: format!("this is not XML: {reason}"),
+    }
 }
 
 /// Returns the root element of a document. Fails if it is not `<domain>`.

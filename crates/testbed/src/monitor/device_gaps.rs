@@ -14,7 +14,7 @@ use iotax_model::threads;
 use super::ProcFile;
 
 /// Interval at which the counters are read, which is also the resolution of the gaps.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL: Duration = Duration::from_millis(10);
 /// Maximum number of gaps to keep per device and direction, and of delays of the watch itself.
 const MOST: usize = 1000;
 
@@ -22,7 +22,7 @@ const MOST: usize = 1000;
 #[derive(Debug)]
 pub struct DeviceGapWatch {
     over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<(Vec<Device>, Looks)>>,
+    thread: Option<JoinHandle<(Vec<Device>, PollTimes)>>,
 }
 
 impl DeviceGapWatch {
@@ -30,19 +30,19 @@ impl DeviceGapWatch {
     /// a multipath NVMe device too. /sys is below `root`. A device whose counters cannot be read is left out.
     #[must_use]
     pub fn start(root: &Path, disks: &[String], least: Duration) -> Self {
-        let least = least.max(2 * LOOK);
+        let least = least.max(2 * POLL);
         let names = disks.iter().flat_map(|name| with_paths(root, name));
         let mut devices: Vec<Device> = names.map(|name| Device::new(root, &name, least)).collect();
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
         let thread = threads::spawn("device gaps", move || {
-            let mut looks = Looks { least, last: Instant::now(), holes: Vec::new() };
+            let mut polls = PollTimes { least, last: Instant::now(), holes: Vec::new() };
             while !is_over.load(Ordering::Relaxed) {
-                looks.at(Instant::now());
-                devices.iter_mut().for_each(Device::look);
-                threads::sleep(LOOK);
+                polls.at(Instant::now());
+                devices.iter_mut().for_each(Device::poll);
+                threads::sleep(POLL);
             }
-            (devices, looks)
+            (devices, polls)
         });
         // Without the thread, no gaps are reported.
         Self { over, thread: thread.ok() }
@@ -54,8 +54,8 @@ impl DeviceGapWatch {
     pub fn finish(mut self, begin: Instant, end: Instant) -> Vec<DeviceGaps> {
         self.over.store(true, Ordering::Relaxed);
         let ended = self.thread.take().map(JoinHandle::join).and_then(Result::ok);
-        let Some((devices, looks)) = ended else { return Vec::new() };
-        let blind = looks.within(begin, end);
+        let Some((devices, polls)) = ended else { return Vec::new() };
+        let blind = polls.within(begin, end);
         let known = devices.into_iter().filter(Device::is_known);
         let gaps = |device: Device| DeviceGaps {
             gaps: device.within(begin, end),
@@ -93,13 +93,13 @@ fn with_paths(root: &Path, name: &str) -> Vec<String> {
 /// Delays of the watch itself: intervals between two readings that are at least as long as the shortest gap, because the machine or this
 /// process was stalled.
 #[derive(Debug)]
-struct Looks {
+struct PollTimes {
     least: Duration,
     last: Instant,
     holes: Vec<(Instant, Instant)>,
 }
 
-impl Looks {
+impl PollTimes {
     fn at(&mut self, now: Instant) {
         let last = std::mem::replace(&mut self.last, now);
         if now.saturating_duration_since(last) >= self.least && self.holes.len() < MOST {
@@ -133,7 +133,7 @@ struct Device {
     in_flight: ProcFile,
     least: Duration,
     /// Gaps of reads and gaps of writes.
-    ways: [DirectionGaps; 2],
+    directions: [DirectionGaps; 2],
     last: Option<Instant>,
 }
 
@@ -154,12 +154,12 @@ impl Device {
             stat: ProcFile::new(directory.join("stat")),
             in_flight: ProcFile::new(directory.join("inflight")),
             least,
-            ways: Default::default(),
+            directions: Default::default(),
             last: None,
         }
     }
 
-    fn look(&mut self) {
+    fn poll(&mut self) {
         let at = Instant::now();
         let completed = self.stat.read().and_then(completed);
         if let Some((completed, in_flight)) = completed.zip(self.in_flight.read().and_then(in_flight)) {
@@ -169,14 +169,14 @@ impl Device {
 
     fn see(&mut self, at: Instant, completed: [u64; 2], in_flight: [u64; 2]) {
         let before = self.last.replace(at);
-        for ((way, completed), in_flight) in self.ways.iter_mut().zip(completed).zip(in_flight) {
-            let has_moved = before.is_none() || completed != way.completed;
-            way.completed = completed;
+        for ((direction, completed), in_flight) in self.directions.iter_mut().zip(completed).zip(in_flight) {
+            let has_moved = before.is_none() || completed != direction.completed;
+            direction.completed = completed;
             if has_moved || in_flight == 0 {
-                way.ends(at, self.least);
+                direction.ends(at, self.least);
             }
             if in_flight > 0 {
-                way.hangs = way.hangs.or(if has_moved { Some(at) } else { before });
+                direction.hangs = direction.hangs.or(if has_moved { Some(at) } else { before });
             }
         }
     }
@@ -188,9 +188,9 @@ impl Device {
 
     fn within(&self, begin: Instant, end: Instant) -> Vec<Blackout> {
         let mut all = Vec::new();
-        for (way, of) in self.ways.iter().zip([IoClass::Reads, IoClass::Writes]) {
-            let open = way.hangs.map(|from| (from, None));
-            for (from, to) in way.found.iter().map(|(from, to)| (*from, Some(*to))).chain(open) {
+        for (direction, of) in self.directions.iter().zip([IoClass::Reads, IoClass::Writes]) {
+            let open = direction.hangs.map(|from| (from, None));
+            for (from, to) in direction.found.iter().map(|(from, to)| (*from, Some(*to))).chain(open) {
                 let gap = blackout(from, to, begin, end).map(|gap| Blackout { of, ..gap });
                 all.extend(gap.filter(|gap| gap.duration_ns >= super::nanos(self.least)));
             }
@@ -254,9 +254,9 @@ mod tests {
     fn a_machine_that_stands_still_does_not_look() {
         let begin = Instant::now();
         let at = |ms: u64| begin + Duration::from_millis(ms);
-        let mut looks = Looks { least: Duration::from_millis(100), last: begin, holes: Vec::new() };
-        [10, 20, 90, 300, 310, 900].into_iter().for_each(|ms| looks.at(at(ms)));
-        let found: Vec<(u64, u64)> = looks
+        let mut polls = PollTimes { least: Duration::from_millis(100), last: begin, holes: Vec::new() };
+        [10, 20, 90, 300, 310, 900].into_iter().for_each(|ms| polls.at(at(ms)));
+        let found: Vec<(u64, u64)> = polls
             .within(at(50), at(500))
             .iter()
             .map(|hole| (hole.at_ns / 1_000_000, hole.duration_ns / 1_000_000))
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_device_that_is_not_there_is_left_out() {
-        let watch = DeviceGapWatch::start(Path::new("/nowhere"), &["sda".to_owned()], LOOK);
+        let watch = DeviceGapWatch::start(Path::new("/nowhere"), &["sda".to_owned()], POLL);
         assert_eq!(watch.finish(Instant::now(), Instant::now()), []);
     }
 }

@@ -59,10 +59,10 @@ mod tests {
     fn only_a_change_is_told() {
         let mut states = LinkStates::default();
         let mut hear = |is_up| states.hear(LinkNews { index: [2, 0, 0, 0], name: "eth1".into(), is_up });
-        let told: Vec<Option<String>> =
+        let lines: Vec<Option<String>> =
             [Some(true), Some(true), Some(false), Some(false), Some(true), None, None].map(&mut hear).into();
-        let told: Vec<Option<&str>> = told.iter().map(Option::as_deref).collect();
+        let lines: Vec<Option<&str>> = lines.iter().map(Option::as_deref).collect();
         let expected = [None, None, Some("eth1: down"), None, Some("eth1: up"), Some("eth1: removed"), None];
-        assert_eq!(told, expected);
+        assert_eq!(lines, expected);
     }
 }

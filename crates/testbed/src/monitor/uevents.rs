@@ -64,12 +64,12 @@ fn line(message: &[u8]) -> Option<String> {
     if !is_storage || is_left_out || is_of_a_program {
         return None;
     }
-    let told = pairs.iter().filter(|(key, value)| !SILENT.contains(key) && !value.is_empty());
-    let told: Vec<String> = told.map(|(key, value)| format!("{key}={value}")).collect();
-    Some(if told.is_empty() {
+    let shown = pairs.iter().filter(|(key, value)| !SILENT.contains(key) && !value.is_empty());
+    let shown: Vec<String> = shown.map(|(key, value)| format!("{key}={value}")).collect();
+    Some(if shown.is_empty() {
         format!("{action} {name}")
     } else {
-        format!("{action} {name}: {}", told.join(" "))
+        format!("{action} {name}: {}", shown.join(" "))
     })
 }
 
@@ -82,8 +82,8 @@ mod tests {
         let failed = b"change@/devices/virtual/block/dm-0\0ACTION=change\0DEVPATH=/devices/virtual/block/dm-0\0SUBSYSTEM=block\0\
             DM_TARGET=multipath\0DM_ACTION=PATH_FAILED\0DM_SEQNUM=4\0DM_PATH=8:16\0DM_NR_VALID_PATHS=1\0DM_NAME=lun\0DM_UUID=mpath-3600\0\
             MAJOR=254\0MINOR=0\0DEVNAME=dm-0\0DEVTYPE=disk\0DISKSEQ=23\0SEQNUM=2405\0";
-        let told = "change dm-0: DM_TARGET=multipath DM_ACTION=PATH_FAILED DM_PATH=8:16 DM_NR_VALID_PATHS=1 DM_NAME=lun";
-        assert_eq!(line(failed).as_deref(), Some(told));
+        let expected = "change dm-0: DM_TARGET=multipath DM_ACTION=PATH_FAILED DM_PATH=8:16 DM_NR_VALID_PATHS=1 DM_NAME=lun";
+        assert_eq!(line(failed).as_deref(), Some(expected));
         let gone = b"remove@/devices/pci0000:00/0000:00:05.0/host2/target2:0:0/2:0:0:0/block/sdb\0ACTION=remove\0SUBSYSTEM=block\0\
             DEVNAME=sdb\0SEQNUM=2406\0";
         assert_eq!(line(gone).as_deref(), Some("remove sdb"));

@@ -76,7 +76,7 @@ pub struct RecordedAgent {
     pub domain: Option<DomainAddress>,
     /// The agent's private directory; `None` before the script created it, when nothing has run yet.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub place: Option<RemoteDirectory>,
+    pub directory: Option<RemoteDirectory>,
 }
 
 /// The private directory of an agent on its machine.
@@ -257,13 +257,13 @@ fn converse(
     record: RecordAgent<'_>,
 ) -> Result<BufReader<ChildStdout>, RemoteError> {
     let AgentLaunch { host, port, program, tag, target, .. } = *visit;
-    let agent = |place| RecordedAgent {
+    let agent = |directory| RecordedAgent {
         host: host.clone(),
         tag: tag.to_owned(),
         sha256: program.sha256.clone(),
         target: target.to_owned(),
         domain: port.map(|port| port.domain.clone()),
-        place,
+        directory,
     };
     let mut patience = if visit.ask { LOGIN_ASKING } else { LOGIN };
     loop {
@@ -278,8 +278,8 @@ fn converse(
         if line == "here" {
             record(agent(None)).map_err(RemoteError::NotRecorded)?;
             session.send(b"go\n");
-        } else if let Some(place) = line.strip_prefix("place ").and_then(RemoteDirectory::parse) {
-            record(agent(Some(place))).map_err(RemoteError::NotRecorded)?;
+        } else if let Some(directory) = line.strip_prefix("place ").and_then(RemoteDirectory::parse) {
+            record(agent(Some(directory))).map_err(RemoteError::NotRecorded)?;
             session.send(b"go\n");
         } else if line == "want" {
             session.send_file(&program.path, interrupt)?;
@@ -313,7 +313,7 @@ pub fn leave(agent: &RecordedAgent, ask: bool) -> Result<(), RemoteError> {
 /// detached. Does nothing if the directory was in memory and the guest is off.
 fn leave_guest(agent: &RecordedAgent, domain: &DomainAddress) -> Result<(), RemoteError> {
     // What was in memory is gone with it.
-    if agent.place.as_ref().is_some_and(|place| place.boot != "-") && domain.is_off() {
+    if agent.directory.as_ref().is_some_and(|directory| directory.boot != "-") && domain.is_off() {
         return Ok(());
     }
     let host = agent.host.clone();
@@ -329,14 +329,19 @@ fn leave_guest(agent: &RecordedAgent, domain: &DomainAddress) -> Result<(), Remo
 
 /// Returns the command line that makes the script remove an agent. The directory's path comes from the other machine and must be quoted.
 fn leaving(agent: &RecordedAgent) -> String {
-    let place = agent.place.as_ref().map_or_else(
+    let directory = agent.directory.as_ref().map_or_else(
         || "'' '' '' ''".to_owned(),
-        |place| {
-            let RemoteDirectory { inode, parent, boot, path } = place;
+        |directory| {
+            let RemoteDirectory { inode, parent, boot, path } = directory;
             format!("{inode} {parent} {} {}", quoted(boot), quoted(path))
         },
     );
-    format!("leave {} {} '{}' {place}\n", mark(&agent.tag), quoted(&agent.sha256), agent.host.sudo_command())
+    format!(
+        "leave {} {} '{}' {directory}\n",
+        mark(&agent.tag),
+        quoted(&agent.sha256),
+        agent.host.sudo_command()
+    )
 }
 
 #[cfg(test)]

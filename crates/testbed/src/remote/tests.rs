@@ -72,7 +72,7 @@ impl Machine {
     }
 
     /// Runs the script until the directory exists and is not yet recorded.
-    fn make_place(&self, leave: &str, sudo: &str) -> (Child, ChildStdin, BufReader<ChildStdout>, String) {
+    fn make_directory(&self, leave: &str, sudo: &str) -> (Child, ChildStdin, BufReader<ChildStdout>, String) {
         let sha256 = sha256(PROGRAM.as_bytes());
         let call =
             format!("enter {TAG} {} {sha256} {} '{leave}' '{sudo}' agent ''\n", mark(TAG), PROGRAM.len());
@@ -90,16 +90,16 @@ impl Machine {
     }
 
     /// Parses a line that reports the directory, which must be empty except for the test of executability.
-    fn place(line: &str) -> Option<RemoteDirectory> {
+    fn parse_directory(line: &str) -> Option<RemoteDirectory> {
         RemoteDirectory::parse(line.trim_end().strip_prefix(&format!("{TAG} place "))?)
     }
 
     /// Runs the whole protocol. Returns whether the program was requested, the output after it, and success.
     fn enter(&self, leave: &str, sudo: &str) -> (bool, String, bool) {
-        let (mut child, mut stdin, mut stdout, mut line) = self.make_place(leave, sudo);
-        if let Some(place) = Self::place(&line) {
-            assert_eq!(fs::read_dir(&place.path).expect("there").count(), 0, "before it was on record");
-            assert_eq!(fs::metadata(&place.path).expect("there").mode() & 0o777, 0o700);
+        let (mut child, mut stdin, mut stdout, mut line) = self.make_directory(leave, sudo);
+        if let Some(directory) = Self::parse_directory(&line) {
+            assert_eq!(fs::read_dir(&directory.path).expect("there").count(), 0, "before it was on record");
+            assert_eq!(fs::metadata(&directory.path).expect("there").mode() & 0o777, 0o700);
             line.clear();
             stdin.write_all(b"go\n").expect("written");
             stdout.read_line(&mut line).expect("a line");
@@ -120,7 +120,7 @@ impl Machine {
     }
 
     /// Removes an agent's directory. Returns success and the output.
-    fn leave(&self, place: Option<&RemoteDirectory>) -> (bool, String) {
+    fn leave(&self, directory: Option<&RemoteDirectory>) -> (bool, String) {
         let host = self::host("ssh://me@host", false);
         let sha256 = sha256(PROGRAM.as_bytes());
         let agent = RecordedAgent {
@@ -129,7 +129,7 @@ impl Machine {
             sha256,
             target: "/x".into(),
             domain: None,
-            place: place.cloned(),
+            directory: directory.cloned(),
         };
         let (child, stdin, _stdout) = self.start(&format!("{LEAVE}{}", leaving(&agent)));
         drop(stdin);
@@ -139,8 +139,8 @@ impl Machine {
 
     /// Returns an agent that was killed with its shell, leaving effects to undo.
     fn abandoned(&self) -> RemoteDirectory {
-        let (mut child, mut stdin, mut stdout, mut line) = self.make_place("", "");
-        let place = Self::place(&line).expect("a place");
+        let (mut child, mut stdin, mut stdout, mut line) = self.make_directory("", "");
+        let directory = Self::parse_directory(&line).expect("a directory");
         for (answer, expected) in [("go\n", "want"), (PROGRAM, "agent")] {
             stdin.write_all(answer.as_bytes()).expect("written");
             line.clear();
@@ -151,7 +151,7 @@ impl Machine {
         stdout.read_line(&mut line).expect("the agent's");
         child.kill().expect("killed");
         child.wait().expect("ended");
-        place
+        directory
     }
 
     /// Returns the names of all files and directories in the machine's cache.
@@ -213,13 +213,13 @@ fn sudo_runs_the_agent_if_it_asks_nothing() {
 fn what_dies_before_its_place_is_on_record_leaves_none() {
     for machine in Machine::all() {
         // The shell notices that nobody answers.
-        let (mut child, stdin, _stdout, line) = machine.make_place("", "");
+        let (mut child, stdin, _stdout, line) = machine.make_directory("", "");
         assert_eq!(machine.cache().len(), 1, "{line}");
         drop(stdin);
         child.wait().expect("ended");
         assert_eq!(machine.cache(), Vec::<String>::new(), "{:?}", machine.shell);
         // The shell dies too. A directory with such a name that others created is not accepted.
-        let (mut child, _stdin, _stdout, _) = machine.make_place("", "");
+        let (mut child, _stdin, _stdout, _) = machine.make_directory("", "");
         child.kill().expect("killed");
         child.wait().expect("ended");
         let mine = machine.temp.path().join("mine");
@@ -237,12 +237,12 @@ fn what_dies_before_its_place_is_on_record_leaves_none() {
 #[test]
 fn only_in_the_very_place_that_was_made_is_anything_executed() {
     for machine in Machine::all() {
-        let place = machine.abandoned();
-        let (path, aside) = (Path::new(&place.path), machine.temp.path().join("cache/aside"));
+        let directory = machine.abandoned();
+        let (path, aside) = (Path::new(&directory.path), machine.temp.path().join("cache/aside"));
         let refused = |words: &str| {
-            let (fine, said) = machine.leave(Some(&place));
+            let (fine, said) = machine.leave(Some(&directory));
             assert!(
-                !fine && said.contains(&place.path) && said.contains(words),
+                !fine && said.contains(&directory.path) && said.contains(words),
                 "{:?}: {said}",
                 machine.shell
             );
@@ -283,11 +283,12 @@ fn only_in_the_very_place_that_was_made_is_anything_executed() {
         fs::remove_dir(&cache).expect("removed");
         fs::rename(machine.temp.path().join("moved"), &cache).expect("renamed");
 
-        assert_eq!(machine.leave(Some(&place)), (true, String::new()), "{:?}", machine.shell);
+        assert_eq!(machine.leave(Some(&directory)), (true, String::new()), "{:?}", machine.shell);
         assert_eq!(machine.cache(), ["cleaned"], "{:?}", machine.shell);
-        assert_eq!(machine.leave(Some(&place)), (true, String::new()), "nothing is left");
+        assert_eq!(machine.leave(Some(&directory)), (true, String::new()), "nothing is left");
         // No record of what the agent created remains on the machine.
-        let (fine, said) = machine.leave(Some(&RemoteDirectory { boot: "an-earlier-one".into(), ..place }));
+        let (fine, said) =
+            machine.leave(Some(&RemoteDirectory { boot: "an-earlier-one".into(), ..directory }));
         assert!(!fine && said.contains("what the agent made may be left"), "{said}");
     }
 }
@@ -295,14 +296,14 @@ fn only_in_the_very_place_that_was_made_is_anything_executed() {
 #[test]
 fn a_place_is_one_word_of_the_script() {
     let host = self::host("ssh://me@host", true);
-    let place = RemoteDirectory::parse("7 2 - /tmp/it's $(here) x");
+    let directory = RemoteDirectory::parse("7 2 - /tmp/it's $(here) x");
     let agent = RecordedAgent {
         host,
         tag: TAG.into(),
         sha256: "ab".into(),
         target: "/x".into(),
         domain: None,
-        place,
+        directory,
     };
     let expected = format!("leave {} 'ab' 'sudo -n' 7 2 '-' '/tmp/it'\\''s $(here) x'\n", mark(TAG));
     assert_eq!(leaving(&agent), expected);

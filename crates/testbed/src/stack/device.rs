@@ -157,7 +157,7 @@ impl Walk<'_> {
     /// if it is unknown.
     fn kernel_name(&self, source: &str) -> Option<String> {
         let device = Path::new(source.starts_with("/dev/").then_some(source)?);
-        let linked = self.canonical(device).ok().and_then(|place| Some(place.file_name()?.to_owned()));
+        let linked = self.canonical(device).ok().and_then(|resolved| Some(resolved.file_name()?.to_owned()));
         let named = device.file_name()?.to_owned();
         let known = linked
             .into_iter()
@@ -254,8 +254,8 @@ pub(crate) fn is_on_virtio(directory: &Path) -> bool {
     directory.ancestors().any(is_virtio)
 }
 
-fn is_virtio(place: &Path) -> bool {
-    let name = place.file_name().and_then(|name| name.to_str());
+fn is_virtio(resolved: &Path) -> bool {
+    let name = resolved.file_name().and_then(|name| name.to_str());
     let index = name.and_then(|name| name.strip_prefix("virtio"));
     index.is_some_and(|index| !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit()))
 }

@@ -158,7 +158,7 @@ fn sys_block(directory: &Path, file: &str) -> String {
 /// Returns the name of the nearest parent directory whose name is `prefix` followed by a digit, such as `host0` or `rport-0:0-1`; `None` if
 /// there is none.
 pub(crate) fn ancestor(directory: &Path, prefix: &str) -> Option<String> {
-    let names = directory.ancestors().filter_map(|place| place.file_name()?.to_str());
+    let names = directory.ancestors().filter_map(|dir| dir.file_name()?.to_str());
     names.skip(1).find(|name| is_numbered(name, prefix)).map(str::to_owned)
 }
 
@@ -172,13 +172,13 @@ fn controllers(directory: &Path) -> Vec<String> {
         name.strip_prefix("nvme")
             .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
     };
-    let name = |place: &Path| place.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+    let name = |dir: &Path| dir.file_name().and_then(|name| name.to_str()).map(str::to_owned);
     let Some(above) = directory.parent() else { return Vec::new() };
     match name(above).filter(|name| is_controller(name)) {
         Some(controller) => vec![controller],
         None => device::sorted(above)
             .iter()
-            .filter_map(|place| name(place))
+            .filter_map(|dir| name(dir))
             .filter(|name| is_controller(name))
             .collect(),
     }

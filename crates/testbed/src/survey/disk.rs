@@ -50,7 +50,7 @@ fn disk(reader: &Reader<'_>, name: &str, mapper: &Mapper, interrupts: Option<&Fa
     let text = |file: &str| reader.text(&of(name, file));
     let number = |file: &str| reader.number::<u64>(&of(name, file));
     let sectors = |file: &str| number(file)?.read(|count| count.checked_mul(SECTOR));
-    let directory = fs::canonicalize(reader.place(&of(name, ""))).unwrap_or_default();
+    let directory = fs::canonicalize(reader.full_path(&of(name, ""))).unwrap_or_default();
     let has = |file: &str| directory.join(file).exists();
     let kind = kind(name, &directory);
     let mut disk = Disk {
@@ -127,11 +127,11 @@ fn below(reader: &Reader<'_>, name: &str, directory: &Path) -> Vec<String> {
     }
     if let Some(file) = reader.text(&of(name, "loop/backing_file")) {
         let mount = mount::of(reader.root(), Path::new(&file.value)).ok();
-        let device =
-            mount.and_then(|mount| fs::canonicalize(reader.place("sys/dev/block").join(mount.number)).ok());
+        let device = mount
+            .and_then(|mount| fs::canonicalize(reader.full_path("sys/dev/block").join(mount.number)).ok());
         return device.as_deref().and_then(last).into_iter().collect();
     }
-    device::below(directory).iter().filter_map(|place| last(place)).collect()
+    device::below(directory).iter().filter_map(|step| last(step)).collect()
 }
 
 /// Returns the write cache mode that a SCSI or virtio disk reports; `None` for other disks.
@@ -158,9 +158,9 @@ fn scsi(reader: &Reader<'_>, name: &str, directory: &Path) -> Scsi {
 
 /// Returns the NUMA node of the PCI device that a disk is attached to; `None` if it is unknown.
 fn host_node(reader: &Reader<'_>, directory: &Path) -> Known<i64> {
-    let place = directory.ancestors().find(|place| place.join("numa_node").exists())?;
+    let dir = directory.ancestors().find(|dir| dir.join("numa_node").exists())?;
     let root = fs::canonicalize(reader.root()).ok()?;
-    reader.number(&format!("/{}/numa_node", place.strip_prefix(root).ok()?.display()))
+    reader.number(&format!("/{}/numa_node", dir.strip_prefix(root).ok()?.display()))
 }
 
 /// Adds the properties of a local NVMe namespace's controller (such as `nvme0` for `nvme0n1`): NUMA node, model, PCI link and wear.
@@ -178,14 +178,14 @@ fn add_controller(reader: &Reader<'_>, name: &str, disk: &mut Disk) {
         width_max: number("max_link_width"),
     });
     // Only for NVMe: smartctl opens a SCSI disk for writing.
-    let told = reader.command(SMARTCTL, &["-j", "-A", &format!("/dev/{}", &name[..end])]);
-    disk.wear = told.and_then(|told| wear(&told));
+    let output = reader.command(SMARTCTL, &["-j", "-A", &format!("/dev/{}", &name[..end])]);
+    disk.wear = output.and_then(|output| wear(&output));
 }
 
-fn wear(told: &Fact<String>) -> Option<Wear> {
-    let document: Value = serde_json::from_str(&told.value).ok()?;
+fn wear(output: &Fact<String>) -> Option<Wear> {
+    let document: Value = serde_json::from_str(&output.value).ok()?;
     let log = &document["nvme_smart_health_information_log"];
-    let number = |key: &str| Some(Fact::new(log[key].as_u64()?, told.source.clone()));
+    let number = |key: &str| Some(Fact::new(log[key].as_u64()?, output.source.clone()));
     Some(Wear {
         critical_warning: number("critical_warning"),
         percent_used: number("percentage_used"),

@@ -49,16 +49,16 @@ pub(super) fn filesystem(reader: &Reader<'_>, mount: &Mount) -> Filesystem {
 
 /// Returns the kernel name of a mount's block device; for btrfs, of the device that was mounted. `None` if there is none.
 fn device(reader: &Reader<'_>, mount: &Mount) -> Option<String> {
-    let number = fs::canonicalize(reader.place("sys/dev/block").join(&mount.number)).ok();
-    let source = || fs::canonicalize(reader.place(&mount.source)).ok();
-    let place = number.or_else(|| mount.source.starts_with("/dev/").then(source).flatten())?;
-    Some(place.file_name()?.to_string_lossy().replace('!', "/"))
+    let number = fs::canonicalize(reader.full_path("sys/dev/block").join(&mount.number)).ok();
+    let source = || fs::canonicalize(reader.full_path(&mount.source)).ok();
+    let node = number.or_else(|| mount.source.starts_with("/dev/").then(source).flatten())?;
+    Some(node.file_name()?.to_string_lossy().replace('!', "/"))
 }
 
 /// Reads free and total space with stat(1) in a separate process, because a server that hangs would block this one.
 fn space(reader: &Reader<'_>, point: &str) -> Known<Space> {
-    let told = reader.command(STAT, &["-f", "-c", "%S %b %a %c %d", point])?;
-    told.read(|text| {
+    let output = reader.command(STAT, &["-f", "-c", "%S %b %a %c %d", point])?;
+    output.read(|text| {
         let numbers: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         let [block, blocks, available, inodes, free_inodes] = numbers[..] else { return None };
         Some(Space {
@@ -74,7 +74,7 @@ fn space(reader: &Reader<'_>, point: &str) -> Known<Space> {
 /// `None` if /sys does not report it.
 fn btrfs(reader: &Reader<'_>, device: &str) -> (Known<u64>, Known<u64>) {
     let all = reader.names("/sys/fs/btrfs").into_iter().map(|id| format!("/sys/fs/btrfs/{id}"));
-    let own = all.into_iter().find(|id| reader.place(&format!("{id}/devices/{device}")).exists());
+    let own = all.into_iter().find(|id| reader.full_path(&format!("{id}/devices/{device}")).exists());
     let Some(info) = own.map(|own| format!("{own}/devinfo")) else { return (None, None) };
     let members = reader.names(&info);
     let errors = members.iter().filter_map(|member| {

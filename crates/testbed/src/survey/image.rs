@@ -4,8 +4,8 @@ use std::path::Path;
 
 use iotax_model::survey::{Fact, Image, ImageFile, Known};
 
+use super::file_head::inspect;
 use super::image_format::format_of;
-use super::look::look;
 use super::qcow2;
 use super::reader::Reader;
 use crate::program::Program;
@@ -17,7 +17,7 @@ const LSATTR: Program = Program { name: "lsattr", package: "e2fsprogs" };
 /// Describes the regular file at a path as a disk image; `None` for any other kind of file. If the path cannot be read, the result holds
 /// only the reason. `declared` is the format that guests use. The header of a raw disk is ignored, because the guest can write it.
 pub(super) fn image(reader: &Reader<'_>, path: &str, declared: Option<&str>) -> Option<Image> {
-    let found = match look(&reader.place(path)) {
+    let found = match inspect(&reader.full_path(path)) {
         Ok(found) => found,
         Err(error) => {
             let unread = Some(error.to_string());
@@ -64,8 +64,8 @@ fn file(reader: &Reader<'_>, path: &str) -> Known<ImageFile> {
 
 /// Returns the file's number of extents, from filefrag(8): `PATH: 12 extents found`.
 fn extents(reader: &Reader<'_>, path: &str) -> Known<u64> {
-    let told = reader.command(FILEFRAG, &[path])?;
-    told.read(|text| text.rsplit_once(": ")?.1.split_whitespace().next()?.parse().ok())
+    let output = reader.command(FILEFRAG, &[path])?;
+    output.read(|text| text.rsplit_once(": ")?.1.split_whitespace().next()?.parse().ok())
 }
 
 /// Returns true if the file is overwritten in place on btrfs: it has the attribute `C` in lsattr(1)'s output. `None` on other filesystems.

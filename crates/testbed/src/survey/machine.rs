@@ -83,23 +83,25 @@ fn steal(stat: &str) -> Option<f64> {
 }
 
 fn nodes(reader: &Reader<'_>) -> Known<u64> {
-    const PLACE: &str = "/sys/devices/system/node";
-    let names = reader.names(PLACE).into_iter().filter(|name| {
+    const NODES: &str = "/sys/devices/system/node";
+    let names = reader.names(NODES).into_iter().filter(|name| {
         name.strip_prefix("node").is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
     });
     let count = names.filter(|name| name != "node").count() as u64;
-    (count > 0).then(|| Fact::new(count, PLACE))
+    (count > 0).then(|| Fact::new(count, NODES))
 }
 
 /// Returns true if fstrim runs periodically, by systemd's timer or a cron job; `None` on machines without systemd.
 fn trim_timer(reader: &Reader<'_>) -> Known<bool> {
     const TIMER: &str = "/etc/systemd/system/timers.target.wants/fstrim.timer";
-    if !reader.place("/etc/systemd/system").is_dir() {
+    if !reader.full_path("/etc/systemd/system").is_dir() {
         return None;
     }
     // A link whose target only exists on the live machine counts too.
-    let is_on = reader.place(TIMER).symlink_metadata().is_ok()
-        || ["/etc/cron.weekly/fstrim", "/etc/cron.daily/fstrim"].iter().any(|job| reader.place(job).exists());
+    let is_on = reader.full_path(TIMER).symlink_metadata().is_ok()
+        || ["/etc/cron.weekly/fstrim", "/etc/cron.daily/fstrim"]
+            .iter()
+            .any(|job| reader.full_path(job).exists());
     Some(Fact::new(is_on, TIMER))
 }
 
@@ -137,7 +139,7 @@ fn directory(reader: &Reader<'_>, line: &str) -> Option<Vec<String>> {
         Some(name) => format!("/sys/fs/cgroup/{name}"),
         None if controllers.is_empty() => ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"]
             .iter()
-            .find(|mount| reader.place(mount).is_dir())
+            .find(|mount| reader.full_path(mount).is_dir())
             .map(|mount| (*mount).to_owned())?,
         None => return None,
     };

@@ -4,10 +4,10 @@
 //! programs is read from files.
 
 mod disk;
+mod file_head;
 mod filesystem;
 mod image;
 mod image_format;
-mod look;
 mod machine;
 mod mapper;
 mod network;
@@ -36,7 +36,7 @@ pub fn machine(root: &Path) -> Survey {
     }
     let names = disk::all(&reader);
     survey.disks = disk::disks(&reader, &names);
-    let mounts = mount::table(&reader.place("proc/self")).unwrap_or_default();
+    let mounts = mount::table(&reader.full_path("proc/self")).unwrap_or_default();
     survey.filesystems = filesystem::on_disks(&reader, &mounts);
     survey.interfaces = network::interfaces(&reader);
     finish(reader, survey)
@@ -56,8 +56,8 @@ pub fn path(root: &Path, path: &Path) -> Result<Survey, StackError> {
     survey.guests.retain_mut(|guest| {
         guest.disks.retain_mut(|disk| {
             let Some(used) = &mut disk.path else { return false };
-            let place = Path::new(&used.value);
-            let is_this = answers(root, place).is_ok() && self::inside(root, place) == inside;
+            let used_path = Path::new(&used.value);
+            let is_this = answers(root, used_path).is_ok() && self::inside(root, used_path) == inside;
             if is_this {
                 // The guest may refer to the file by a symbolic link.
                 used.value = inside.to_string_lossy().into_owned();
@@ -69,7 +69,7 @@ pub fn path(root: &Path, path: &Path) -> Result<Survey, StackError> {
     });
     add_path(&reader, &mut survey, path)?;
     if reader
-        .place(&inside.to_string_lossy())
+        .full_path(&inside.to_string_lossy())
         .metadata()
         .is_ok_and(|found| found.file_type().is_block_device())
     {
@@ -82,7 +82,7 @@ pub fn path(root: &Path, path: &Path) -> Result<Survey, StackError> {
 /// Fails if accessing a path takes more than 3 s, as on a dead mount. A missing path is no error.
 pub fn answers(root: &Path, path: &Path) -> Result<(), String> {
     let path = std::path::absolute(path).map_err(|error| error.to_string())?;
-    match look::answers(&root.join(path.strip_prefix("/").unwrap_or(&path))) {
+    match file_head::answers(&root.join(path.strip_prefix("/").unwrap_or(&path))) {
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error.to_string()),
         _ => Ok(()),
     }

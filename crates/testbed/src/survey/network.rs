@@ -10,7 +10,7 @@ const CLASS: &str = "/sys/class/net";
 
 pub(super) fn interfaces(reader: &Reader<'_>) -> Vec<NetworkInterface> {
     let mut names = reader.names(CLASS);
-    names.retain(|name| name != "lo" && reader.place(&format!("{CLASS}/{name}")).is_dir());
+    names.retain(|name| name != "lo" && reader.full_path(&format!("{CLASS}/{name}")).is_dir());
     let indices: Vec<(String, u64)> = names
         .iter()
         .filter_map(|name| Some((name.clone(), reader.number(&format!("{CLASS}/{name}/ifindex"))?.value)))
@@ -21,7 +21,7 @@ pub(super) fn interfaces(reader: &Reader<'_>) -> Vec<NetworkInterface> {
 fn interface(reader: &Reader<'_>, name: &str, indices: &[(String, u64)]) -> NetworkInterface {
     let path = |file: &str| format!("{CLASS}/{name}/{file}");
     let number = |file: &str| reader.number(&path(file));
-    let is_device = reader.place(&path("device")).exists();
+    let is_device = reader.full_path(&path("device")).exists();
     let queues: Vec<String> =
         reader.names(&path("queues")).into_iter().filter(|queue| queue.starts_with("rx-")).collect();
     let steering = queues.iter().filter_map(|queue| reader.text(&path(&format!("queues/{queue}/rps_cpus"))));
@@ -53,7 +53,7 @@ fn interface(reader: &Reader<'_>, name: &str, indices: &[(String, u64)]) -> Netw
 
 /// Returns the name of the entry that a symbolic link in /sys points to; `None` if there is no link.
 fn linked(reader: &Reader<'_>, path: &str) -> Known<String> {
-    let target = std::fs::read_link(reader.place(path)).ok()?;
+    let target = std::fs::read_link(reader.full_path(path)).ok()?;
     Some(Fact::new(target.file_name()?.to_string_lossy().into_owned(), path))
 }
 
@@ -61,15 +61,15 @@ fn linked(reader: &Reader<'_>, path: &str) -> Known<String> {
 /// interface in another network namespace, so it counts only for VXLAN, or if that interface's index refers back. `None` for bridges and
 /// bonds, or if no such interface is known.
 fn lower(reader: &Reader<'_>, name: &str, indices: &[(String, u64)]) -> Known<String> {
-    let place = format!("{CLASS}/{name}");
+    let class_dir = format!("{CLASS}/{name}");
     let is_master =
-        ["bridge", "bonding"].iter().any(|kind| reader.place(&format!("{place}/{kind}")).exists());
+        ["bridge", "bonding"].iter().any(|kind| reader.full_path(&format!("{class_dir}/{kind}")).exists());
     if is_master {
         return None;
     }
-    let link = reader.names(&place).into_iter().find(|entry| entry.starts_with("lower_"));
+    let link = reader.names(&class_dir).into_iter().find(|entry| entry.starts_with("lower_"));
     if let Some(lower) = link.as_deref().and_then(|link| link.strip_prefix("lower_")) {
-        return Some(Fact::new(lower.to_owned(), format!("{place}/lower_{lower}")));
+        return Some(Fact::new(lower.to_owned(), format!("{class_dir}/lower_{lower}")));
     }
     let index = |name: &str, file: &str| reader.number::<u64>(&format!("{CLASS}/{name}/{file}"));
     let own = index(name, "ifindex")?.value;
@@ -77,7 +77,7 @@ fn lower(reader: &Reader<'_>, name: &str, indices: &[(String, u64)]) -> Known<St
     let (peer, _) = indices.iter().find(|(_, index)| *index == below.value)?;
     let is_mutual = index(peer, "iflink").is_some_and(|link| link.value == own);
     let is_tunnel =
-        reader.text(&format!("{place}/uevent")).is_some_and(|all| all.value.contains("DEVTYPE=vxlan"));
+        reader.text(&format!("{class_dir}/uevent")).is_some_and(|all| all.value.contains("DEVTYPE=vxlan"));
     (is_mutual || is_tunnel).then(|| Fact::new(peer.clone(), below.source))
 }
 

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use iotax_model::survey::{BrokenChain, ProbedBacking, Qcow2};
 
+use super::file_head::{FileHead, inspect};
 use super::image_format::format_of;
-use super::look::{Look, look};
 use super::reader::Reader;
 
 /// Maximum number of backing files to follow.
@@ -105,7 +105,7 @@ fn backing_format(start: &[u8], mut at: usize) -> Option<String> {
 pub(super) fn chain(
     reader: &Reader<'_>,
     path: &str,
-    found: &Look,
+    found: &FileHead,
 ) -> Result<(Qcow2, Option<String>), String> {
     let mut header = parse(&found.start, found.metadata.len())?;
     let mut whole = header.own.clone();
@@ -121,7 +121,7 @@ pub(super) fn chain(
         if whole.backing.len() == DEEPEST {
             return Ok((whole, Some(format!("more than {DEEPEST} images are below it"))));
         }
-        let below = match look(&reader.place(&base)) {
+        let below = match inspect(&reader.full_path(&base)) {
             Ok(below) => below,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 whole.broken = Some(BrokenChain::Missing { overlay, base });

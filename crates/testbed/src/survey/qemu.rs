@@ -20,7 +20,7 @@ pub(super) fn running(reader: &Reader<'_>) -> Vec<GuestSetup> {
     let processes = reader.names("/proc").into_iter().filter_map(|name| name.parse::<u32>().ok());
     let guest = |pid: u32| {
         let source = format!("/proc/{pid}/cmdline");
-        let line = fs::read(reader.place(&source)).ok()?;
+        let line = fs::read(reader.full_path(&source)).ok()?;
         let words: Vec<String> = String::from_utf8_lossy(&line)
             .trim_end_matches(['\0', '\n'])
             .split('\0')
@@ -31,7 +31,7 @@ pub(super) fn running(reader: &Reader<'_>) -> Vec<GuestSetup> {
         is_qemu.then(|| {
             let mut guest = GuestSetup { pid: Some(pid), ..setup(&words[1..], &source, pid) };
             guest.emulated = emulated(reader, pid, program, &options(&words[1..]), &source);
-            let directory = fs::read_link(reader.place(&format!("/proc/{pid}/cwd"))).ok();
+            let directory = fs::read_link(reader.full_path(&format!("/proc/{pid}/cwd"))).ok();
             guest.disks.iter_mut().for_each(|disk| locate(disk, directory.as_deref()));
             guest
         })
@@ -44,7 +44,7 @@ pub(super) fn running(reader: &Reader<'_>) -> Vec<GuestSetup> {
 fn emulated(reader: &Reader<'_>, pid: u32, program: &str, options: &Options, source: &str) -> Known<bool> {
     const OF_ACCELERATORS: [&str; 3] = ["anon_inode:kvm-vm", "anon_inode:mshv", "/dev/xen/"];
     let files = format!("/proc/{pid}/fd");
-    let open = fs::read_dir(reader.place(&files)).into_iter().flatten().flatten();
+    let open = fs::read_dir(reader.full_path(&files)).into_iter().flatten().flatten();
     let open: Vec<String> = open
         .filter_map(|file| Some(fs::read_link(file.path()).ok()?.to_string_lossy().into_owned()))
         .collect();

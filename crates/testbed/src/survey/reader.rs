@@ -30,13 +30,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the path of a file below the root.
-    pub(super) fn place(&self, path: &str) -> PathBuf {
+    pub(super) fn full_path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
     /// Returns the content of a file without surrounding white space; `None` if it is empty or cannot be read.
     pub(super) fn text(&self, path: &str) -> Known<String> {
-        text(&self.place(path)).map(|text| Fact::new(text, path))
+        text(&self.full_path(path)).map(|text| Fact::new(text, path))
     }
 
     /// Returns a number from a file; `None` if it cannot be read or parsed.
@@ -51,7 +51,7 @@ impl<'a> Reader<'a> {
 
     /// Returns the sorted names of a directory's entries; empty if the directory cannot be read.
     pub(super) fn names(&self, path: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.place(path)).into_iter().flatten().flatten();
+        let entries = fs::read_dir(self.full_path(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> =
             entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
         names.sort();
@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
         if self.root != Path::new("/") {
             return program.recorded(self.root, arguments).map(|text| Fact::new(text, line));
         }
-        match program.look(arguments, PATIENCE) {
+        match program.query(arguments, PATIENCE) {
             Ok(output) => Some(Fact::new(String::from_utf8_lossy(&output).trim().to_owned(), line)),
             Err(ProgramError::NotFound { program, package }) => {
                 self.leave_out(format!("{program} is not installed (Debian: {package})"));

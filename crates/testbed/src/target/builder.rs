@@ -125,7 +125,8 @@ impl Builder {
         // A filesystem in the guest takes space beyond the area, and so does one on a file.
         let is_made = target.file().is_some() || target.filesystem_in_guest().is_some();
         let size = if is_made { self.space.area } else { built.size };
-        let purged = target.device().and_then(|path| self.purged.get(&self.permission.place(path)).cloned());
+        let purged =
+            target.device().and_then(|path| self.purged.get(&self.permission.kernel_path(path)).cloned());
         Ok(Built { size, origin, warnings, exported, servers, volatile, counters, limit, purged, ..built })
     }
 
@@ -148,7 +149,7 @@ impl Builder {
         path: &Path,
         undo_log: &mut UndoLog,
     ) -> Result<Arc<DeviceClaim>, BuildError> {
-        let node = self.permission.place(path);
+        let node = self.permission.kernel_path(path);
         if let Some(held) = self.claims.get(&node).and_then(Weak::upgrade) {
             return Ok(held);
         }

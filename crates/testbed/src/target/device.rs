@@ -18,7 +18,7 @@ impl Build for DeviceSpec {
     fn check(&self, at: &Check<'_>, needs: &mut Needs) -> Result<(), Refusal> {
         let Self(path) = self;
         device::check(at.target, at.plan, at.permission)?;
-        let length = existing::length(&at.permission.place(path));
+        let length = existing::length(&at.permission.kernel_path(path));
         let length = length.map_err(|error| Refusal::environment(error.to_string()))?;
         let is_known = needs.overwritten.iter().any(|known| known.path == *path);
         if at.permission.allows(path) && at.target.lvm().is_none() && !is_known {

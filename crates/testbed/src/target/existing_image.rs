@@ -23,7 +23,7 @@ use crate::refusal::Refusal;
 impl Build for ImageSpec {
     fn check(&self, at: &Check<'_>, needs: &mut Needs) -> Result<(), Refusal> {
         // Open the image as the daemon will: whoever writes it holds a lock.
-        let found = look(self, false)?;
+        let found = inspect(self, false)?;
         if !found.others.is_empty() {
             let (image, others) = (self.path.display(), found.others.join(", "));
             needs.notes.push(format!("{}: what {image} reads is also in {others}", at.target.name));
@@ -53,7 +53,7 @@ impl Build for ImageSpec {
     }
 
     fn build(&self, _: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
-        let FoundImage { format, size, .. } = look(self, true)?;
+        let FoundImage { format, size, .. } = inspect(self, true)?;
         let path = std::fs::canonicalize(&self.path).map_err(BuildError::file(&self.path))?;
         let node = match &self.overlay {
             None => {
@@ -91,7 +91,7 @@ const EMPTY: u64 = 1 << 20;
 
 /// Inspects an image. Rejects an image that iotax cannot measure, such as one that is encrypted or truncated or, unless `shared` is true,
 /// open for writing.
-fn look(spec: &ImageSpec, shared: bool) -> Result<FoundImage, Refusal> {
+fn inspect(spec: &ImageSpec, shared: bool) -> Result<FoundImage, Refusal> {
     let path = spec.path.as_path();
     let shown = path.display();
     let is_here = |path: &Path| path.is_absolute() && path.is_file();
@@ -99,7 +99,7 @@ fn look(spec: &ImageSpec, shared: bool) -> Result<FoundImage, Refusal> {
         let why = if path.exists() { "is no regular file" } else { "does not exist" };
         return Err(Refusal::input(format!("image {shown}: {why}; give the file of a disk image")));
     }
-    let found = if spec.format == Some(Format::Raw) { bytes_of(path) } else { image::look(path, shared) };
+    let found = if spec.format == Some(Format::Raw) { bytes_of(path) } else { image::inspect(path, shared) };
     let found = found.map_err(|error| {
         let said = error.to_string();
         // Part of `Failed to get shared "write" lock`; other messages are about blocks.
@@ -205,17 +205,17 @@ const MAGIC: [(u64, &[u8], Format); 5] = [
 /// Returns the image format that a file's magic bytes identify; `None` for others.
 fn kind_by_magic(path: &Path) -> Option<Format> {
     let file = File::open(path).ok()?;
-    let has = |place: u64, magic: &[u8]| {
+    let has = |magic_offset: u64, magic: &[u8]| {
         let mut found = vec![0; magic.len()];
-        file.read_exact_at(&mut found, place).is_ok() && found == magic
+        file.read_exact_at(&mut found, magic_offset).is_ok() && found == magic
     };
-    MAGIC.into_iter().find(|(place, magic, _)| has(*place, magic)).map(|(_, _, format)| format)
+    MAGIC.into_iter().find(|(magic_offset, magic, _)| has(*magic_offset, magic)).map(|(_, _, format)| format)
 }
 
 /// Returns the paths of the other files that an image refers to; empty if it cannot be inspected.
 #[must_use]
 pub fn others(path: &Path) -> Vec<String> {
-    image::look(path, true).map(|found| found.others).unwrap_or_default()
+    image::inspect(path, true).map(|found| found.others).unwrap_or_default()
 }
 
 /// Inspects a file; `None` for raw data, for anything but a regular file, and for a file that QEMU cannot read and that does not begin as a
@@ -224,7 +224,7 @@ pub fn found(path: &Path) -> Result<Option<FoundImage>, String> {
     if !path.is_file() {
         return Ok(None);
     }
-    match (image::look(path, true), kind_by_magic(path)) {
+    match (image::inspect(path, true), kind_by_magic(path)) {
         (Ok(found), _) if found.encrypted => Err("it is encrypted".into()),
         (Ok(found), _) => Ok(Some(found).filter(|found| found.format != Format::Raw)),
         (Err(error), Some(format)) => Err(format!("it begins as an image in {format}, and {error}")),
@@ -255,10 +255,10 @@ mod tests {
             let shown = path.display().to_string();
             qemu("qemu-img", &["convert", "-O", format, &source.display().to_string()], &path);
             let spec = ImageSpec { path: path.clone(), format: None, overlay: None };
-            look(&spec, true).unwrap_or_else(|error| panic!("{shown}: {error}"));
+            inspect(&spec, true).unwrap_or_else(|error| panic!("{shown}: {error}"));
             let length = path.metadata().expect("there").len();
             File::options().write(true).open(&path).and_then(|file| file.set_len(length / 2)).expect("cut");
-            let said = look(&spec, true).expect_err(format).to_string();
+            let said = inspect(&spec, true).expect_err(format).to_string();
             let words = ["cut short", "truncated"];
             assert!(words.iter().any(|words| said.contains(words)), "{format}: {said}");
         }
@@ -288,7 +288,7 @@ mod tests {
                 .concat();
         qemu("qemu-img", &arguments, &path);
         let spec = ImageSpec { path: path.clone(), format: None, overlay: None };
-        let refused = look(&spec, false).expect_err("no key").to_string();
+        let refused = inspect(&spec, false).expect_err("no key").to_string();
         assert!(refused.contains("it is encrypted, and iotax asks nobody for a key"), "{refused}");
         assert_eq!(found(&path), Err("it is encrypted".into()));
     }

@@ -42,7 +42,7 @@ const NODE: &str = "image";
 const MONITOR: &str = "monitor0";
 /// Maximum time for a daemon to open an image and export it. On a disk with heavy writes, this has taken more than a minute.
 const PATIENCE: Duration = Duration::from_mins(3);
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const POLL: Duration = Duration::from_millis(5);
 
 /// An image that iotax exports through daemons of this run.
 #[derive(Debug)]
@@ -255,7 +255,7 @@ pub(super) fn launch(
             let reason = format!("{program} is not ready after {seconds} s; {state}{}", messages(&mut said));
             return Err(in_point(io::Error::other(reason)));
         }
-        threads::sleep(LOOK_AGAIN);
+        threads::sleep(POLL);
     }
     Ok(StorageDaemon::new(daemon, program))
 }

@@ -80,7 +80,7 @@ fn length(spec: &NbdExportSpec) -> Result<Bytes, Refusal> {
 
 /// Rejects an export that its server does not allow to be written. Writes nothing.
 fn check_writable(spec: &NbdExportSpec) -> Result<(), Refusal> {
-    let opened = QEMU_IO.look(["-c", "length", &format!("json:{}", node_of(spec))], PATIENCE);
+    let opened = QEMU_IO.query(["-c", "length", &format!("json:{}", node_of(spec))], PATIENCE);
     let refuse = |error| {
         Refusal::environment(format!(
             "{spec}: it cannot be opened to be written; its server may offer it read-only: {error}"
@@ -98,7 +98,7 @@ fn check_empty(spec: &NbdExportSpec, size: Bytes, permission: &Permission) -> Re
     let reads = [0, size.0 - end].map(|offset| format!("read -P 0 {offset} {end}"));
     let node = format!("json:{}", node_of(spec));
     let said = QEMU_IO
-        .look(["-r", "-c", &reads[0], "-c", &reads[1], &node], PATIENCE)
+        .query(["-r", "-c", &reads[0], "-c", &reads[1], &node], PATIENCE)
         .map_err(|error| Refusal::environment(error.to_string()))?;
     let said = String::from_utf8_lossy(&said);
     if said.contains("failed") {

@@ -123,7 +123,7 @@ fn check_domain(
 /// Rejects a directory in which another user could replace a file before QEMU or losetup opens it by name. Raw files that iotax opens
 /// itself do not need this: their inode is checked.
 pub(super) fn check_exchange(dir: &Path) -> Result<(), Refusal> {
-    match own_file::check_way(dir) {
+    match own_file::check_ancestors(dir) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Refusal::environment(format!(
             "{}: other users can rename what is in it or in a directory above it, and so have QEMU or losetup, which open files by their names, \
              write to another file; use a directory that only you can write",
@@ -187,7 +187,7 @@ fn check_storage(
 
 /// Checks a path that an agent is to measure. Returns the length of an existing file or device; `None` if a new file of `size` bytes can be
 /// created there.
-pub fn look(path: &Path, size: Bytes) -> Result<Option<Bytes>, Refusal> {
+pub fn check_agent_path(path: &Path, size: Bytes) -> Result<Option<Bytes>, Refusal> {
     if is_there(path)? {
         return length_of(path).map(Some);
     }

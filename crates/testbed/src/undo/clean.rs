@@ -104,7 +104,7 @@ fn clean_log(
         Err(error) if error.source.kind() == io::ErrorKind::NotFound => return Ok(Some(cleaned)),
         Err(error) => return Err(error),
     };
-    for members in undo_log.standing.values().filter_map(|standing| members_place(dir, &standing.effect)) {
+    for members in undo_log.pending.values().filter_map(|pending| member_state_dir(dir, &pending.effect)) {
         for state in subdirectories(&members)? {
             cleaned.add(clean_within(&undo_dir(&state), forget, patience)?);
         }
@@ -123,7 +123,7 @@ fn clean_log(
 
 /// Returns the state directory of fleet members, if this effect created it next to the directory of undo logs; `None` otherwise. Logs
 /// elsewhere are not trusted, because other users may have written them.
-fn members_place(dir: &Path, effect: &Effect) -> Option<PathBuf> {
+fn member_state_dir(dir: &Path, effect: &Effect) -> Option<PathBuf> {
     match effect {
         Effect::Tree { path, .. } => {
             let parent = fs::canonicalize(path.parent()?).ok();
@@ -152,7 +152,7 @@ fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>, UndoLogError> {
 /// An effect of a dead process that has not been undone.
 #[derive(Debug)]
 pub struct Leftover {
-    standing: PendingEffect,
+    pending: PendingEffect,
     goes_along: bool,
     /// True for a mount point whose mount still exists. The mount is removed first.
     is_covered: bool,
@@ -166,16 +166,17 @@ impl Leftover {
         if self.is_covered {
             return None;
         }
-        let (made, within) = self.standing.made()?;
+        let (made, within) = self.pending.made()?;
         let directory = made.directory(within, None, self.goes_along);
-        let looked = directory.and_then(|directory| directory.map_or(Ok(None), |there| made.look(&there)));
-        Some(looked.err()?.to_string())
+        let found_there =
+            directory.and_then(|directory| directory.map_or(Ok(None), |there| made.find_in(&there)));
+        Some(found_there.err()?.to_string())
     }
 }
 
 impl fmt::Display for Leftover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.standing.effect.fmt(f)?;
+        self.pending.effect.fmt(f)?;
         self.hindrance().map_or(Ok(()), |reason| write!(f, ", but not as things are: {reason}"))
     }
 }
@@ -198,25 +199,23 @@ pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
                 _ => false,
             };
             let is_covered = |effect: &Effect| {
-                effect.path().is_some_and(|path| record.standing.values().any(|other| covers(other, path)))
+                effect.path().is_some_and(|path| record.pending.values().any(|other| covers(other, path)))
             };
             let known: Vec<(bool, bool)> = record
-                .standing
+                .pending
                 .values()
-                .map(|standing| {
-                    (goes_along(&standing.effect, &record.standing), is_covered(&standing.effect))
-                })
+                .map(|pending| (goes_along(&pending.effect, &record.pending), is_covered(&pending.effect)))
                 .collect();
             for members in
-                record.standing.values().filter_map(|standing| members_place(dir, &standing.effect))
+                record.pending.values().filter_map(|pending| member_state_dir(dir, &pending.effect))
             {
                 for state in subdirectories(&members)? {
                     left.extend(leftovers(&undo_dir(&state))?);
                 }
             }
-            let standing = record.standing.into_values().zip(known);
-            left.extend(standing.rev().map(|(standing, (goes_along, is_covered))| Leftover {
-                standing,
+            let pending = record.pending.into_values().zip(known);
+            left.extend(pending.rev().map(|(pending, (goes_along, is_covered))| Leftover {
+                pending,
                 goes_along,
                 is_covered,
             }));
@@ -228,8 +227,8 @@ pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
 /// Returns one error for each unreadable undo log in a directory; its effects cannot be undone. Does not wait for locks.
 pub fn unreadable(dir: &Path) -> Result<Vec<UndoLogError>, UndoLogError> {
     let Some(dir) = &believed(dir)? else { return Ok(Vec::new()) };
-    let look = |path: PathBuf| open(&path).and_then(|log| Record::read(&log, &path)).err();
-    Ok(log_files(dir, NAMED)?.into_iter().filter_map(look).collect())
+    let damage_of = |path: PathBuf| open(&path).and_then(|log| Record::read(&log, &path)).err();
+    Ok(log_files(dir, NAMED)?.into_iter().filter_map(damage_of).collect())
 }
 
 /// Lists the kernel settings in all undo logs, including those of running processes, whose changes may still be in effect. Reads the logs
@@ -240,6 +239,6 @@ pub fn settings_in_force(dir: &Path) -> Result<Vec<Effect>, UndoLogError> {
         let log = open(&path).ok()?;
         Record::read(&log, &path).ok()
     });
-    let effects = records.flat_map(|record| record.standing.into_values()).map(|standing| standing.effect);
+    let effects = records.flat_map(|record| record.pending.into_values()).map(|pending| pending.effect);
     Ok(effects.filter(|effect| matches!(effect, Effect::Setting(_))).collect())
 }

@@ -241,18 +241,18 @@ pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
 
 /// Maximum time for the processes of a run to exit.
 const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(20);
 
 /// Kills the guests and daemons of a dead run, waits up to 10 s for all its processes to exit, and takes the lock at `path`.
 ///
 /// Searches for them repeatedly: a process that has just started does not show its marker yet.
-pub(super) fn end_processes(standing: &[&Effect], path: &Path) -> io::Result<ProcessLock> {
+pub(super) fn end_processes(pending: &[&Effect], path: &Path) -> io::Result<ProcessLock> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(lock) = ProcessLock::take(path)? {
             return Ok(lock);
         }
-        for effect in standing {
+        for effect in pending {
             if let Effect::Guest { marker }
             | Effect::Daemon { marker }
             | Effect::FuseExport(FuseExport { marker, .. }) = effect
@@ -267,7 +267,7 @@ pub(super) fn end_processes(standing: &[&Effect], path: &Path) -> io::Result<Pro
                 "{users} of that run does not end; run iotax clean again when it has ended"
             )));
         }
-        threads::sleep(LOOK_AGAIN);
+        threads::sleep(POLL);
     }
 }
 
@@ -282,7 +282,7 @@ fn until_none(kill: impl Fn() -> io::Result<Vec<u32>>) -> io::Result<()> {
         if Instant::now() > deadline {
             return Err(io::Error::other(format!("process {pids:?} does not end")));
         }
-        threads::sleep(LOOK_AGAIN);
+        threads::sleep(POLL);
     }
 }
 

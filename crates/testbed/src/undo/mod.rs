@@ -10,8 +10,8 @@ mod effect;
 mod fault;
 mod file_id;
 mod form;
+mod parent;
 mod partial;
-mod place;
 mod record;
 mod running;
 
@@ -36,7 +36,7 @@ pub use commands::EVENT_OF;
 pub use effect::Effect;
 use fault::InjectedFault;
 pub use file_id::FileId;
-use place::{CreatedFile, ParentDirectory, ParentState};
+use parent::{CreatedFile, ParentDirectory, ParentState};
 use record::Record;
 pub use running::{RunningRun, running};
 
@@ -155,7 +155,7 @@ pub struct UndoLog {
     length: u64,
     /// Number of the effect whose removal has begun, in which case the log ends with an incomplete line; `None` if no removal has begun.
     begun: Option<u64>,
-    standing: BTreeMap<u64, PendingEffect>,
+    pending: BTreeMap<u64, PendingEffect>,
     next: u64,
     fault: InjectedFault,
 }
@@ -175,22 +175,22 @@ impl UndoLog {
             lock.ok_or_else(|| io::Error::other("another process holds its lock"))
         };
         let lock = take().map_err(failed("cannot make the undo log", &path))?;
-        Ok(Self { path, file, lock, length: 0, begun: None, standing: BTreeMap::new(), next: 0, fault })
+        Ok(Self { path, file, lock, length: 0, begun: None, pending: BTreeMap::new(), next: 0, fault })
     }
 
     /// Takes over the undo log of a dead process, after ending the processes that it started. `None` if the process is still running.
     fn adopt(path: &Path, patience: Patience) -> Result<Option<Self>, UndoLogError> {
         let fault = InjectedFault::from_environment().map_err(failed("cannot take over", path))?;
         let Some(file) = abandoned(path, patience)? else { return Ok(None) };
-        let Record { standing, next, length, begun } = Record::read(&file, path)?;
+        let Record { pending, next, length, begun } = Record::read(&file, path)?;
         if begun.is_none() {
             // Cuts off an incomplete line, so that the next one starts on a new line.
             file.set_len(length).map_err(failed("cannot write", path))?;
         }
-        let effects: Vec<&Effect> = standing.values().map(|standing| &standing.effect).collect();
+        let effects: Vec<&Effect> = pending.values().map(|pending| &pending.effect).collect();
         let lock = effect::end_processes(&effects, &path.with_extension(LOCK))
             .map_err(failed("cannot take over the undo log", path))?;
-        Ok(Some(Self { path: path.to_owned(), file, lock, length, begun, standing, next, fault }))
+        Ok(Some(Self { path: path.to_owned(), file, lock, length, begun, pending, next, fault }))
     }
 
     fn append(&mut self, line: &Line) -> Result<(), UndoLogError> {
@@ -251,12 +251,12 @@ impl UndoLog {
     pub fn record(&mut self, effect: Effect) -> Result<UndoEntry, UndoLogError> {
         let id = self.next;
         self.next += 1;
-        let place = |path: &Path| {
+        let parent_of = |path: &Path| {
             ParentDirectory::of(path).map_err(failed("cannot look at the directory that is to hold", path))
         };
-        let (within, directory) = effect.path().map(place).transpose()?.unzip();
+        let (within, directory) = effect.path().map(parent_of).transpose()?.unzip();
         self.append(&Line::Record { id, effect: effect.clone(), within: within.clone() })?;
-        self.standing.insert(id, PendingEffect::new(effect, within, directory));
+        self.pending.insert(id, PendingEffect::new(effect, within, directory));
         Ok(UndoEntry(id))
     }
 
@@ -288,11 +288,11 @@ impl UndoLog {
 
     /// Undoes one effect now. If that fails, the effect stays in the log.
     pub fn undo(&mut self, entry: UndoEntry) -> Result<(), NotUndone> {
-        let Some(standing) = self.standing.remove(&entry.0) else { return Ok(()) };
-        if let Err(error) = self.carry_back(entry.0, &standing) {
+        let Some(pending) = self.pending.remove(&entry.0) else { return Ok(()) };
+        if let Err(error) = self.carry_back(entry.0, &pending) {
             self.retract();
-            let failure = NotUndone { effect: standing.effect.clone(), reason: error.to_string() };
-            self.standing.insert(entry.0, standing);
+            let failure = NotUndone { effect: pending.effect.clone(), reason: error.to_string() };
+            self.pending.insert(entry.0, pending);
             return Err(failure);
         }
         // On a full disk this cannot be recorded. The next reader of the log checks again and finds nothing to undo.
@@ -301,15 +301,15 @@ impl UndoLog {
     }
 
     /// Undoes an effect. Fails if the object may still exist afterwards, unless the object will be removed together with its filesystem.
-    fn carry_back(&mut self, id: u64, standing: &PendingEffect) -> io::Result<()> {
-        let Some((made, within)) = standing.made() else {
-            return effect::undo(&standing.effect, &self.lock.without_interrupt());
+    fn carry_back(&mut self, id: u64, pending: &PendingEffect) -> io::Result<()> {
+        let Some((made, within)) = pending.made() else {
+            return effect::undo(&pending.effect, &self.lock.without_interrupt());
         };
-        if is_on_lost_mount(&standing.effect, &self.standing) {
+        if is_on_lost_mount(&pending.effect, &self.pending) {
             return Ok(());
         }
-        let goes_along = goes_along(&standing.effect, &self.standing);
-        let removed = match made.directory(within, standing.directory.as_ref(), goes_along) {
+        let goes_along = goes_along(&pending.effect, &self.pending);
+        let removed = match made.directory(within, pending.directory.as_ref(), goes_along) {
             Ok(Some(directory)) => made.remove(&directory, || self.begin_removal(id)),
             other => other.map(drop),
         };
@@ -324,7 +324,7 @@ impl UndoLog {
     /// Makes an effect permanent: it will not be undone.
     pub fn commit(&mut self, entry: UndoEntry) -> Result<(), UndoLogError> {
         self.append(&Line::Undone { id: entry.0 })?;
-        self.standing.remove(&entry.0);
+        self.pending.remove(&entry.0);
         Ok(())
     }
 
@@ -332,18 +332,18 @@ impl UndoLog {
     /// undone.
     pub fn undo_all(&mut self) -> (Vec<Effect>, Vec<NotUndone>) {
         let (mut undone, mut failures) = (Vec::new(), Vec::new());
-        let mut standing: Vec<(u64, Effect)> =
-            self.standing.iter().rev().map(|(id, standing)| (*id, standing.effect.clone())).collect();
+        let mut pending: Vec<(u64, Effect)> =
+            self.pending.iter().rev().map(|(id, pending)| (*id, pending.effect.clone())).collect();
         // The entry with a begun line comes first: writing any other line drops the begun one, and with it the proof that the removal had begun.
-        standing.sort_by_key(|(id, _)| self.begun != Some(*id));
-        for (id, effect) in standing {
+        pending.sort_by_key(|(id, _)| self.begun != Some(*id));
+        for (id, effect) in pending {
             match self.undo(UndoEntry(id)) {
                 Ok(()) => undone.push(effect),
                 Err(failure) => failures.push(failure),
             }
             // A failed entry must not keep its filesystem busy.
-            if let Some(standing) = self.standing.get_mut(&id) {
-                (standing.directory, standing.own) = (None, None);
+            if let Some(pending) = self.pending.get_mut(&id) {
+                (pending.directory, pending.own) = (None, None);
             }
         }
         if failures.is_empty()
@@ -374,8 +374,8 @@ impl UndoLog {
     /// Records the identity of a file that a tool has created, so that another file at its path will not be removed. Returns the new entry;
     /// the same entry if the file does not exist or its identity is already recorded.
     pub fn identify(&mut self, entry: UndoEntry) -> Result<UndoEntry, UndoLogError> {
-        let standing = self.standing.get(&entry.0).map(|standing| &standing.effect);
-        let Some(Effect::File { path, identity: None }) = standing else { return Ok(entry) };
+        let pending = self.pending.get(&entry.0).map(|pending| &pending.effect);
+        let Some(Effect::File { path, identity: None }) = pending else { return Ok(entry) };
         let path = path.clone();
         // If the tool created nothing, there is no identity to record.
         let Ok(made) = fs::symlink_metadata(&path) else { return Ok(entry) };
@@ -407,7 +407,7 @@ impl UndoLog {
         let made = fs::DirBuilder::new().mode(mode).create(&own);
         self.disown(scratch, &made)?;
         made.map_err(trouble())?;
-        let directory = place::open(&own).map_err(trouble())?;
+        let directory = parent::open(&own).map_err(trouble())?;
         let identity = FileId::of(&directory.metadata().map_err(trouble())?);
         let entry = self.record(effect(path.to_owned(), identity))?;
         self.hold(entry, directory);
@@ -421,8 +421,8 @@ impl UndoLog {
 
     /// Keeps a created file or directory open, so that it is found even if it is renamed.
     fn hold(&mut self, entry: UndoEntry, own: File) {
-        if let Some(standing) = self.standing.get_mut(&entry.0) {
-            standing.own = Some(own);
+        if let Some(pending) = self.pending.get_mut(&entry.0) {
+            pending.own = Some(own);
         }
     }
 
@@ -537,8 +537,8 @@ impl Patience {
 /// links.
 fn own_directory(dir: &Path) -> Result<PathBuf, UndoLogError> {
     // Check before anything is created below.
-    let there = dir.ancestors().find(|place| place.exists()).unwrap_or(dir);
-    own_file::check_way(there).map_err(failed(NOT_BELIEVED, dir))?;
+    let there = dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir);
+    own_file::check_ancestors(there).map_err(failed(NOT_BELIEVED, dir))?;
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(0o700).create(dir).map_err(failed("cannot make the directory", dir))?;
     own_file::directory(dir).map_err(failed(NOT_BELIEVED, dir))

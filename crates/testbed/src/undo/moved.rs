@@ -3,7 +3,7 @@
 use super::*;
 
 /// Creates a directory for undo logs, and a work directory that a test can rename.
-fn scene() -> (tempfile::TempDir, PathBuf, PathBuf) {
+fn directories() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let temp = tempfile::tempdir().expect("temp dir");
     let (state, work) = (temp.path().join("state"), temp.path().join("work"));
     fs::create_dir(&work).expect("work dir");
@@ -30,7 +30,7 @@ fn files_in(directory: &Path) -> usize {
 
 #[test]
 fn as_long_as_it_lives_it_finds_what_it_made_wherever_the_directory_is() {
-    let (temp, state, work) = scene();
+    let (temp, state, work) = directories();
     let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
     let folder = work.join("iotax-t");
     undo_log.make_file(&work.join("new")).expect("file");
@@ -53,7 +53,7 @@ fn as_long_as_it_lives_it_finds_what_it_made_wherever_the_directory_is() {
 
 #[test]
 fn a_directory_that_the_user_removed_has_nothing_left_in_it() {
-    let (_temp, state, work) = scene();
+    let (_temp, state, work) = directories();
     let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
     undo_log.make_file(&work.join("new")).expect("file");
     fs::remove_dir_all(&work).expect("removed");
@@ -63,7 +63,7 @@ fn a_directory_that_the_user_removed_has_nothing_left_in_it() {
 
 #[test]
 fn afterwards_a_directory_that_was_renamed_or_replaced_is_told_until_it_is_back() {
-    let (temp, state, work) = scene();
+    let (temp, state, work) = directories();
     let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
     let new = work.join("new");
     undo_log.make_file(&new).expect("file");
@@ -71,12 +71,15 @@ fn afterwards_a_directory_that_was_renamed_or_replaced_is_told_until_it_is_back(
     let inode = std::os::unix::fs::MetadataExt::ino(&fs::metadata(&work).expect("there"));
     let away = temp.path().join("elsewhere");
     fs::rename(&work, &away).expect("renamed");
-    let told = not_undone(&state, 1);
+    let reasons = not_undone(&state, 1);
     let place = format!("{} is no longer the directory", work.display());
-    assert!(told[0].contains(&place) && told[0].contains(&format!("inode {inode} on device ")), "{told:?}");
+    assert!(
+        reasons[0].contains(&place) && reasons[0].contains(&format!("inode {inode} on device ")),
+        "{reasons:?}"
+    );
     fs::create_dir(&work).expect("made");
     fs::write(&new, "the user's").expect("written");
-    assert_eq!(not_undone(&state, 1), told);
+    assert_eq!(not_undone(&state, 1), reasons);
     assert_eq!(fs::read_to_string(&new).expect("still there"), "the user's");
     fs::remove_dir_all(&work).expect("removed");
     fs::rename(&away, &work).expect("renamed");
@@ -86,7 +89,7 @@ fn afterwards_a_directory_that_was_renamed_or_replaced_is_told_until_it_is_back(
 
 #[test]
 fn another_name_in_its_directory_is_told() {
-    let (_temp, state, work) = scene();
+    let (_temp, state, work) = directories();
     let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
     let (new, tree, folder) = (work.join("new"), work.join("iotax-t.d"), work.join("iotax-t"));
     undo_log.make_file(&new).expect("file");
@@ -96,9 +99,9 @@ fn another_name_in_its_directory_is_told() {
     let made = [&new, &tree, &folder];
     let names = ["mine", "mine.d", "my folder"];
     made.iter().zip(names).for_each(|(path, name)| fs::rename(path, work.join(name)).expect("renamed"));
-    let told = not_undone(&state, 3);
-    for (told, name) in told.iter().rev().zip(names) {
-        assert_eq!(*told, format!("it is called {name} there now; left alone"));
+    let reasons = not_undone(&state, 3);
+    for (reasons, name) in reasons.iter().rev().zip(names) {
+        assert_eq!(*reasons, format!("it is called {name} there now; left alone"));
     }
     made.iter().zip(names).for_each(|(path, name)| fs::rename(work.join(name), path).expect("renamed"));
     assert_undone(&state, 3);
@@ -107,7 +110,7 @@ fn another_name_in_its_directory_is_told() {
 
 #[test]
 fn a_file_that_was_moved_away_while_its_process_lived_is_told() {
-    let (temp, state, work) = scene();
+    let (temp, state, work) = directories();
     let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
     undo_log.make_file(&work.join("new")).expect("file");
     let away = temp.path().join("mine");
@@ -120,7 +123,7 @@ fn a_file_that_was_moved_away_while_its_process_lived_is_told() {
 
 #[test]
 fn afterwards_what_is_not_in_its_directory_is_told_with_how_it_is_found() {
-    let (temp, state, work) = scene();
+    let (temp, state, work) = directories();
     let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
     let (new, tree) = (work.join("new"), work.join("iotax-t.d"));
     undo_log.make_file(&new).expect("file");
@@ -130,9 +133,9 @@ fn afterwards_what_is_not_in_its_directory_is_told_with_how_it_is_found() {
     let inodes = made.map(|path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).expect("there")));
     let away = |path: &Path| temp.path().join(path.file_name().expect("a name"));
     made.iter().for_each(|path| fs::rename(path, away(path)).expect("renamed"));
-    for (told, inode) in not_undone(&state, 2).iter().zip(inodes) {
+    for (reasons, inode) in not_undone(&state, 2).iter().zip(inodes) {
         let found = format!(" -xdev -inum {inode}");
-        assert!(told.contains("it is not there any more") && told.ends_with(&found), "{told}");
+        assert!(reasons.contains("it is not there any more") && reasons.ends_with(&found), "{reasons}");
     }
     for left in leftovers(&state).expect("readable") {
         assert!(left.to_string().contains(", but not as things are: it is not there any more"), "{left}");
@@ -144,14 +147,14 @@ fn afterwards_what_is_not_in_its_directory_is_told_with_how_it_is_found() {
 
 #[test]
 fn another_name_that_keeps_the_data_is_told() {
-    let (temp, state, work) = scene();
+    let (temp, state, work) = directories();
     let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
     let other = temp.path().join("other");
     undo_log.make_file(&work.join("new")).expect("file");
     fs::hard_link(work.join("new"), &other).expect("linked");
     drop(undo_log);
-    let told = not_undone(&state, 1);
-    assert!(told[0].contains("1 other name keeps its data; find with: find "), "{told:?}");
+    let reasons = not_undone(&state, 1);
+    assert!(reasons[0].contains("1 other name keeps its data; find with: find "), "{reasons:?}");
     assert_eq!(files_in(&work), 0);
     assert!(not_undone(&state, 1)[0].contains("it is not there any more"));
     fs::remove_file(other).expect("removed");
@@ -163,7 +166,7 @@ fn another_name_that_keeps_the_data_is_told() {
 #[test]
 fn what_was_being_removed_and_is_not_there_is_gone() {
     for removed in [true, false] {
-        let (_temp, state, work) = scene();
+        let (_temp, state, work) = directories();
         let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
         let (entry, _) = undo_log.make_file(&work.join("new")).expect("file");
         undo_log.make_file(&work.join("second")).expect("file");
@@ -179,7 +182,7 @@ fn what_was_being_removed_and_is_not_there_is_gone() {
 
 #[test]
 fn a_folder_that_was_moved_away_is_told_with_what_is_in_it() {
-    let (temp, state, work) = scene();
+    let (temp, state, work) = directories();
     let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
     let folder = work.join("iotax-t");
     undo_log.make_directory(&folder).expect("folder");
@@ -189,9 +192,9 @@ fn a_folder_that_was_moved_away_is_told_with_what_is_in_it() {
     drop(undo_log);
     let away = temp.path().join("elsewhere");
     fs::rename(&folder, &away).expect("renamed");
-    let told = not_undone(&state, 2);
-    assert!(told[0].contains("iotax-t is no longer the directory"), "{told:?}");
-    assert!(told[1].contains("it is not there any more"), "{told:?}");
+    let reasons = not_undone(&state, 2);
+    assert!(reasons[0].contains("iotax-t is no longer the directory"), "{reasons:?}");
+    assert!(reasons[1].contains("it is not there any more"), "{reasons:?}");
     fs::rename(&away, &folder).expect("renamed");
     assert_undone(&state, 2);
     assert_eq!(files_in(&work), 0);

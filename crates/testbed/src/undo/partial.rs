@@ -10,14 +10,14 @@ impl UndoLog {
         let is_below = |effect: &Effect| {
             effect.path().is_some_and(|path| path != directory && path.starts_with(directory))
         };
-        let below = self.standing.iter().filter(|(_, standing)| is_below(&standing.effect));
+        let below = self.pending.iter().filter(|(_, pending)| is_below(&pending.effect));
         let below: Vec<u64> = below.map(|(id, _)| *id).collect();
         below.into_iter().try_for_each(|id| self.commit(UndoEntry(id)))
     }
 
     /// Undoes all effects that were recorded after `entry`, in reverse order. Returns those that could not be undone.
     pub fn undo_after(&mut self, entry: UndoEntry) -> Vec<NotUndone> {
-        let since: Vec<u64> = self.standing.keys().copied().filter(|id| *id > entry.0).collect();
+        let since: Vec<u64> = self.pending.keys().copied().filter(|id| *id > entry.0).collect();
         since.into_iter().rev().filter_map(|id| self.undo(UndoEntry(id)).err()).collect()
     }
 }

@@ -9,7 +9,7 @@ use super::{Line, NOT_UNDERSTOOD, PendingEffect, UndoLogError, failed, root};
 
 /// The contents of an undo log: effects that have not been undone.
 pub(super) struct Record {
-    pub(super) standing: BTreeMap<u64, PendingEffect>,
+    pub(super) pending: BTreeMap<u64, PendingEffect>,
     pub(super) next: u64,
     /// Length in bytes, without an incomplete last line.
     pub(super) length: u64,
@@ -25,7 +25,7 @@ impl Record {
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(failed("cannot read", path))?;
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let mut record = Self { standing: BTreeMap::new(), next: 0, length: whole as u64, begun: None };
+        let mut record = Self { pending: BTreeMap::new(), next: 0, length: whole as u64, begun: None };
         for line in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             match serde_json::from_slice(line) {
                 Ok(Line::Record { id, effect, within }) => {
@@ -36,18 +36,18 @@ impl Record {
                         return Err(failed(NOT_UNDERSTOOD, path)(io::Error::other(reason)));
                     };
                     record.next = record.next.max(next);
-                    record.standing.insert(id, PendingEffect::new(effect, within, None));
+                    record.pending.insert(id, PendingEffect::new(effect, within, None));
                 }
                 Ok(Line::Undone { id }) => {
-                    record.standing.remove(&id);
+                    record.pending.remove(&id);
                 }
                 Err(error) => return Err(failed(NOT_UNDERSTOOD, path)(error.into())),
             }
         }
         if let Ok(Line::Undone { id }) = serde_json::from_slice(&text[whole..])
-            && let Some(standing) = record.standing.get_mut(&id)
+            && let Some(pending) = record.pending.get_mut(&id)
         {
-            (standing.removing, record.begun) = (true, Some(id));
+            (pending.removing, record.begun) = (true, Some(id));
         }
         Ok(record)
     }

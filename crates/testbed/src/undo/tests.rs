@@ -3,7 +3,7 @@ use std::io::Read;
 use super::*;
 use crate::kernel_file::KernelFile;
 
-fn scene() -> (tempfile::TempDir, PathBuf, PathBuf) {
+fn directories() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let temp = tempfile::tempdir().expect("temp dir");
     let (state, work) = (temp.path().join("state"), temp.path().join("work"));
     fs::create_dir(&work).expect("work dir");
@@ -12,7 +12,7 @@ fn scene() -> (tempfile::TempDir, PathBuf, PathBuf) {
 
 #[test]
 fn all_effects_are_undone_last_first_and_the_log_goes() {
-    let (_temp, state, work) = scene();
+    let (_temp, state, work) = directories();
     let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
     let dir = work.join("iotax-1");
     undo_log.make_directory(&dir).expect("dir");
@@ -28,7 +28,7 @@ fn all_effects_are_undone_last_first_and_the_log_goes() {
 
 #[test]
 fn what_a_dead_process_left_is_undone_and_what_a_living_one_did_is_not() {
-    let (_temp, state, work) = scene();
+    let (_temp, state, work) = directories();
     let mut dead = UndoLog::create(&state, "dead").expect("undo log");
     dead.make_file(&work.join("dead")).expect("file");
     drop(dead); // as a killed process does: the lock goes, the file stays
@@ -44,7 +44,7 @@ fn what_a_dead_process_left_is_undone_and_what_a_living_one_did_is_not() {
 
 #[test]
 fn logs_of_many_living_processes_cost_no_more_time_than_one() {
-    let (_temp, state, _work) = scene();
+    let (_temp, state, _work) = directories();
     let living: Vec<UndoLog> = (0..30)
         .map(|number| UndoLog::create(&state, &format!("living{number}")).expect("undo log"))
         .collect();
@@ -56,7 +56,7 @@ fn logs_of_many_living_processes_cost_no_more_time_than_one() {
 
 #[test]
 fn settings_that_a_living_run_has_changed_are_in_force_too() {
-    let (_temp, state, work) = scene();
+    let (_temp, state, work) = directories();
     let setting = KernelFile { path: root().join("proc/sys/vm/dirty_ratio"), ..KernelFile::for_tests() };
     let mut living = UndoLog::create(&state, "living").expect("undo log");
     living.make_file(&work.join("image")).expect("file");
@@ -69,7 +69,7 @@ fn settings_that_a_living_run_has_changed_are_in_force_too() {
 
 #[test]
 fn what_members_of_a_dead_coordinator_left_is_undone_before_their_logs_go() {
-    let (temp, _, work) = scene();
+    let (temp, _, work) = directories();
     let state = temp.path().join("undo");
     let members = temp.path().join("fleet-f");
     let mut coordinator = UndoLog::create(&state, "fleet-f").expect("undo log");
@@ -99,7 +99,7 @@ fn what_members_of_a_dead_coordinator_left_is_undone_before_their_logs_go() {
 
 #[test]
 fn logs_in_directories_that_others_write_to_are_not_believed() {
-    let (_temp, state, work) = scene();
+    let (_temp, state, work) = directories();
     let mut undo_log = UndoLog::create(&state, "run").expect("undo log");
     let tree = work.join("iotax-files");
     undo_log.make_tree(&tree).expect("dir");
@@ -113,7 +113,7 @@ fn logs_in_directories_that_others_write_to_are_not_believed() {
 
 #[test]
 fn the_users_files_are_left_alone() {
-    let (_temp, state, work) = scene();
+    let (_temp, state, work) = directories();
     // The path is taken: nothing is replaced, and nothing remains.
     let taken = work.join("taken");
     fs::write(&taken, "the user's").expect("file");
@@ -150,7 +150,7 @@ fn the_users_files_are_left_alone() {
 
 #[test]
 fn a_line_cut_short_by_a_crash_is_passed_over() {
-    let (_temp, state, work) = scene();
+    let (_temp, state, work) = directories();
     let mut undo_log = UndoLog::create(&state, "cut").expect("undo log");
     undo_log.make_file(&work.join("a")).expect("file");
     undo_log.file.write_all(b"{\"record\":{\"id\":9,\"effect\":{\"file\":{\"pa").expect("written");
@@ -162,7 +162,7 @@ fn a_line_cut_short_by_a_crash_is_passed_over() {
 
 #[test]
 fn a_line_cut_short_by_a_full_disk_does_not_run_into_the_next() {
-    let (_temp, state, work) = scene();
+    let (_temp, state, work) = directories();
     let mut undo_log = UndoLog::create(&state, "full").expect("undo log");
     undo_log.make_file(&work.join("a")).expect("file");
     undo_log.fault = InjectedFault::parse("error@1").expect("valid");
@@ -177,7 +177,7 @@ fn a_line_cut_short_by_a_full_disk_does_not_run_into_the_next() {
 
 #[test]
 fn another_file_under_the_name_of_a_tools_output_is_left_alone() {
-    let (_temp, state, work) = scene();
+    let (_temp, state, work) = directories();
     let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
     let (image, never_made) = (work.join("image"), work.join("none"));
     let entry = undo_log.record(Effect::File { path: image.clone(), identity: None }).expect("on record");
@@ -195,7 +195,7 @@ fn another_file_under_the_name_of_a_tools_output_is_left_alone() {
 
 #[test]
 fn a_name_may_be_as_long_as_the_filesystem_allows_and_one_that_is_longer_leaves_nothing() {
-    let (_temp, state, work) = scene();
+    let (_temp, state, work) = directories();
     let mut undo_log = UndoLog::create(&state, "long").expect("undo log");
     undo_log.make_file(&work.join("x".repeat(255))).expect("file");
     assert!(undo_log.make_file(&work.join("x".repeat(256))).is_err());
@@ -207,7 +207,7 @@ fn a_name_may_be_as_long_as_the_filesystem_allows_and_one_that_is_longer_leaves_
 
 #[test]
 fn what_cannot_be_written_down_as_undone_is_undone_all_the_same() {
-    let (_temp, state, work) = scene();
+    let (_temp, state, work) = directories();
     let mut undo_log = UndoLog::create(&state, "full").expect("undo log");
     undo_log.make_file(&work.join("a")).expect("file");
     undo_log.fault = InjectedFault::parse("error@1").expect("valid");
@@ -221,7 +221,7 @@ fn what_cannot_be_written_down_as_undone_is_undone_all_the_same() {
 
 #[test]
 fn a_whole_line_that_is_not_understood_keeps_its_log_and_not_the_others() {
-    let (_temp, state, work) = scene();
+    let (_temp, state, work) = directories();
     for (tag, damage) in [("a", "{\"record\":{\"id\":7,\"effect\":{\"mount\":{}}}}\n"), ("b", "")] {
         let mut undo_log = UndoLog::create(&state, tag).expect("undo log");
         undo_log.make_file(&work.join(tag)).expect("file");
@@ -236,7 +236,7 @@ fn a_whole_line_that_is_not_understood_keeps_its_log_and_not_the_others() {
 
 #[test]
 fn what_cannot_be_undone_is_kept_until_it_is_forgotten() {
-    let (_temp, state, work) = scene();
+    let (_temp, state, work) = directories();
     let dir = work.join("iotax-d");
     let mut undo_log = UndoLog::create(&state, "full").expect("undo log");
     undo_log.make_directory(&dir).expect("dir");
@@ -251,7 +251,7 @@ fn what_cannot_be_undone_is_kept_until_it_is_forgotten() {
 
 #[test]
 fn a_tree_goes_with_all_that_is_in_it_and_what_took_its_place_stays() {
-    let (_temp, state, work) = scene();
+    let (_temp, state, work) = directories();
     let mut undo_log = UndoLog::create(&state, "tree").expect("undo log");
     let ours = work.join("iotax-t-1.d");
     undo_log.make_tree(&ours).expect("made");
@@ -282,7 +282,7 @@ fn a_tree_goes_with_all_that_is_in_it_and_what_took_its_place_stays() {
 /// Covers a process killed before its undo log had its final name.
 #[test]
 fn a_log_that_was_only_begun_goes() {
-    let (_temp, state, _work) = scene();
+    let (_temp, state, _work) = directories();
     fs::create_dir(&state).expect("dir");
     let living = begin(&state.join("living.new")).expect("begun");
     for name in ["dead.new", "dead.lock"] {
@@ -318,7 +318,7 @@ fn killed_at_work(state: &Path, work: &Path, script: &str) -> std::process::Chil
 
 #[test]
 fn what_a_tool_makes_after_its_process_was_killed_is_undone_too() {
-    let (_temp, state, work) = scene();
+    let (_temp, state, work) = directories();
     let mut tool = killed_at_work(&state, &work, "sleep 0.5; echo late > \"$1\"");
     assert_eq!(leftovers(&state).expect("readable").len(), 2, "to look waits for nobody");
     let cleaned = clean(&state, false).expect("cleaned");
@@ -330,7 +330,7 @@ fn what_a_tool_makes_after_its_process_was_killed_is_undone_too() {
 
 #[test]
 fn a_tool_that_does_not_end_is_named_and_nothing_is_undone_meanwhile() {
-    let (_temp, state, work) = scene();
+    let (_temp, state, work) = directories();
     let mut tool = killed_at_work(&state, &work, "exec sleep 60");
     let cleaned = clean(&state, false).expect("cleaned");
     let said = format!("{:?}", cleaned.unreadable);
@@ -344,7 +344,7 @@ fn a_tool_that_does_not_end_is_named_and_nothing_is_undone_meanwhile() {
 #[test]
 fn what_is_no_log_of_iotaxs_is_left_alone_at_once() {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
-    let (_temp, state, work) = scene();
+    let (_temp, state, work) = directories();
     drop(UndoLog::create(&state, "t").expect("undo log"));
     fs::remove_file(state.join("t.jsonl")).expect("removed");
     mknodat(CWD, state.join("fifo.jsonl"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");

@@ -12,7 +12,7 @@ use crate::program::ProgramError;
 /// Time for the guest agent to answer one command, in seconds: an emulated guest on a busy host is slow.
 const ANSWER: &str = "20";
 /// Interval at which to check whether a command has ended.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+const POLL: Duration = Duration::from_millis(200);
 
 /// A command that the guest agent started, by its process id in the guest.
 #[derive(Debug, Clone, Copy)]
@@ -84,7 +84,7 @@ impl DomainAddress {
             if Instant::now() > end {
                 return Err(failed(format!("it has not ended after {} s", patience.as_secs())));
             }
-            threads::sleep(LOOK_AGAIN);
+            threads::sleep(POLL);
         }
     }
 

@@ -17,7 +17,7 @@ use crate::program::ProgramError;
 const RELEASED: Duration = Duration::from_mins(1);
 /// Interval at which the request to release a device is repeated, because a guest may miss it.
 const ASK_AGAIN: Duration = Duration::from_secs(6);
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+const POLL: Duration = Duration::from_millis(200);
 
 /// A device that iotax attached to a running domain, identified by an alias that iotax chose.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +69,7 @@ impl AttachedDevice {
                 refused = lock.run(VIRSH, self.domain.arguments("detach-device-alias", &options)).err();
                 asked = Some(Instant::now());
             } else {
-                threads::sleep(LOOK_AGAIN);
+                threads::sleep(POLL);
             }
         }
         Ok(())

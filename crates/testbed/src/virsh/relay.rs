@@ -18,7 +18,7 @@ use super::DomainAddress;
 const FAREWELL: Duration = Duration::from_secs(25);
 /// Maximum time for QEMU to listen on a new port's socket.
 const LISTENING: Duration = Duration::from_secs(5);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(20);
 
 /// Shell script that opens the port named `$1` in the guest and runs a shell on it. Reads return end of file until the guest knows that the
 /// host is connected, so the script waits for the line `begin`. A write after the host has disconnected blocks until the port is removed,
@@ -105,7 +105,7 @@ fn connect(port: &GuestPort) -> io::Result<UnixStream> {
                 let path = port.socket.display();
                 return Err(io::Error::new(error.kind(), format!("{path}: {error}; run iotax as root")));
             }
-            Err(_) => threads::sleep(LOOK_AGAIN),
+            Err(_) => threads::sleep(POLL),
             connected => return connected,
         }
     }

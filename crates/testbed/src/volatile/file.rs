@@ -177,7 +177,7 @@ impl VolatileFile {
         contents.acknowledge(power)
     }
 
-    /// Changes the file's length on disk at once, and discards unflushed writes beyond it.
+    /// Changes the file's length on disk immediately, and discards unflushed writes beyond it.
     pub(super) fn set_len(&self, power: &Power, length: u64) -> io::Result<()> {
         self.lock_with(power)?.change(power, |below, pending| {
             pending.forget(length, u64::MAX);
@@ -185,7 +185,7 @@ impl VolatileFile {
         })
     }
 
-    /// Allocates, punches or zeroes a range of the file on disk at once.
+    /// Allocates, punches or zeroes a range of the file on disk immediately.
     pub(super) fn allocate(
         &self,
         power: &Power,

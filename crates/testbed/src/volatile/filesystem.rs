@@ -65,7 +65,7 @@ impl VolatileFs {
     fn create(&self, parent: INodeNo, name: &OsStr, mode: u32, flags: i32) -> io::Result<FileAttr> {
         let exclusive = OFlags::from_bits_retain(flags.cast_unsigned()) & OFlags::EXCL;
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | exclusive;
-        drop(openat(&self.inode(parent)?.place, name, flags, Mode::from_raw_mode(mode))?);
+        drop(openat(&self.inode(parent)?.descriptor, name, flags, Mode::from_raw_mode(mode))?);
         self.look_up(parent, name)
     }
 
@@ -82,12 +82,13 @@ impl VolatileFs {
 
     fn list(&self, number: INodeNo, after: u64, reply: &mut ReplyDirectory) -> io::Result<()> {
         let skipped = usize::try_from(after).unwrap_or(usize::MAX);
-        for (place, entry) in (after + 1..).zip(std::fs::read_dir(self.inode(number)?.path())?.skip(skipped))
+        for (descriptor, entry) in
+            (after + 1..).zip(std::fs::read_dir(self.inode(number)?.path())?.skip(skipped))
         {
             let entry = entry?;
             let kind = FileType::from_std(entry.file_type()?).unwrap_or(FileType::RegularFile);
             let number = std::os::unix::fs::DirEntryExt::ino(&entry);
-            if reply.add(INodeNo(number), place, kind, entry.file_name()) {
+            if reply.add(INodeNo(number), descriptor, kind, entry.file_name()) {
                 break;
             }
         }
@@ -190,19 +191,23 @@ impl Filesystem for VolatileFs {
 
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
         let made = self.inode(parent).and_then(|directory| {
-            mkdirat(&directory.place, name, Mode::from_raw_mode(mode))?;
+            mkdirat(&directory.descriptor, name, Mode::from_raw_mode(mode))?;
             self.look_up(parent, name)
         });
         answer!(reply, made, |found| entry(&KEPT, &found, Generation(0)));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let done = self.inode(parent).and_then(|place| Ok(unlinkat(&place.place, name, AtFlags::empty())?));
+        let done = self
+            .inode(parent)
+            .and_then(|descriptor| Ok(unlinkat(&descriptor.descriptor, name, AtFlags::empty())?));
         answer!(reply, done, |()| ok());
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let done = self.inode(parent).and_then(|place| Ok(unlinkat(&place.place, name, AtFlags::REMOVEDIR)?));
+        let done = self
+            .inode(parent)
+            .and_then(|descriptor| Ok(unlinkat(&descriptor.descriptor, name, AtFlags::REMOVEDIR)?));
         answer!(reply, done, |()| ok());
     }
 
@@ -219,7 +224,7 @@ impl Filesystem for VolatileFs {
         let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
         let done = self.inode(parent).and_then(|from| {
             let to = self.inode(new_parent)?;
-            Ok(renameat_with(&from.place, name, &to.place, new_name, flags)?)
+            Ok(renameat_with(&from.descriptor, name, &to.descriptor, new_name, flags)?)
         });
         answer!(reply, done, |()| ok());
     }
@@ -227,7 +232,7 @@ impl Filesystem for VolatileFs {
     fn link(&self, _: &Request, number: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let made = self.inode(number).and_then(|inode| {
             let directory = self.inode(parent)?;
-            linkat(rustix::fs::CWD, inode.path(), &directory.place, name, AtFlags::SYMLINK_FOLLOW)?;
+            linkat(rustix::fs::CWD, inode.path(), &directory.descriptor, name, AtFlags::SYMLINK_FOLLOW)?;
             self.look_up(parent, name)
         });
         answer!(reply, made, |found| entry(&KEPT, &found, Generation(0)));
@@ -311,7 +316,7 @@ impl Filesystem for VolatileFs {
     }
 
     fn statfs(&self, _: &Request, number: INodeNo, reply: ReplyStatfs) {
-        let found = self.inode(number).and_then(|inode| Ok(fstatvfs(&inode.place)?));
+        let found = self.inode(number).and_then(|inode| Ok(fstatvfs(&inode.descriptor)?));
         answer!(reply, found, |on| statfs(
             on.f_blocks,
             on.f_bfree,

@@ -18,7 +18,7 @@ const ROOT: u64 = 1;
 /// removed.
 #[derive(Debug)]
 pub(super) struct Inode {
-    pub(super) place: OwnedFd,
+    pub(super) descriptor: OwnedFd,
     file: OnceLock<VolatileFile>,
 }
 
@@ -34,17 +34,17 @@ struct Known {
 pub(super) struct Inodes(Mutex<HashMap<u64, Known>>);
 
 impl Inode {
-    const fn new(place: OwnedFd) -> Self {
-        Self { place, file: OnceLock::new() }
+    const fn new(descriptor: OwnedFd) -> Self {
+        Self { descriptor, file: OnceLock::new() }
     }
 
     /// Returns a path in /proc to the file or directory, valid even if it is renamed.
     pub(super) fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.place.as_raw_fd()))
+        PathBuf::from(format!("/proc/self/fd/{}", self.descriptor.as_raw_fd()))
     }
 
     pub(super) fn stat(&self) -> io::Result<Stat> {
-        Ok(statat(&self.place, "", AtFlags::EMPTY_PATH)?)
+        Ok(statat(&self.descriptor, "", AtFlags::EMPTY_PATH)?)
     }
 
     /// Opens a regular file for reading and writing, on first use.
@@ -81,7 +81,7 @@ impl Inodes {
     /// Opens the entry `name` of a directory and counts a reference of the kernel to it.
     pub(super) fn look_up(&self, directory: &Inode, name: &std::ffi::OsStr) -> io::Result<Arc<Inode>> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let found = Inode::new(openat(&directory.place, name, flags, Mode::empty())?);
+        let found = Inode::new(openat(&directory.descriptor, name, flags, Mode::empty())?);
         let number = found.stat()?.st_ino;
         let mut all = self.lock();
         let known = all.entry(number).or_insert_with(|| Known { inode: Arc::new(found), lookups: 0 });

@@ -3,7 +3,7 @@
 //! A separate process serves it ([`serve`]). The process that started it sends commands over a socket: `count` returns the flush counters,
 //! and `cut` discards a random selection of the unflushed writes and makes every later request fail with EIO. The serving process reports
 //! the mount with `mounted`. Unflushed writes (`pending`) go to disk when their file is flushed (`file`) or when they take too much memory;
-//! changes of names (`inodes`) and lengths take effect at once.
+//! changes of names (`inodes`) and lengths take effect immediately.
 
 mod file;
 mod filesystem;
@@ -49,7 +49,7 @@ pub struct Faults {
 
 /// Paths of a volatile directory.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct VolatilePaths {
     /// The directory on disk, which holds the flushed data.
     pub below: PathBuf,
     /// Path at which the volatile directory is mounted.
@@ -60,22 +60,22 @@ pub struct Places {
 ///
 /// # Errors
 /// The directory cannot be mounted.
-pub fn serve(places: &Places, faults: Faults) -> io::Result<()> {
+pub fn serve(paths: &VolatilePaths, faults: Faults) -> io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     // This process keeps each file open that the kernel refers to.
     setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit })?;
     let control = UnixStream::from(rustix::stdio::stdout().try_clone_to_owned()?);
     let root =
-        rustix::fs::open(&places.below, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        rustix::fs::open(&paths.below, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let filesystem = VolatileFs::new(root, file::Power::new(faults));
     // fusermount3 accepts neither character in a name.
-    let below = places.below.to_str().filter(|path| !path.contains([',', '\\'])).unwrap_or_default();
+    let below = paths.below.to_str().filter(|path| !path.contains([',', '\\'])).unwrap_or_default();
     let source = format!("{VOLATILE_SOURCE}{below}");
     let mut config = Config::default();
     config.mount_options = vec![MountOption::FSName(source), MountOption::NoAtime];
     config.acl = SessionACL::Owner;
     config.n_threads = Some(THREADS);
-    let session = Session::new(filesystem.clone(), &places.point, &config)?;
+    let session = Session::new(filesystem.clone(), &paths.point, &config)?;
     threads::spawn("control", move || obey(control, &filesystem))?;
     session.run()
 }

@@ -207,7 +207,7 @@ mod tests {
                 match kind {
                     0 => { pending.evict(&mut down(&mut below)).expect("written"); }
                     1 => {
-                        // Punching a hole takes effect on disk at once.
+                        // Punching a hole takes effect on disk immediately.
                         pending.forget(offset, offset + length as u64);
                         for file in [&mut below, &mut expected] { file[at(offset)..][..length].fill(0); }
                     }

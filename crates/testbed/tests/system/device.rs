@@ -1,4 +1,4 @@
-//! Devices that must not be written: loop devices on this machine, and recorded trees for what this kernel lacks.
+//! Tests of devices that must not be written: loop devices on this machine, and recorded trees for features that this kernel lacks.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
@@ -204,7 +204,7 @@ fn a_disk_with_a_mounted_partition_is_refused() {
     let made = Command::new("sfdisk").arg("--quiet").arg(file.path()).stdin(script).status();
     assert!(made.expect("sfdisk").success());
     let Some(disk) = Loop::over(file, &[]) else { return };
-    // The kernel would keep the partitions for the next loop device of this number.
+    // Otherwise the kernel keeps the partitions for the next loop device of this number.
     let _partitions = Partitions(disk.node.clone());
     // Not every kernel scans for partitions by itself.
     run("partx", &["--update", text(&disk.node)]);
@@ -237,7 +237,7 @@ fn a_signature_is_quoted_and_kept_unless_it_may_go() {
 #[test]
 fn what_no_signature_tells_of_is_not_taken_for_nothing() {
     let Some(device) = Loop::new(&[]) else { return };
-    // A tar archive begins with a file's name, and its magic number is known to nobody here.
+    // A tar archive begins with a file's name, and its magic number is not recognised here.
     std::os::unix::fs::FileExt::write_all_at(device.file.as_file(), b"backup/home", 0).expect("written");
     device.file.as_file().sync_all().expect("synced");
     device.refused(&["no signature that is known, but is not empty: byte 0", "--overwrite-signature"]);

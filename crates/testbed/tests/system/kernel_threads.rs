@@ -17,7 +17,7 @@ fn put(root: &TempDir, pid: u32, name: &str, started: u64, run_ns: u64) {
     tree::write(root.path(), &format!("proc/{pid}/schedstat"), &format!("{run_ns} 5 7"));
 }
 
-/// The time by name, in nanoseconds, that `change` causes on a machine with these threads.
+/// Returns the CPU time in nanoseconds, by name, that `change` adds on a machine with these threads.
 fn used(
     threads: &[(u32, &str)],
     disks: &[&str],

@@ -1,4 +1,4 @@
-//! Readers of the system, on recorded trees and on the live machine.
+//! Tests of reading the system's state, on recorded trees and on the live machine.
 
 mod device;
 mod facts;

@@ -65,7 +65,7 @@ fn guest() -> GuestThreads {
     }
 }
 
-/// The activity between two snapshots two seconds apart; the window began one second before the first.
+/// Returns the activity between two snapshots two seconds apart; the window began one second before the first.
 fn over(root: &TempDir, monitor: &mut Monitor, change: impl FnOnce(&TempDir)) -> HostActivity {
     let start = Instant::now();
     let first = monitor.snapshot_at(start + Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! Real paths between network namespaces: packets pass, and nothing is left after a failure at any step.
+//! Tests of real paths between network namespaces: packets pass, and nothing is left after a failure at any step.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -32,7 +32,7 @@ fn build(spec: &NetworkSpec, tag: &str, undo_log: &mut UndoLog) -> BuiltNetwork 
     network::build(spec, path, tag, undo_log).expect("built")
 }
 
-/// The output of ip(8).
+/// Returns the output of ip(8).
 fn ip(arguments: &[&str]) -> String {
     let ip = Program { name: "ip", package: "iproute2" };
     String::from_utf8(ip.run(arguments).expect("it works")).expect("UTF-8")
@@ -49,15 +49,15 @@ fn packets_pass_between_two_namespaces() {
     let tag = format!("test-{}-ping", std::process::id());
     let mut undo_log = UndoLog::create(state.path(), &tag).expect("an undo log");
     let spec = NetworkSpec { mtu: Some(4000), ..NetworkSpec::new(NetPath::Veth) };
-    let way = build(&spec, &tag, &mut undo_log);
-    for (from, to) in [(&way.client, &way.server), (&way.server, &way.client)] {
+    let built = build(&spec, &tag, &mut undo_log);
+    for (from, to) in [(&built.client, &built.server), (&built.server, &built.client)] {
         let mut ping = netns::command_in(from.namespace.as_deref(), &busybox);
         // In one packet of the maximum size, including IP and ICMP headers.
         let ping = ping.args(["ping", "-c", "1", "-W", "10", "-s", "3972", &to.address.to_string()]);
         let output = ping.output().expect("it runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
-    let client = way.client.namespace.expect("one of its own");
+    let client = built.client.namespace.expect("one of its own");
     assert!(ip(&["-n", &client, "link", "show", "veth0"]).contains("mtu 4000"));
     let (undone, failed) = undo_log.undo_all();
     assert!(failed.is_empty(), "{failed:?}");
@@ -77,16 +77,16 @@ fn a_bridge_has_its_tap_and_the_far_ends_address() {
     let tag = format!("test-{}-tap", std::process::id());
     let mut undo_log = UndoLog::create(state.path(), &tag).expect("an undo log");
     let spec = NetworkSpec { queues: Some(2), ..NetworkSpec::new(NetPath::Bridge) };
-    let way = build(&spec, &tag, &mut undo_log);
-    let namespace = way.server.namespace.as_deref().expect("one of its own");
-    assert_eq!(way.nic.as_ref().and_then(|nic| nic.namespace.as_deref()), Some(namespace));
+    let built = build(&spec, &tag, &mut undo_log);
+    let namespace = built.server.namespace.as_deref().expect("one of its own");
+    assert_eq!(built.nic.as_ref().and_then(|nic| nic.namespace.as_deref()), Some(namespace));
     let tap = ip(&["-n", namespace, "-d", "link", "show", "tap0"]);
     assert!(
         tap.contains("master br0") && tap.contains(" multi_queue ") && tap.contains("vnet_hdr on"),
         "{tap}"
     );
     let bridge = ip(&["-n", namespace, "address", "show", "br0"]);
-    assert!(bridge.contains(&format!("inet {}/30", way.server.address)), "{bridge}");
+    assert!(bridge.contains(&format!("inet {}/30", built.server.address)), "{bridge}");
     // Removing a missing interface is not an error.
     ip(&["-n", namespace, "link", "delete", "tap0"]);
     assert!(undo_log.undo_all().1.is_empty());

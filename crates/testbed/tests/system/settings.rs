@@ -172,8 +172,8 @@ fn what_somebody_changes_during_a_measurement_is_left_and_the_rest_put_back() {
     settings.apply(1, &mut undo_log).expect("applied");
     // A value that another target of the run has.
     fs::write(root.path().join(DEPTH), "8\n").expect("written");
-    let told = settings.restore(&mut undo_log).expect_err("somebody else's");
-    let reason = std::error::Error::source(&told).expect("a reason").to_string();
+    let failure = settings.restore(&mut undo_log).expect_err("somebody else's");
+    let reason = std::error::Error::source(&failure).expect("a reason").to_string();
     assert!(reason.contains("somebody else set it to 8") && reason.contains("it was 256"), "{reason}");
     let both = || (now(DEPTH), now("proc/sys/vm/dirty_ratio"));
     assert_eq!(both(), ("8\n".into(), "20\n".into()));

@@ -213,8 +213,8 @@ fn the_live_system_tells_what_a_new_file_stands_on() {
 
 #[test]
 fn a_live_block_device_is_its_own_top() {
-    // A loop device that another test has attached stands on a file, and so on another disk: one is taken only where there is nothing
-    // else, and then the last, as the first free one is what is attached next.
+    // A loop device attached by another test is on a file, and thus on another disk. Use one only if there is no other device, and then the
+    // last one, because the first free one is attached next.
     let is_loop = |name: &String| name.starts_with("loop");
     let mut disks: Vec<String> = std::fs::read_dir("/sys/class/block")
         .into_iter()

@@ -25,7 +25,7 @@ fn a_scsi_disk_has_its_commands_and_ext4_its_reaction_to_errors() {
     assert_read(RECORDED, "/srv/a", &[disk, filesystem]);
     // The mount table does not say that it is the default, so that nothing is known.
     assert_read(&RECORDED.replace("errors=remount-ro", "errors=other"), "/srv/a", &[disk]);
-    // Neither is a file that says nothing.
+    // Nor is an empty file.
     let changed = RECORDED.replace("sda/device/timeout = 30", "sda/device/timeout = none");
     assert_read(&changed, "/srv/a", &[filesystem]);
 }

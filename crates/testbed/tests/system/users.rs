@@ -1,4 +1,4 @@
-//! Users of a device that no name in /dev reveals.
+//! Tests of users of a device that hold it through nodes outside of /dev.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -91,8 +91,8 @@ impl Loop {
         self.free_after(|| {});
     }
 
-    /// The same of one that carried a filesystem. A copy of the mount in another test's namespace may write to it until that ends, so it is
-    /// wiped until it stays so: what wipefs(8) leaves of it is overwritten too.
+    /// Same for a device that had a filesystem. A copy of the mount in another test's namespace may still write to it, so it is wiped until
+    /// it stays blank, including data that wipefs(8) leaves.
     fn free_once_wiped(&self) {
         let wipe = ["--force".as_ref(), "--quiet".as_ref(), "--all".as_ref(), &*self.node];
         self.free_after(|| {
@@ -140,7 +140,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// A shell that runs a command, reports that, and waits until its stdin is closed.
+/// A shell that runs a command, reports its end, and waits until stdin is closed.
 struct Shell(Child);
 
 impl Shell {
@@ -463,7 +463,7 @@ impl Drop for Overlay {
 fn the_file_beneath_a_device_is_found_under_the_name_that_an_overlay_gives_it() {
     iotax_testkit::require!(root);
     let length = (16 << 20) + 4096 * NUMBER.fetch_add(1, Ordering::Relaxed);
-    // Made in the overlay, and copied up from the layer beneath, which keeps that one's inode number.
+    // Created in the overlay, and copied up from the lower layer, which keeps its inode number.
     for lower in [None, Some(("g", length))] {
         let Some(overlay) = Overlay::new(lower) else { return };
         let merged = File::options().write(true).create(true).truncate(false).open(overlay.path("merged/g"));

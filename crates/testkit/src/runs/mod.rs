@@ -201,7 +201,7 @@ pub fn measurement(workload: &Workload, target: &str, truth: Truth, round: u32, 
                     tallies,
                     oldest_ns: None,
                     failed: 0,
-                    ways: Vec::new(),
+                    directions: Vec::new(),
                 },
                 host,
             )

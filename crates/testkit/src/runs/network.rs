@@ -62,11 +62,11 @@ pub fn target(name: &str) -> TargetSpec {
     TargetSpec::new(name, if name.starts_with("vm") { path.with(GuestSpec::default()) } else { path })
 }
 
-fn interface(name: &str, place: &str, driver: &str) -> Interface {
+fn interface(name: &str, position: &str, driver: &str) -> Interface {
     let offloads = ["tx-tcp-segmentation", "tx-generic-segmentation", "rx-gro"].map(str::to_owned);
     Interface {
         name: name.into(),
-        place: place.into(),
+        position: position.into(),
         driver: Some(driver.into()),
         mtu: Some(1500),
         offloads: Some(offloads.into()),
@@ -131,9 +131,9 @@ fn times(mean_ns: f64, count: u64) -> Histogram {
 }
 
 /// Returns bytes, packets and round-trip times of a path in `seconds`, at `factor` times its true speed. A fixed bit rate is not scaled.
-fn tallies(net: &Traffic, way: TestPath, factor: f64, seconds: f64) -> Tallies {
+fn tallies(net: &Traffic, test_path: TestPath, factor: f64, seconds: f64) -> Tallies {
     if net.test.is_rtt() {
-        let rtt_ns = way.rtt_ns / factor;
+        let rtt_ns = test_path.rtt_ns / factor;
         let ios = whole(seconds * 1e9 / rtt_ns);
         let tally = Tally { ios, bytes: 64 * ios, latency: times(rtt_ns, ios), response: None };
         return Tallies { read: Some(tally), ..Tallies::default() };
@@ -143,7 +143,7 @@ fn tallies(net: &Traffic, way: TestPath, factor: f64, seconds: f64) -> Tallies {
         let ios = whole(seconds * rate / each as f64);
         Tally { ios, bytes: ios * each, ..Tally::default() }
     };
-    let rate = net.bitrate.map_or(way.rate * factor, |bitrate| bitrate.0 as f64 / 8.0);
+    let rate = net.bitrate.map_or(test_path.rate * factor, |bitrate| bitrate.0 as f64 / 8.0);
     Tallies {
         write: net.direction.sends().then(|| one(rate)),
         read: net.direction.receives().then(|| one(0.9 * rate)),
@@ -212,25 +212,25 @@ fn busy(ns: f64, duration_ns: u64) -> HostCpu {
 }
 
 /// Builds one measurement of a path. `round` and `phase` select the deviation from its true speed.
-pub fn measurement(workload: &Workload, way: TestPath, round: u32, phase: usize) -> Measurement {
+pub fn measurement(workload: &Workload, test_path: TestPath, round: u32, phase: usize) -> Measurement {
     let net = workload.kind.traffic().expect("a network's");
     let factor = (0.005 * STRAYS[(round as usize + phase) % STRAYS.len()]).exp();
-    let guest = way.name.starts_with("vm");
+    let guest = test_path.name.starts_with("vm");
     let seconds = f64::from(SECONDS);
     let duration_ns = u64::from(SECONDS) * 1_000_000_000;
     let samples: Vec<Sample> = (1..=SECONDS)
         .map(|second| Sample {
             at_ns: u64::from(second) * 1_000_000_000,
             duration_ns: 1_000_000_000,
-            tallies: tallies(net, way, factor * if second % 2 == 0 { 1.01 } else { 0.99 }, 1.0),
+            tallies: tallies(net, test_path, factor * if second % 2 == 0 { 1.01 } else { 0.99 }, 1.0),
             oldest_ns: None,
             failed: 0,
-            ways: Vec::new(),
+            directions: Vec::new(),
         })
         .collect();
-    let all = tallies(net, way, factor, seconds);
-    let cpu_ns =
-        way.cpu_ns * all.bytes() as f64 + 9_000.0 * if net.test.is_rtt() { all.ios() as f64 } else { 0.0 };
+    let all = tallies(net, test_path, factor, seconds);
+    let cpu_ns = test_path.cpu_ns * all.bytes() as f64
+        + 9_000.0 * if net.test.is_rtt() { all.ios() as f64 } else { 0.0 };
     let mut flows_of = flows(net, true, all.write.as_ref().filter(|_| !net.test.is_rtt()));
     flows_of.extend(flows(net, false, all.read.as_ref().filter(|_| !net.test.is_rtt())));
     let probes =
@@ -244,7 +244,7 @@ pub fn measurement(workload: &Workload, way: TestPath, round: u32, phase: usize)
         carried: Some(Carried { flows: flows_of, server_cpu: Some(used), mss, probes, ..Carried::default() }),
         ..Outcome::default()
     };
-    let (inside, outside) = nics(&outcome, way.name);
+    let (inside, outside) = nics(&outcome, test_path.name);
     if guest {
         let cpu = Some(busy(0.4 * cpu_ns, duration_ns));
         outcome.inside = Some(HostActivity { duration_ns, cpu, nics: inside, ..HostActivity::default() });
@@ -264,7 +264,7 @@ pub fn measurement(workload: &Workload, way: TestPath, round: u32, phase: usize)
         ..HostActivity::default()
     };
     Measurement {
-        target: way.name.into(),
+        target: test_path.name.into(),
         workload: workload.name.clone(),
         round,
         order: 1,
@@ -278,10 +278,10 @@ pub fn measurement(workload: &Workload, way: TestPath, round: u32, phase: usize)
 }
 
 /// Builds a complete run over these paths; the first is the baseline.
-pub fn run(ways: &[TestPath], workloads: &[Workload], rounds: u32) -> Run {
-    let targets = ways.iter().map(|way| target(way.name)).collect();
-    let records = ways.iter().map(|way| record(way.name)).collect();
-    let measure = |t: usize, workload: &Workload, round, phase| measurement(workload, ways[t], round, phase);
+pub fn run(paths: &[TestPath], workloads: &[Workload], rounds: u32) -> Run {
+    let targets = paths.iter().map(|test_path| target(test_path.name)).collect();
+    let records = paths.iter().map(|test_path| record(test_path.name)).collect();
+    let measure = |t: usize, workload: &Workload, round, phase| measurement(workload, paths[t], round, phase);
     let name = "what the network costs our VMs";
     Run { id: 21, ..complete(name, (targets, records), workloads.into(), rounds, measure) }
 }

@@ -15,7 +15,7 @@ use super::{HOST, Truth, run, tallies, whole};
 const BOUNDS: [u64; 9] = [20_000, 50_000, 80_000, 100_000, 150_000, 200_000, 500_000, 1_000_000, 10_000_000];
 
 /// Shares of a guest's added latency (0 to 1) that are visible to QEMU's block layer and to the guest's block device.
-pub const SEEN: (f64, f64) = (0.25, 0.7);
+pub const WAITS: (f64, f64) = (0.25, 0.7);
 
 /// Converts a histogram into QEMU's bins, with each latency multiplied by `factor`. Returns upper bounds and counts.
 fn binned(latency: &Histogram, factor: f64) -> Vec<(Option<u64>, u64)> {
@@ -31,23 +31,23 @@ fn binned(latency: &Histogram, factor: f64) -> Vec<(Option<u64>, u64)> {
 
 /// Adds the data that a guest's monitoring would collect to a measurement: QEMU's block statistics, CPU time of QEMU's and kernel threads,
 /// disk and CPU activity inside the guest.
-pub fn look_inside(m: &mut Measurement) {
+pub fn add_guest_data(m: &mut Measurement) {
     let latency = m.outcome.tallies.latency();
     let program = latency.mean().expect("I/O");
     let host = m.host.as_mut().expect("observed");
     let device = host.disks.values().next().and_then(|disk| disk.mean_wait_ns).expect("observed");
     let at = |share: f64| device + share * (program - device);
-    let seen = |tally: &Option<Tally>| {
+    let block_stats = |tally: &Option<Tally>| {
         tally.as_ref().map_or_else(BlockTally::default, |tally| BlockTally {
             ios: tally.ios,
             bytes: tally.bytes,
-            total_ns: whole(tally.ios as f64 * at(SEEN.0)),
-            latency: binned(&tally.latency, at(SEEN.0) / program),
+            total_ns: whole(tally.ios as f64 * at(WAITS.0)),
+            latency: binned(&tally.latency, at(WAITS.0) / program),
         })
     };
     m.qemu = Some(BlockStats {
-        read: seen(&m.outcome.tallies.read),
-        write: seen(&m.outcome.tallies.write),
+        read: block_stats(&m.outcome.tallies.read),
+        write: block_stats(&m.outcome.tallies.write),
         flush: BlockTally::default(),
     });
     let busy = host.cpu.expect("observed").busy_ns() as f64;
@@ -65,13 +65,13 @@ pub fn look_inside(m: &mut Measurement) {
     let moved = |tally: &Option<Tally>| tally.as_ref().map_or((0, 0), |tally| (tally.ios, tally.bytes));
     let ((reads, read_bytes), (writes, write_bytes)) =
         (moved(&m.outcome.tallies.read), moved(&m.outcome.tallies.write));
-    let waited = |ios: u64| Some(whole(at(SEEN.1) * ios as f64));
+    let waited = |ios: u64| Some(whole(at(WAITS.1) * ios as f64));
     let disk = DiskActivity {
         reads,
         read_bytes,
         writes,
         write_bytes,
-        mean_wait_ns: Some(at(SEEN.1)),
+        mean_wait_ns: Some(at(WAITS.1)),
         read_wait_ns: waited(reads),
         write_wait_ns: waited(writes),
         ..DiskActivity::default()
@@ -108,7 +108,7 @@ pub fn both_ladders() -> Run {
     let mut run = run(&truths, &["randread-4k-qd1", "randwrite-4k-qd32"], 5, false);
     for m in &mut run.measurements {
         if m.target.starts_with("vm") {
-            look_inside(m);
+            add_guest_data(m);
         } else {
             let busy = m.host.as_ref().and_then(|host| host.cpu).expect("observed").busy_ns();
             m.outcome.cpu = CpuTime { user_ns: busy / 10, system_ns: busy * 3 / 10 };

@@ -23,7 +23,7 @@ use processes::Processes;
 use qemu::QemuMonitors;
 
 /// Interval between scans of devices, mounts, control groups and guests' disks. A new device, or I/O on one whose size was 0, triggers a
-/// scan of devices at once.
+/// scan of devices immediately.
 const REFRESH: Duration = Duration::from_secs(10);
 
 /// Number of devices that may appear after the start and still get a latency histogram in the kernel.

@@ -82,7 +82,7 @@ pub(super) struct App {
     pub(super) filter: String,
     /// True while keys edit the filter instead of having their usual effects.
     pub(super) is_typing: bool,
-    pub(super) place: FramePosition,
+    pub(super) position: FramePosition,
     pub(super) interval: Duration,
     pub(super) is_paused: bool,
     /// Index of the marked row in the page's first table.
@@ -104,7 +104,7 @@ impl App {
         Self::new(host, FramePosition::Recorded { at: 0, count }, Duration::ZERO)
     }
 
-    fn new(host: &str, place: FramePosition, interval: Duration) -> Self {
+    fn new(host: &str, position: FramePosition, interval: Duration) -> Self {
         Self {
             host: host.to_owned(),
             frame: None,
@@ -116,7 +116,7 @@ impl App {
             skip: 0,
             filter: String::new(),
             is_typing: false,
-            place,
+            position,
             interval,
             is_paused: false,
             selected: 0,
@@ -154,7 +154,7 @@ impl App {
         }
         match key.code {
             KeyCode::Char('q') => return Change::Quit,
-            KeyCode::Char(' ') => self.is_paused = self.place == FramePosition::Live && !self.is_paused,
+            KeyCode::Char(' ') => self.is_paused = self.position == FramePosition::Live && !self.is_paused,
             KeyCode::Char('?' | 'h') => self.help = Some(0),
             KeyCode::Char('/') => self.is_typing = true,
             KeyCode::Esc if !self.filter.is_empty() => self.filter.clear(),
@@ -230,7 +230,7 @@ impl App {
 
     /// Moves to another frame of a recording; `to` computes its index from the current one.
     fn step(&mut self, to: impl Fn(usize) -> usize) {
-        if let FramePosition::Recorded { at, count } = &mut self.place {
+        if let FramePosition::Recorded { at, count } = &mut self.position {
             *at = to(*at).min(count.saturating_sub(1));
         }
     }
@@ -257,7 +257,7 @@ impl App {
         } else {
             INTERVALS.iter().rev().find(|interval| **interval < self.interval)
         };
-        if let (FramePosition::Live, Some(next)) = (self.place, next) {
+        if let (FramePosition::Live, Some(next)) = (self.position, next) {
             self.interval = *next;
         }
     }
@@ -280,15 +280,15 @@ mod tests {
     #[test]
     fn a_recording_is_walked_in_both_directions_and_never_left() {
         let mut app = App::replay("box", 15);
-        let at = |app: &App| match app.place {
+        let at = |app: &App| match app.position {
             FramePosition::Recorded { at, .. } => at,
             FramePosition::Live => panic!("a recording"),
         };
-        for (keys, place) in
+        for (keys, position) in
             [("tt", 2), ("T", 1), ("TTT", 0), ("]", 10), ("]", 14), ("[", 4), ("e", 14), ("b", 0)]
         {
             press(&mut app, keys);
-            assert_eq!(at(&app), place, "{keys}");
+            assert_eq!(at(&app), position, "{keys}");
         }
         press(&mut app, " ");
         assert!(!app.is_paused, "a recording has no pause");

@@ -99,7 +99,7 @@ fn replay(
 ) -> io::Result<()> {
     let mut shown = None;
     while !stop.load(Ordering::Relaxed) {
-        if let FramePosition::Recorded { at, .. } = app.place
+        if let FramePosition::Recorded { at, .. } = app.position
             && shown != Some(at)
         {
             shown = Some(at);

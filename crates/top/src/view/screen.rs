@@ -10,7 +10,7 @@ use super::app::{App, FramePosition};
 use crate::diagnosis::{self, Heat};
 use crate::figure::{self, Figure};
 use crate::rates::Frame;
-use crate::table::{self, Look, Table, TableKind};
+use crate::table::{self, Table, TableKind, TableOptions};
 
 /// Number of rows that each table gets on a small screen before the remaining lines go to the first tables.
 const FEW: usize = 3;
@@ -97,12 +97,12 @@ fn mark(app: &mut App, table: &Table) {
 
 fn head(app: &App) -> String {
     let moment = app.frame.as_ref().map_or_else(String::new, table::moment);
-    let place = match app.place {
+    let frame_position = match app.position {
         FramePosition::Live if app.is_paused => "paused".to_owned(),
         FramePosition::Live => format!("every {} s", app.interval.as_secs_f32()),
         FramePosition::Recorded { at, count } => format!("reading {} of {count}", at + 1),
     };
-    format!("iotax top  {place}  {}  {moment}", visible::line(&app.host))
+    format!("iotax top  {frame_position}  {}  {moment}", visible::line(&app.host))
 }
 
 /// Returns the error of the last reading, else the shares of time in which tasks waited.
@@ -119,14 +119,14 @@ fn origin(frame: &Frame) -> String {
 fn tables(app: &App, frame: &Frame, width: usize) -> Vec<Table> {
     let kinds = app.page.tables();
     let laid_out = kinds.iter().map(|kind| {
-        let look = Look {
+        let options = TableOptions {
             width,
             by: app.by.get(kind).copied(),
             is_flat: app.is_flat,
             skip: app.skip,
             filter: &app.filter,
         };
-        table::table(*kind, frame, &look)
+        table::table(*kind, frame, &options)
     });
     laid_out
         .enumerate()
@@ -254,11 +254,11 @@ impl Lines<'_, '_> {
         if self.next >= self.area.height {
             return;
         }
-        let place = Rect { y: self.area.y + self.next, height: 1, ..self.area };
+        let row_area = Rect { y: self.area.y + self.next, height: 1, ..self.area };
         let width = usize::from(self.area.width);
         // Pad to the full width, so that reverse video shows as a bar.
         let padded = format!("{:<width$}", wrap::cut(text, width));
-        self.terminal.render_widget(Line::styled(padded, how), place);
+        self.terminal.render_widget(Line::styled(padded, how), row_area);
         self.next += 1;
     }
 

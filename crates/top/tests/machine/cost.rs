@@ -74,7 +74,7 @@ fn cost() {
     eprintln!("at one reading per second: {:.2}% of a CPU", each.as_secs_f64() * 100.0);
 }
 
-/// The same tree has all devices, guests and processes: a cost of nothing would be none.
+/// Asserts that all devices, guests and processes of the tree are read.
 #[test]
 fn the_large_host_is_read_in_whole() {
     let root = tree::build(&host());

@@ -1,4 +1,4 @@
-//! Readings of this machine under a load on a loop device.
+//! Tests of readings of this machine under a load on a loop device.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -21,7 +21,7 @@ const SIZE: u64 = 32 << 20;
 /// Large enough for an I/O to take much longer than the programs that watch it.
 const BLOCK: usize = 256 << 10;
 
-/// A loop device on a file, gone at the end.
+/// A loop device on a file; removed on drop.
 struct Loop {
     device: PathBuf,
     _file: tempfile::NamedTempFile,
@@ -53,7 +53,7 @@ impl Drop for Loop {
     }
 }
 
-/// Reads and writes blocks past the page cache until it is told to end.
+/// Reads and writes blocks with direct I/O until it is stopped.
 fn load(device: &Path, over: &AtomicBool) -> io::Result<u64> {
     let direct = i32::try_from(OFlags::DIRECT.bits()).expect("a flag");
     let file = OpenOptions::new().read(true).write(true).custom_flags(direct).open(device)?;
@@ -62,11 +62,11 @@ fn load(device: &Path, over: &AtomicBool) -> io::Result<u64> {
     let block = &mut memory[begin..begin + BLOCK];
     let mut ios = 0;
     while !over.load(Ordering::Relaxed) {
-        let place = ios * 7919 % (SIZE / BLOCK as u64) * BLOCK as u64;
+        let offset = ios * 7919 % (SIZE / BLOCK as u64) * BLOCK as u64;
         if ios % 3 == 0 {
-            file.write_all_at(block, place)?;
+            file.write_all_at(block, offset)?;
         } else {
-            file.read_exact_at(block, place)?;
+            file.read_exact_at(block, offset)?;
         }
         ios += 1;
     }
@@ -93,7 +93,7 @@ fn close(ours: f64, theirs: f64, tolerance: f64) -> bool {
     (ours - theirs).abs() <= tolerance * theirs.abs()
 }
 
-/// The load begins and ends within both windows, so that both have counted all of it and nothing else.
+/// Tests that both programs count the whole load, which begins and ends within both windows.
 #[test]
 fn iostat_counts_the_same() {
     const WINDOW: Duration = Duration::from_secs(3);
@@ -112,15 +112,15 @@ fn iostat_counts_the_same() {
         thread::sleep(Duration::from_millis(500));
         let ios = under_load(&device.device, Duration::from_secs(1));
         let is_within = began.elapsed() < WINDOW;
-        let told = iostat.wait_with_output().expect("iostat ends");
+        let printed = iostat.wait_with_output().expect("iostat ends");
         let later = collector.snapshot();
         if !is_within {
             // This machine stood still: iostat may have looked in between.
             continue;
         }
-        let told: serde_json::Value = serde_json::from_slice(&told.stdout).expect("JSON");
-        let disk = &told["sysstat"]["hosts"][0]["statistics"][0]["disk"][0];
-        let theirs = |key: &str| disk[key].as_f64().unwrap_or_else(|| panic!("{key} in {told}"));
+        let printed: serde_json::Value = serde_json::from_slice(&printed.stdout).expect("JSON");
+        let disk = &printed["sysstat"]["hosts"][0]["statistics"][0]["disk"][0];
+        let theirs = |key: &str| disk[key].as_f64().unwrap_or_else(|| panic!("{key} in {printed}"));
         let (mut a, mut b) = (earlier.clone(), later.clone());
         // Rates of both over the same time.
         (a.clock_ns, b.clock_ns) = (0, u64::try_from(WINDOW.as_nanos()).expect("short"));
@@ -156,7 +156,7 @@ fn iostat_counts_the_same() {
     }
 }
 
-/// The mean of the kernel's histogram is that of diskstats: both begin at the same moment of each request.
+/// Tests that the mean of the kernel's histogram equals that of diskstats: both measure from the same start of each request.
 #[test]
 fn percentiles_are_of_the_requests_that_diskstats_counts() {
     require!(root);
@@ -180,7 +180,7 @@ fn percentiles_are_of_the_requests_that_diskstats_counts() {
     ] {
         let new = b.latencies.iter().find(|latencies| latencies.direction == direction).expect("seen");
         let seen: u64 = new.buckets.iter().map(|(_, count)| count).sum();
-        // One that was begun before the programs were attached may be missing.
+        // A request started before the programs were attached may be missing.
         assert!(seen.abs_diff(ios) <= 2, "{direction:?}: {seen} seen, {ios} counted");
         let mean_ns = buckets::mean_ns(&new.buckets).expect("I/Os");
         let counted_ns = ms as f64 * 1e6 / ios as f64;
@@ -197,7 +197,7 @@ fn percentiles_are_of_the_requests_that_diskstats_counts() {
     }
 }
 
-/// QEMU that emulates nothing but a disk: stopped before its first instruction, it counts no I/O.
+/// Tests QEMU with only a disk: stopped before its first instruction, it counts no I/O.
 #[test]
 fn a_guest_of_qemu_is_found_and_its_disk_is_counted() {
     require!(program "qemu-system-x86_64");

@@ -1,4 +1,4 @@
-//! Readings of recorded machines and of this one.
+//! Tests of readings of recorded machines and of this one.
 
 mod cost;
 mod live;

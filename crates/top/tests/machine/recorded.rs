@@ -1,4 +1,4 @@
-//! Exact rates from recorded trees.
+//! Tests of exact rates from recorded trees.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn collector(root: &Path) -> Collector {
     Collector::new(&options, &Interrupt::default())
 }
 
-/// Half a second of the recorded host: what it did is in the second tree.
+/// Reads the recorded host twice, half a second apart; the second tree contains the activity.
 fn half_a_second() -> (MachineSnapshot, MachineSnapshot) {
     let root = tree::build(HOST);
     // The command line has zero bytes between its words.
@@ -188,7 +188,8 @@ fn a_heading_has_space_for_the_count_of_hidden_rows() {
     let frame = frame();
     let titles = ["LAYER", "GUEST", "PROCESS", "CGROUP", "NETWORK"];
     for (kind, title) in table::TableKind::ALL.into_iter().zip(titles) {
-        let table = table::table(kind, &frame, &table::Look { width: 80, ..table::Look::default() });
+        let table =
+            table::table(kind, &frame, &table::TableOptions { width: 80, ..table::TableOptions::default() });
         let head = table.head(12);
         assert!(head.starts_with(&format!("{title}+12 ")), "{head}");
     }
@@ -240,7 +241,7 @@ fn every_output_has_every_figure_that_is_known() {
     }
 }
 
-/// Without the time of the reading.
+/// Removes the time of the reading.
 fn stable(text: &str) -> String {
     let (_, rest) = text.split_once('Z').expect("a time");
     format!("TIME{rest}")

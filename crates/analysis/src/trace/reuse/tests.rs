@@ -10,9 +10,9 @@ fn read_hits(reuse: &Reuse, bits: usize) -> HitShare {
 }
 
 /// Draws ranks by Zipf's law, and maps each rank to a distinct, distant block.
-fn zipf(places: usize, theta: f64, count: usize, seed: u64) -> Vec<u64> {
+fn zipf(block_count: usize, theta: f64, count: usize, seed: u64) -> Vec<u64> {
     let mut sum = 0.0;
-    let sums: Vec<f64> = (1..=places)
+    let sums: Vec<f64> = (1..=block_count)
         .map(|rank| {
             sum += (rank as f64).powf(-theta);
             sum
@@ -59,8 +59,8 @@ fn a_scan_in_a_circle_hits_nothing_in_a_cache_that_is_one_block_short() {
         assert_eq!((reuse.followed, reuse.sampled), (blocks, 1.0));
         assert_eq!(reuse.caches.len(), bits + 1, "{blocks}");
         assert_eq!(reuse.caches[bits].cache, 4096 << bits);
-        for (place, cache) in reuse.caches.iter().enumerate() {
-            let share = if place == bits { 0.75 } else { 0.0 };
+        for (index, cache) in reuse.caches.iter().enumerate() {
+            let share = if index == bits { 0.75 } else { 0.0 };
             assert_eq!(cache.reads, Some(HitShare { share, error: 0.0 }), "{blocks} in {}", cache.cache);
             assert_eq!(cache.writes, None);
         }

@@ -55,7 +55,7 @@ pub(super) struct Event {
 #[repr(C)]
 struct Ring {
     id: u32,
-    places: u32,
+    slots: u32,
     /// Index of the next event to take; moved by this process.
     head: AtomicU32,
     /// Index of the next free entry; moved by the kernel.
@@ -74,7 +74,7 @@ const MAGIC: u32 = 0xa10a_10a1;
 pub(in crate::backend) struct Context {
     ring: NonNull<Ring>,
     /// Number of entries in the ring; 0 if its format is unknown, so that events are only taken by system calls.
-    places: u32,
+    slots: u32,
 }
 
 impl Context {
@@ -86,10 +86,10 @@ impl Context {
         let address = usize::try_from(name).map_err(|_| io::ErrorKind::InvalidData)?;
         let ring = NonNull::new(ptr::with_exposed_provenance_mut::<Ring>(address))
             .ok_or(io::ErrorKind::InvalidData)?;
-        let mut context = Self { ring, places: 0 };
-        let Ring { places, magic, incompatible_features, header_bytes, .. } = *context.ring();
+        let mut context = Self { ring, slots: 0 };
+        let Ring { slots, magic, incompatible_features, header_bytes, .. } = *context.ring();
         if magic == MAGIC && incompatible_features == 0 && header_bytes as usize == size_of::<Ring>() {
-            context.places = places;
+            context.slots = slots;
         }
         Ok(context)
     }
@@ -119,7 +119,7 @@ impl Context {
     #[inline]
     pub(super) fn has_event(&self) -> bool {
         let ring = self.ring();
-        self.places > 0 && ring.head.load(Ordering::Relaxed) != ring.tail.load(Ordering::Acquire)
+        self.slots > 0 && ring.head.load(Ordering::Relaxed) != ring.tail.load(Ordering::Acquire)
     }
 
     /// Takes an event from the ring; `None` if the ring is empty or its format is unknown.
@@ -128,21 +128,21 @@ impl Context {
         if !self.has_event() {
             return None;
         }
-        let head = self.ring().head.load(Ordering::Relaxed) % self.places;
+        let head = self.ring().head.load(Ordering::Relaxed) % self.slots;
         // SAFETY: the events begin where the header ends, in the same mapping.
         let events = unsafe { self.ring.add(1) }.cast::<Event>();
         // SAFETY: head is below the number of places.
-        let place = unsafe { events.add(head as usize) };
+        let slot = unsafe { events.add(head as usize) };
         // SAFETY: the kernel wrote this event before it moved the tail beyond it, and will not reuse the place before
         // the head has moved.
-        let event = unsafe { place.read() };
-        self.ring().head.store((head + 1) % self.places, Ordering::Release);
+        let event = unsafe { slot.read() };
+        self.ring().head.store((head + 1) % self.slots, Ordering::Release);
         Some(event)
     }
 
     /// Waits at most `wait_ns` nanoseconds for an event, and adds the available events to `events` up to its capacity.
     pub(super) fn wait(&self, wait_ns: u64, events: &mut Vec<Event>) -> io::Result<()> {
-        if wait_ns == 0 && self.places > 0 {
+        if wait_ns == 0 && self.slots > 0 {
             // The ring already shows every event.
             return Ok(());
         }

@@ -130,11 +130,11 @@ fn replace(address: usize) -> bool {
             return false;
         }
         let page = watched.page.load(Ordering::Relaxed);
-        let place = ptr::without_provenance_mut(address - address % page);
+        let page_start = ptr::without_provenance_mut(address - address % page);
         // SAFETY: the page lies in the mapping that is watched over, to which no references are held.
         let replaced = unsafe {
             mmap_anonymous(
-                place,
+                page_start,
                 page,
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::PRIVATE | MapFlags::FIXED,

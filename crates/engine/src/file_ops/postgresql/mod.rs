@@ -38,7 +38,7 @@ const CLIENTS: u32 = 90;
 /// Time after the window's end for the transactions in flight; less than the time after which the worker counts as stuck.
 const DRAIN: Nanos = Nanos::from_secs(8);
 /// Longest time between two looks at the stop flag.
-const LOOK: Nanos = Nanos::from_millis(100);
+const POLL: Nanos = Nanos::from_millis(100);
 /// Seconds after the window in which pgbench would end by itself. A signal at the window's end ends it before.
 const LATER: u64 = 30;
 
@@ -154,7 +154,7 @@ impl Transactions {
                 let late = "transactions in flight did not end within";
                 return Err(format!("pgbench: {late} {DRAIN} of the window's end; does the storage hang?"));
             }
-            let wait = counts.next_mark().saturating_sub(now).min(LOOK.0);
+            let wait = counts.next_mark().saturating_sub(now).min(POLL.0);
             if !is_readable(&stdout, wait).map_err(failed)? {
                 continue;
             }

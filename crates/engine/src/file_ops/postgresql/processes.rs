@@ -147,7 +147,7 @@ fn process(text: &str, tick_ns: u64) -> Option<Process> {
     // The name, in parentheses, may contain anything.
     let (_, rest) = text.rsplit_once(") ")?;
     let words: Vec<&str> = rest.split(' ').collect();
-    let ticks = |place: usize| words.get(place)?.parse::<u64>().ok();
+    let ticks = |index: usize| words.get(index)?.parse::<u64>().ok();
     let both = |one, other| Some((ticks(one)? + ticks(other)?) * tick_ns);
     let cpu = CpuTime { user_ns: both(11, 13)?, system_ns: both(12, 14)? };
     Some(Process { parent: words.get(1)?.parse().ok()?, cpu })

@@ -20,7 +20,7 @@ pub(super) const SOCKETS: &str = "/proc/self/cwd/cluster";
 const TOGETHER: [&str; 2] = ["--pid", "--kill-child"];
 /// Maximum time for a server to begin or end.
 const PATIENCE: Duration = Duration::from_mins(2);
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const POLL: Duration = Duration::from_millis(5);
 
 /// A server's cluster, and the server while it runs. Dropping it kills the server; the cluster's files remain.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl ClusterServer {
             if Instant::now() > deadline {
                 return Err(format!("postgres: it took no clients within {} s", PATIENCE.as_secs()));
             }
-            threads::sleep(LOOK_AGAIN);
+            threads::sleep(POLL);
         }
         Ok(())
     }
@@ -110,7 +110,7 @@ impl Running {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             match self.child.try_wait() {
-                Ok(None) => threads::sleep(LOOK_AGAIN),
+                Ok(None) => threads::sleep(POLL),
                 ended => return ended.is_ok_and(|status| status.is_some_and(|status| status.success())),
             }
         }

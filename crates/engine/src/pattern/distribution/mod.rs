@@ -27,12 +27,12 @@ pub(super) enum Draw {
     },
     Zipf {
         ranks: Zipf,
-        places: Places,
+        positions: BlockPositions,
         random: SplitMix64,
     },
     Pareto {
         ranks: Pareto,
-        places: Places,
+        positions: BlockPositions,
         random: SplitMix64,
     },
     Normal {
@@ -49,14 +49,14 @@ pub(super) enum Draw {
 /// Mapping from a block's rank by access frequency to its position in the area. It scatters the frequent blocks, in the same way for every
 /// job of a workload.
 #[derive(Debug, Clone)]
-pub(super) struct Places {
+pub(super) struct BlockPositions {
     count: u64,
     bijection: Bijection,
 }
 
-impl Places {
+impl BlockPositions {
     fn new(count: u64, seed: u64) -> Self {
-        Self { count, bijection: Bijection::new(count, &mut SplitMix64::new(seed, Purpose::Places, 0)) }
+        Self { count, bijection: Bijection::new(count, &mut SplitMix64::new(seed, Purpose::Permutation, 0)) }
     }
 
     #[inline]
@@ -69,15 +69,15 @@ impl Draw {
     /// Creates the draws of worker number `job` among `count` blocks, at least 1.
     pub(super) fn new(workload: &Workload, count: u64, job: u32, seed: u64) -> Self {
         let random = SplitMix64::new(seed, Purpose::Offsets, job.into());
-        let places = || Places::new(count, seed);
+        let positions = || BlockPositions::new(count, seed);
         match &workload.random_distribution {
             Distribution::Random if workload.norandommap => Self::Uniform { count, random },
             Distribution::Random => Self::Once(Permutation::new(count, random)),
             Distribution::Zipf(theta) => {
-                Self::Zipf { ranks: Zipf::new(count, *theta), places: places(), random }
+                Self::Zipf { ranks: Zipf::new(count, *theta), positions: positions(), random }
             }
             Distribution::Pareto(h) => {
-                Self::Pareto { ranks: Pareto::new(count, *h), places: places(), random }
+                Self::Pareto { ranks: Pareto::new(count, *h), positions: positions(), random }
             }
             Distribution::Normal(deviation) => {
                 Self::Normal { blocks: Normal::new(count, *deviation), random }
@@ -105,8 +105,8 @@ impl Draw {
     fn next_uneven(&mut self) -> u64 {
         match self {
             Self::Once(_) | Self::Uniform { .. } => self.next(),
-            Self::Zipf { ranks, places, random } => places.of(ranks.next(random)),
-            Self::Pareto { ranks, places, random } => places.of(ranks.next(random)),
+            Self::Zipf { ranks, positions, random } => positions.of(ranks.next(random)),
+            Self::Pareto { ranks, positions, random } => positions.of(ranks.next(random)),
             Self::Normal { blocks, random } => blocks.next(random),
             Self::Zoned { blocks, random } => blocks.next(random),
             Self::Sequence(sequence) => sequence.next(),

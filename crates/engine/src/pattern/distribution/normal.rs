@@ -21,9 +21,9 @@ impl Normal {
     pub(super) fn next(&self, random: &mut SplitMix64) -> u64 {
         loop {
             let normal: f64 = StandardNormal.sample(random);
-            let place = self.count / 2.0 + normal * self.deviation;
-            if place >= 0.0 && place < self.count {
-                return place as u64;
+            let position = self.count / 2.0 + normal * self.deviation;
+            if position >= 0.0 && position < self.count {
+                return position as u64;
             }
         }
     }

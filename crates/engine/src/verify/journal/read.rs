@@ -165,7 +165,7 @@ impl<'a, R: Read> Frames<'a, R> {
 fn bad_bytes(rest: &[u8], ended: bool) -> usize {
     let marker = rest[1..].windows(MARKER.len()).position(|window| window == MARKER);
     match marker {
-        Some(place) => place + 1,
+        Some(index) => index + 1,
         None if ended => rest.len(),
         None => rest.len() - (MARKER.len() - 1),
     }

@@ -44,7 +44,7 @@ fn torn(bytes: u64) -> JournalState {
 }
 
 fn damaged(closed: bool, offset: u64, bytes: u64, records: u64) -> JournalState {
-    let damage = JournalDamage { places: 1, first_offsets: vec![offset], bytes, records };
+    let damage = JournalDamage { regions: 1, first_offsets: vec![offset], bytes, records };
     JournalState { closed, damage, ..JournalState::default() }
 }
 
@@ -141,8 +141,8 @@ fn every_flipped_bit_is_told_and_costs_no_more_than_its_record() {
             let lost = records.len() - kept.len();
             assert!(lost <= 1 && kept.iter().all(|record| records.contains(record)), "bit {bit}: {kept:?}");
             let last = !is_closed && bit / 8 >= whole.len() - 40;
-            let told = if last { state.torn_tail == Bytes(40) } else { state.damage.places == 1 };
-            assert!(header == HEADER && told, "bit {bit} of {}: {state:?}", whole.len());
+            let is_reported = if last { state.torn_tail == Bytes(40) } else { state.damage.regions == 1 };
+            assert!(header == HEADER && is_reported, "bit {bit} of {}: {state:?}", whole.len());
             assert_eq!(state.damage.records, if last { 0 } else { lost as u64 }, "bit {bit}: {state:?}");
         }
     }
@@ -167,9 +167,9 @@ proptest! {
         // Records are in order, and none is made up.
         let mut left = records.iter();
         prop_assert!(kept.iter().all(|record| left.any(|one| one == record)), "{:?}", kept);
-        let is_told = state.damage.places > 0 || state.torn_tail.0 > 0;
-        prop_assert_eq!(is_told, bytes != whole, "{:?}", state);
-        prop_assert!(state.damage.places == 0 || !state.closed || kept.len() as u64 + state.damage.records == records.len() as u64);
+        let is_reported = state.damage.regions > 0 || state.torn_tail.0 > 0;
+        prop_assert_eq!(is_reported, bytes != whole, "{:?}", state);
+        prop_assert!(state.damage.regions == 0 || !state.closed || kept.len() as u64 + state.damage.records == records.len() as u64);
     }
 
     #[test]

@@ -130,11 +130,11 @@ fn damage() -> impl Strategy<Value = Damage> {
 proptest! {
     #[test]
     fn every_damage_is_found_and_named(
-        place in 0_u64..1 << 40,
+        block_number in 0_u64..1 << 40,
         generation in 2_u64..1 << 50,
         damage in damage(),
     ) {
-        let offset = place * BLOCK as u64;
+        let offset = block_number * BLOCK as u64;
         let (old, new) = (write(offset, BLOCK, mark(generation - 1)), write(offset, BLOCK, mark(generation)));
         let mut block = new.clone();
         let (named, alone) = match damage {

@@ -27,7 +27,7 @@ struct Document<'t> {
 struct Span {
     seconds: Option<f64>,
     threads: Option<usize>,
-    seen: usize,
+    threads_read: usize,
     cpu: Option<f64>,
     mean: Option<f64>,
     /// Bytes and I/Os of reads, then bytes and I/Os of writes.
@@ -111,7 +111,7 @@ impl Document<'_> {
                     (work.is_random, work.direct) = (Some(false), Some(false));
                 }
             }
-            ["Results", "TimeSpan", "Thread"] => self.span.seen += 1,
+            ["Results", "TimeSpan", "Thread"] => self.span.threads_read += 1,
             ["Results", "TimeSpan", "Thread", "Target"] => self.span.target = Target::default(),
             _ => {}
         }
@@ -172,7 +172,7 @@ fn parameter(work: &mut Work, key: &str, text: &str) {
 
 impl Target {
     fn count(&mut self, key: &str, text: &str) {
-        let place = match key {
+        let field = match key {
             "BytesCount" => &mut self.all[0],
             "IOCount" => &mut self.all[1],
             "ReadBytes" => &mut self.read[0],
@@ -181,7 +181,7 @@ impl Target {
             "WriteCount" => &mut self.write[1],
             _ => return,
         };
-        *place = text.parse().ok();
+        *field = text.parse().ok();
     }
 }
 
@@ -199,7 +199,7 @@ impl Span {
     fn entry(self, work: &Work, number: usize) -> Result<Entry, &'static str> {
         let seconds =
             self.seconds.filter(|seconds| *seconds > 0.0).ok_or("it was interrupted, or has no time")?;
-        if self.is_broken || self.threads != Some(self.seen) {
+        if self.is_broken || self.threads != Some(self.threads_read) {
             return Err("counts of a thread or of a target are not there");
         }
         let mut entry = Entry::default();

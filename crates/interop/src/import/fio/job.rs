@@ -133,11 +133,11 @@ pub(super) fn entries(jobs: Vec<Job>) -> (Vec<Entry>, Vec<Line>) {
             without.insert(clone_of);
             continue;
         }
-        let place = *known.entry(clone_of).or_insert_with(|| {
+        let index = *known.entry(clone_of).or_insert_with(|| {
             groups.push(Vec::new());
             groups.len() - 1
         });
-        groups[place].push(job);
+        groups[index].push(job);
     }
     for group in groups {
         let job = &group[0];
@@ -335,10 +335,10 @@ impl Job {
 
 /// Returns the target of the job: host, and file or directory, as far as known; `None` if none of them is known.
 fn target(job: &Job) -> Option<String> {
-    let place = job.option("filename").or_else(|| job.option("directory"));
-    match (&job.host, place) {
-        (Some(host), Some(place)) => Some(format!("{host} {place}")),
-        (host, place) => host.clone().or_else(|| place.map(str::to_owned)),
+    let path = job.option("filename").or_else(|| job.option("directory"));
+    match (&job.host, path) {
+        (Some(host), Some(path)) => Some(format!("{host} {path}")),
+        (host, path) => host.clone().or_else(|| path.map(str::to_owned)),
     }
 }
 

@@ -20,9 +20,9 @@ pub(super) fn read(text: &str) -> Read {
     let mut tree = Tree::of(text);
     // Position and line number up to which newlines were counted.
     let (mut at, mut counted, mut line) = (0, 0, 1);
-    let mut line_of = |place: usize| {
-        line += newlines(&text[counted..place]);
-        counted = place;
+    let mut line_of = |offset: usize| {
+        line += newlines(&text[counted..offset]);
+        counted = offset;
         line
     };
     while let Some(open) = text[at..].find('{').map(|found| at + found) {
@@ -170,11 +170,11 @@ fn time(job: Value<'_>, document: &Document<'_>, figures: &mut Figures) -> Optio
 
 /// Returns the global options of the document.
 fn shared(document: Value<'_>) -> Rc<BTreeMap<String, String>> {
-    Rc::new(told(document.get("global options")).collect())
+    Rc::new(options_of(document.get("global options")).collect())
 }
 
 /// Returns options in JSON as names and values. An option without a value is an enabled switch and gets the value `1`.
-fn told(options: Value<'_>) -> impl Iterator<Item = (String, String)> + use<'_> {
+fn options_of(options: Value<'_>) -> impl Iterator<Item = (String, String)> + use<'_> {
     let of = |text: String| if text.is_empty() { "1".to_owned() } else { text };
     options.entries().filter_map(move |(key, value)| Some((key.into_owned(), of(value.string()?))))
 }
@@ -210,8 +210,9 @@ fn job(value: Value<'_>, document: &Document<'_>) -> Option<Job> {
         // Older versions do not write these keys.
         options: options
             .is_map()
-            .then(|| Options { shared: Rc::clone(&document.global), own: told(options).collect() }),
-        is_whole: is_told(value.get(MIXED)) || ["read", "write"].iter().all(|word| is_told(value.get(word))),
+            .then(|| Options { shared: Rc::clone(&document.global), own: options_of(options).collect() }),
+        is_whole: has_result(value.get(MIXED))
+            || ["read", "write"].iter().all(|word| has_result(value.get(word))),
         directions,
         error: error.map(|error| format!("error {error}")),
         time,
@@ -225,7 +226,7 @@ fn job(value: Value<'_>, document: &Document<'_>) -> Option<Job> {
 }
 
 /// Returns whether a direction in JSON has a count of I/Os or a rate.
-fn is_told(direction: Value<'_>) -> bool {
+fn has_result(direction: Value<'_>) -> bool {
     ["total_ios", "iops", "bw", "bw_bytes"].iter().any(|key| !direction.get(key).is_null())
 }
 

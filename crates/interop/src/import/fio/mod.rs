@@ -63,8 +63,8 @@ pub(super) fn read(text: &str) -> Option<Found> {
         }
         let (entries, lines) = job::entries(read.jobs);
         // The text may have one run in several formats; the first one is the most precise.
-        let told = RatesByName::by(&found.entries);
-        let new: Vec<Entry> = entries.into_iter().filter(|entry| !told.has(entry)).collect();
+        let csv_rates = RatesByName::by(&found.entries);
+        let new: Vec<Entry> = entries.into_iter().filter(|entry| !csv_rates.has(entry)).collect();
         new.into_iter().for_each(|entry| found.keep(entry));
         lines.into_iter().chain(read.not_understood).for_each(|line| found.miss(line));
     }
@@ -77,23 +77,23 @@ struct RatesByName(HashMap<String, Vec<(f64, f64)>>);
 
 impl RatesByName {
     fn by(entries: &[Entry]) -> Self {
-        let mut told: HashMap<String, Vec<(f64, f64)>> = HashMap::new();
+        let mut csv_rates: HashMap<String, Vec<(f64, f64)>> = HashMap::new();
         for entry in entries {
             if let Some(rates) = rates(entry) {
-                told.entry(entry.workload.clone()).or_default().push(rates);
+                csv_rates.entry(entry.workload.clone()).or_default().push(rates);
             }
         }
-        told.values_mut().for_each(|rates| rates.sort_by(|a, b| a.0.total_cmp(&b.0)));
-        Self(told)
+        csv_rates.values_mut().for_each(|rates| rates.sort_by(|a, b| a.0.total_cmp(&b.0)));
+        Self(csv_rates)
     }
 
     /// Returns whether an entry with the same name and rates exists.
     fn has(&self, entry: &Entry) -> bool {
-        let (Some(told), Some((iops, bytes))) = (self.0.get(&entry.workload), rates(entry)) else {
+        let (Some(csv_rates), Some((iops, bytes))) = (self.0.get(&entry.workload), rates(entry)) else {
             return false;
         };
-        let first = told.partition_point(|(known, _)| known / iops < 1.0 - ROUNDING);
-        told[first..]
+        let first = csv_rates.partition_point(|(known, _)| known / iops < 1.0 - ROUNDING);
+        csv_rates[first..]
             .iter()
             .take(MOST_ALIKE)
             .take_while(|(known, _)| known / iops < 1.0 + ROUNDING)

@@ -125,9 +125,9 @@ fn job(fields: &[&str], layout: &Layout, line: usize) -> Option<Job> {
     let at = layout.fields() - 2;
     let cpu = (cpu(fields[at])?, cpu(fields[at + 1])?);
     let mut directions = [None, None, None, None];
-    for (i, place) in directions.iter_mut().enumerate().take(layout.directions) {
+    for (i, slot) in directions.iter_mut().enumerate().take(layout.directions) {
         let start = layout.head + i * layout.direction;
-        *place = direction(&fields[start..start + layout.direction])?;
+        *slot = direction(&fields[start..start + layout.direction])?;
     }
     Some(Job {
         name: head[0].to_owned(),

@@ -83,7 +83,7 @@ struct State {
     inside: bool,
     /// Names of the columns in any row of the last report.
     columns: HashSet<Rc<str>>,
-    places: HashMap<String, usize>,
+    indices: HashMap<String, usize>,
     /// Number of rows in all reports so far.
     rows: usize,
 }
@@ -115,7 +115,7 @@ impl State {
             rows: Vec::new(),
         });
         self.columns.clear();
-        self.places.clear();
+        self.indices.clear();
     }
 
     /// Reads a row, which may be wrapped over several lines. Returns the number of its lines.
@@ -155,7 +155,7 @@ impl State {
 
     fn add(&mut self, device: &str, columns: Columns, number: usize) {
         let Some(report) = self.session.reports.last_mut() else { return };
-        let known = self.places.get(device).map(|place| &mut report.rows[*place].1);
+        let known = self.indices.get(device).map(|index| &mut report.rows[*index].1);
         match known {
             // Each device has one row per report: a second row belongs to a report whose header is missing.
             Some(row) if columns.keys().any(|name| row.contains_key(name)) => {
@@ -164,7 +164,7 @@ impl State {
             }
             Some(row) => row.extend(columns.clone()),
             None => {
-                self.places.insert(device.to_owned(), report.rows.len());
+                self.indices.insert(device.to_owned(), report.rows.len());
                 report.rows.push((device.to_owned(), columns.clone()));
             }
         }

@@ -109,11 +109,11 @@ pub(super) fn read(text: &str, found: &mut Found) {
     let mut tests: Vec<Vec<&Row<'_>>> = Vec::new();
     let mut known = HashMap::new();
     for row in whole.into_iter().rev() {
-        let place = *known.entry(row.test()).or_insert_with(|| {
+        let index = *known.entry(row.test()).or_insert_with(|| {
             tests.push(Vec::new());
             tests.len() - 1
         });
-        tests[place].push(row);
+        tests[index].push(row);
     }
     tests.iter().for_each(|rows| close(rows, found));
 }

@@ -32,8 +32,8 @@ pub(super) fn read(text: &str, found: &mut Found) {
         } else if !test.is_others {
             test.take(line, i + 1, found);
         }
-        if let Some(told) = line.trim().strip_prefix("Time:") {
-            time = Stamp::of(told);
+        if let Some(stamp) = line.trim().strip_prefix("Time:") {
+            time = Stamp::of(stamp);
         }
         if let Some(version) = line.trim().strip_prefix("iperf 3.") {
             let word = version.split_whitespace().next().unwrap_or_default();

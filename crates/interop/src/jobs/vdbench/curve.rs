@@ -25,7 +25,7 @@ pub(super) fn curve<'a>(
 ) -> Option<CurveSpec> {
     let wants = |run: &&Definition| run.key("iorate").is_some_and(is_curve);
     for key in runs.clone().filter(|run| !wants(run)).filter_map(|run| run.key("curve")) {
-        notes.push(format!("{}: {}: it has no effect without iorate=curve", key.place, key.quoted()));
+        notes.push(format!("{}: {}: it has no effect without iorate=curve", key.location, key.quoted()));
     }
     let first = runs.clone().find(wants)?;
     let mut given: Option<Vec<u32>> = None;
@@ -36,26 +36,26 @@ pub(super) fn curve<'a>(
                 "rd={} asks for iorate=curve and this one does not; accepted: all of a file or none of them, split it",
                 first.name
             );
-            trouble.add(&run.place, name(), why);
+            trouble.add(&run.location, name(), why);
             continue;
         }
         if let Some(key) = run.key("distribution").filter(|key| key.values.iter().any(|v| v.starts_with('d')))
         {
             trouble.add(
-                &key.place,
+                &key.location,
                 key.quoted(),
                 "with iorate=curve I/Os come at random moments: leave it out".into(),
             );
         }
         if let Some(key) = run.key("stopcurve") {
             let why = "every rate is measured, in random order";
-            notes.push(format!("{}: {}: {why}", key.place, key.quoted()));
+            notes.push(format!("{}: {}: {why}", key.location, key.quoted()));
             take(run, "stopcurve", trouble, |key| number(one(key)?, u64::MAX));
         }
         let shares = take(run, "curve", trouble, percentages).unwrap_or_else(|| SHARES.to_vec());
         if given.as_ref().is_some_and(|given| *given != shares) {
             trouble.add(
-                &run.place,
+                &run.location,
                 name(),
                 "its curve= is another than that of a run before it; accepted: one for a file, split it"
                     .into(),

@@ -76,7 +76,7 @@ pub(super) fn storage(
     let all = directories.and_then(|directories| directories.checked_mul(files.unwrap_or(1)));
     let all = all.filter(|all| *all <= MOST).unwrap_or_else(|| {
         let why = format!("width, depth and files make more than {MOST} files; accepted: up to that many");
-        trouble.add(&definition.place, format!("fsd={}", definition.name), why);
+        trouble.add(&definition.location, format!("fsd={}", definition.name), why);
         1
     });
     if depth > 1 {
@@ -84,7 +84,7 @@ pub(super) fn storage(
     }
     FileStorage {
         name: definition.name.clone(),
-        anchor: take(definition, "anchor", trouble, |key| Ok((key.place.clone(), one(key)?.to_owned()))),
+        anchor: take(definition, "anchor", trouble, |key| Ok((key.location.clone(), one(key)?.to_owned()))),
         directories: directories.unwrap_or(1),
         files: all,
         size: take(definition, "sizes", trouble, |key| match key.values.as_slice() {
@@ -105,7 +105,7 @@ pub(super) fn work(definition: &Definition, storages: &[FileStorage], trouble: &
     let storage = named.unwrap_or_else(|| (storages.len() == 1).then_some(0));
     if storage.is_none() && definition.key("fsd").is_none() {
         let why = format!("it needs one fsd=NAME; there are: {}", known.join(", "));
-        trouble.add(&definition.place, format!("fwd={}", definition.name), why);
+        trouble.add(&definition.location, format!("fwd={}", definition.name), why);
     }
     let mut order = |name: &str| {
         take(definition, name, trouble, |key| match one(key)?.to_lowercase().as_str() {
@@ -176,7 +176,7 @@ pub(super) fn workloads(
         let next = all(key).and_then(|values| looped(&passes, &values, set));
         match next {
             Ok(next) => passes = next,
-            Err(why) => trouble.add(&run.place, format!("{key} of rd={}", run.name), why),
+            Err(why) => trouble.add(&run.location, format!("{key} of rd={}", run.name), why),
         }
     }
     let each = passes.into_iter().filter_map(|(suffix, work)| {
@@ -185,7 +185,7 @@ pub(super) fn workloads(
             let workload = keys.complete(&WorkloadKeys::default());
             workload.check().map_err(|error| error.to_string()).map(|()| workload)
         });
-        built.map_err(|why| trouble.add(&run.place, format!("rd={}", run.name), why)).ok()
+        built.map_err(|why| trouble.add(&run.location, format!("rd={}", run.name), why)).ok()
     });
     each.collect()
 }

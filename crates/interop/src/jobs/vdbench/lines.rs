@@ -33,7 +33,7 @@ pub(super) struct Definition {
     /// Kind of definition, which is one of [`KINDS`].
     pub(super) kind: &'static str,
     pub(super) name: String,
-    pub(super) place: FileLine,
+    pub(super) location: FileLine,
     /// Keys in file order; those of the `default` definition of the same kind come first.
     pub(super) keys: Vec<VdbenchKey>,
 }
@@ -46,7 +46,7 @@ pub(super) struct VdbenchKey {
     /// Keyword as written in the file, possibly abbreviated.
     written: String,
     pub(super) values: Vec<String>,
-    pub(super) place: FileLine,
+    pub(super) location: FileLine,
 }
 
 impl VdbenchKey {
@@ -93,15 +93,15 @@ pub(super) fn definitions(
     let mut all = 0;
     let mut hosts = LocalHosts::default();
     for (line, statement) in statements(text) {
-        let place = FileLine { file: Arc::clone(&file), line };
+        let location = FileLine { file: Arc::clone(&file), line };
         if trouble.is_full() {
             break;
         }
-        let Some(keys) = keys(&place, &statement, trouble) else { continue };
-        if is_unneeded(&place, &keys, &mut hosts, notes) {
+        let Some(keys) = keys(&location, &statement, trouble) else { continue };
+        if is_unneeded(&location, &keys, &mut hosts, notes) {
             continue;
         }
-        let Some(mut definition) = definition(&place, &keys, trouble) else { continue };
+        let Some(mut definition) = definition(&location, &keys, trouble) else { continue };
         hosts.leave_out(&mut definition, notes);
         let is_default = definition.name.eq_ignore_ascii_case("default");
         let before = defaults.iter().filter(|default| default.kind == definition.kind && !is_default);
@@ -116,7 +116,7 @@ pub(super) fn definitions(
             let why = format!(
                 "accepted: up to {MOST_JOBS} definitions, {MOST_JOBS} values of a key and {MOST_KEYS} keys in all; split the file"
             );
-            trouble.add(&place, format!("{}={}", definition.kind, definition.name), why);
+            trouble.add(&location, format!("{}={}", definition.kind, definition.name), why);
             break;
         }
         if is_default {
@@ -126,8 +126,8 @@ pub(super) fn definitions(
         definition.keys = before.flat_map(|default| default.keys.clone()).chain(own).collect();
         let same = |other: &&Definition| other.kind == definition.kind && other.name == definition.name;
         if let Some(other) = found.iter().find(same) {
-            let why = format!("it is defined in line {} already", other.place.line);
-            trouble.add(&place, format!("{}={}", definition.kind, definition.name), why);
+            let why = format!("it is defined in line {} already", other.location.line);
+            trouble.add(&location, format!("{}={}", definition.kind, definition.name), why);
             continue;
         }
         found.push(definition);
@@ -135,11 +135,11 @@ pub(super) fn definitions(
     let mut work = Definition {
         kind: "wd",
         name: "default".to_owned(),
-        place: FileLine { file, line: 1 },
+        location: FileLine { file, line: 1 },
         keys: Vec::new(),
     };
     for default in defaults.into_iter().filter(|default| default.kind == "wd") {
-        work.place = default.place;
+        work.location = default.location;
         work.keys.extend(default.keys);
     }
     Definitions { found, work }
@@ -195,7 +195,7 @@ impl LocalHosts {
             let is_here =
                 key.name == "host" && key.values.iter().all(|host| self.0.contains(&host.to_lowercase()));
             if is_here {
-                notes.push(format!("{}: {}: it is this machine", key.place, key.quoted()));
+                notes.push(format!("{}: {}: it is this machine", key.location, key.quoted()));
             }
             !is_here
         });
@@ -204,7 +204,7 @@ impl LocalHosts {
 
 /// Returns whether a statement has no effect on the workload. If so, adds a note with the reason.
 fn is_unneeded(
-    place: &FileLine,
+    location: &FileLine,
     keys: &[VdbenchKey],
     hosts: &mut LocalHosts,
     notes: &mut Vec<String>,
@@ -217,11 +217,11 @@ fn is_unneeded(
         }
         None => return false,
     };
-    notes.push(format!("{place}: {}: changes nothing here: {why}", first.quoted()));
+    notes.push(format!("{location}: {}: changes nothing here: {why}", first.quoted()));
     true
 }
 
-fn definition(place: &FileLine, keys: &[VdbenchKey], trouble: &mut LineErrors) -> Option<Definition> {
+fn definition(location: &FileLine, keys: &[VdbenchKey], trouble: &mut LineErrors) -> Option<Definition> {
     let (first, keys) = keys.split_first()?;
     let Some(kind) = KINDS.into_iter().find(|kind| *kind == full("", &first.name)) else {
         let why = match first.name.as_str() {
@@ -229,21 +229,21 @@ fn definition(place: &FileLine, keys: &[VdbenchKey], trouble: &mut LineErrors) -
             "rg" => REPLAY,
             _ => "accepted at the start of a line: data_errors=, sd=, wd=, fsd=, fwd= or rd=",
         };
-        trouble.add(place, first.quoted(), why.to_owned());
+        trouble.add(location, first.quoted(), why.to_owned());
         return None;
     };
     let [name] = first.values.as_slice() else {
-        trouble.add(place, first.quoted(), format!("accepted: one value, {kind}=VALUE"));
+        trouble.add(location, first.quoted(), format!("accepted: one value, {kind}=VALUE"));
         return None;
     };
     let in_full = |key: &VdbenchKey| VdbenchKey { name: full(kind, &key.name), ..key.clone() };
     let keys = keys.iter().map(in_full).collect();
-    Some(Definition { kind, name: name.clone(), place: place.clone(), keys })
+    Some(Definition { kind, name: name.clone(), location: location.clone(), keys })
 }
 
 /// Splits a statement into keys at commas outside of parentheses. A part without `=` is another value of the preceding key. `None` on an
 /// error, which is added to `trouble`.
-fn keys(place: &FileLine, statement: &str, trouble: &mut LineErrors) -> Option<Vec<VdbenchKey>> {
+fn keys(location: &FileLine, statement: &str, trouble: &mut LineErrors) -> Option<Vec<VdbenchKey>> {
     let mut keys: Vec<VdbenchKey> = Vec::new();
     let (mut depth, mut start) = (0_u32, 0);
     let ends = statement.char_indices().chain([(statement.len(), ',')]);
@@ -259,12 +259,12 @@ fn keys(place: &FileLine, statement: &str, trouble: &mut LineErrors) -> Option<V
                         name: name.trim().to_lowercase(),
                         written: name.trim().to_owned(),
                         values: values(value),
-                        place: place.clone(),
+                        location: location.clone(),
                     }),
                     (None, _) if part.is_empty() => {}
                     (None, Some(before)) => before.values.extend(values(part)),
                     (None, None) => {
-                        trouble.add(place, part.to_owned(), "accepted: key=value,key=value".to_owned());
+                        trouble.add(location, part.to_owned(), "accepted: key=value,key=value".to_owned());
                         return None;
                     }
                 }
@@ -273,7 +273,7 @@ fn keys(place: &FileLine, statement: &str, trouble: &mut LineErrors) -> Option<V
         }
     }
     if depth > 0 {
-        trouble.add(place, statement.to_owned(), "a bracket is not closed".to_owned());
+        trouble.add(location, statement.to_owned(), "a bracket is not closed".to_owned());
         return None;
     }
     Some(keys)

@@ -80,16 +80,16 @@ pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
             let why = format!(
                 "accepted: up to {MOST_IN_ALL} workloads, those at the same time counted one by one; split the file"
             );
-            trouble.add(&definition.place, format!("rd={}", definition.name), why);
+            trouble.add(&definition.location, format!("rd={}", definition.name), why);
             break;
         }
         workloads.extend(new);
     }
     let curve = curve::curve(of("rd"), &mut notes, &mut trouble);
     let mut filenames: Vec<(FileLine, String)> = Vec::new();
-    for (place, lun) in storages.iter().filter_map(|storage| storage.lun.clone()) {
+    for (location, lun) in storages.iter().filter_map(|storage| storage.lun.clone()) {
         if !filenames.iter().any(|(_, known)| *known == lun) {
-            filenames.push((place, lun));
+            filenames.push((location, lun));
         }
     }
     let own_files = !file_work.is_empty() || storages.iter().any(|storage| storage.lun.is_none());
@@ -101,10 +101,10 @@ pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
 fn anchor(storages: &[files::FileStorage], trouble: &mut LineErrors) -> Option<String> {
     let mut anchors = storages.iter().filter_map(|storage| storage.anchor.as_ref());
     let (_, first) = anchors.next()?;
-    for (place, other) in anchors.filter(|(_, other)| other != first) {
+    for (location, other) in anchors.filter(|(_, other)| other != first) {
         let why =
             format!("{first:?} is another one before it; accepted: one anchor, as all is done on one target");
-        trouble.add(place, format!("anchor={other}"), why);
+        trouble.add(location, format!("anchor={other}"), why);
     }
     Some(first.clone())
 }
@@ -116,7 +116,7 @@ fn max_errors(definition: &Definition, trouble: &mut LineErrors) -> Option<u64> 
     let number = definition.name.parse().ok().filter(|number| *number > 0);
     if number.is_none() {
         let why = "accepted: a number of failed I/Os from 1 on, such as data_errors=5; iotax runs no commands of others";
-        trouble.add(&definition.place, format!("data_errors={}", definition.name), why.to_owned());
+        trouble.add(&definition.location, format!("data_errors={}", definition.name), why.to_owned());
     }
     number
 }
@@ -132,7 +132,7 @@ fn take<T>(
     match read(key) {
         Ok(value) => Some(value),
         Err(why) => {
-            trouble.add(&key.place, key.quoted(), why);
+            trouble.add(&key.location, key.quoted(), why);
             None
         }
     }
@@ -153,7 +153,7 @@ fn refuse_unknown(definition: &Definition, known: &[&str], trouble: &mut LineErr
                 format!("accepted for {}: {}{hint}", definition.kind, known.join(", "))
             }
         };
-        trouble.add(&key.place, key.quoted(), why);
+        trouble.add(&key.location, key.quoted(), why);
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) fn note_unneeded(definition: &Definition, notes: &mut Vec<String>) {
         ("pause", "nothing waits between measurements here"),
         ("format", "files are made before anything is measured, and removed afterwards"),
     ] {
-        let note = definition.key(key).map(|key| format!("{}: {}: {why}", key.place, key.quoted()));
+        let note = definition.key(key).map(|key| format!("{}: {}: {why}", key.location, key.quoted()));
         notes.extend(note.filter(|note| !notes.contains(note)));
     }
 }
@@ -108,7 +108,7 @@ impl RunContext<'_> {
                     jobs += workload.iter().map(|workload| workload.jobs().count()).sum::<usize>();
                     workloads.extend(workload);
                 }
-                Err(why) => trouble.add(&definition.place, format!("rd={}", definition.name), why),
+                Err(why) => trouble.add(&definition.location, format!("rd={}", definition.name), why),
             }
         }
         workloads
@@ -140,7 +140,7 @@ impl RunContext<'_> {
             if self.work.is_empty() && trouble.0.is_empty() {
                 let why =
                     "it names neither a workload nor a storage; accepted: wd=NAME or sd=NAME".to_owned();
-                trouble.add(&definition.place, format!("rd={}", definition.name), why);
+                trouble.add(&definition.location, format!("rd={}", definition.name), why);
             }
             return self.work.iter().collect();
         };
@@ -177,15 +177,15 @@ impl RunContext<'_> {
                 ..work.clone()
             };
             for &index in &work.storages {
-                let (storage, places) = (&self.storages[index], work.storages.len() as u64);
+                let (storage, shares) = (&self.storages[index], work.storages.len() as u64);
                 let mut keys = work.keys(storage, self.bases[index])?;
                 let threads = pass.threads.or(work.threads).unwrap_or(storage.threads);
                 keys.iodepth = Some(u32::try_from(threads).map_err(|_| "too many threads".to_owned())?);
-                keys.rate_iops = rate.map(|rate| whole.next(rate / places));
+                keys.rate_iops = rate.map(|rate| whole.next(rate / shares));
                 keys.rate_process = times.rate_process.filter(|_| rate.is_some());
                 keys.max_errors = self.max_errors;
                 let job = format!("{}-{}", work.name, storage.name);
-                if let (Some(exact), Some(given)) = (rate.map(|rate| rate / places), keys.rate_iops)
+                if let (Some(exact), Some(given)) = (rate.map(|rate| rate / shares), keys.rate_iops)
                     && given.saturating_mul(Share::WHOLE).abs_diff(exact) > exact / 100
                 {
                     let exact = exact as f64 / Share::WHOLE as f64;
@@ -364,10 +364,10 @@ fn passes(definition: &Definition, trouble: &mut LineErrors) -> Vec<Pass> {
         });
         match next {
             Ok(next) if next.len() > MOST => {
-                trouble.add(&key.place, key.quoted(), format!("the loops come to more than {MOST} runs"));
+                trouble.add(&key.location, key.quoted(), format!("the loops come to more than {MOST} runs"));
             }
             Ok(next) => passes = next,
-            Err(why) => trouble.add(&key.place, key.quoted(), why),
+            Err(why) => trouble.add(&key.location, key.quoted(), why),
         }
     }
     passes

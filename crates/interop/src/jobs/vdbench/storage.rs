@@ -91,27 +91,27 @@ pub(super) fn storages<'a>(
     trouble: &mut LineErrors,
 ) -> Vec<StorageDefinition> {
     let mut all: Vec<StorageDefinition> = Vec::new();
-    let mut places = Vec::new();
+    let mut defined = Vec::new();
     let mut names = HashSet::new();
     for definition in definitions {
         for storage in counted(definition, storage(definition, trouble), trouble) {
             if !names.insert(storage.name.clone()) {
                 let why = format!("with count= another storage is named {:?} already", storage.name);
-                trouble.add(&definition.place, format!("sd={}", definition.name), why);
+                trouble.add(&definition.location, format!("sd={}", definition.name), why);
             }
             all.push(storage);
-            places.push(definition);
+            defined.push(definition);
         }
         if all.len() > MOST_JOBS {
             let why = format!("accepted: up to {MOST_JOBS} storages; split the file");
-            trouble.add(&definition.place, format!("sd={}", definition.name), why);
+            trouble.add(&definition.location, format!("sd={}", definition.name), why);
             break;
         }
     }
     give_sizes(&mut all, notes);
-    for (storage, definition) in all.iter().zip(places) {
+    for (storage, definition) in all.iter().zip(defined) {
         if let (Err(why), Some(key)) = (storage.area(None), definition.key("range")) {
-            trouble.add(&key.place, key.quoted(), why);
+            trouble.add(&key.location, key.quoted(), why);
         }
     }
     all
@@ -178,7 +178,7 @@ fn storage(definition: &Definition, trouble: &mut LineErrors) -> StorageDefiniti
     refuse_unknown(definition, &KEYS, trouble);
     StorageDefinition {
         name: definition.name.clone(),
-        lun: take(definition, "lun", trouble, |key| Ok((key.place.clone(), one(key)?.to_owned()))),
+        lun: take(definition, "lun", trouble, |key| Ok((key.location.clone(), one(key)?.to_owned()))),
         offset: take(definition, "offset", trouble, |key| size(one(key)?)).unwrap_or(Bytes(0)).0,
         whole: take(definition, "size", trouble, |key| size(one(key)?)),
         range: take(definition, "range", trouble, range),
@@ -206,7 +206,7 @@ fn counted(
         }
         let one = |index: u64| -> Result<StorageDefinition, String> {
             let lun = match &storage.lun {
-                Some((place, lun)) => Some((place.clone(), with_number(lun, index)?)),
+                Some((location, lun)) => Some((location.clone(), with_number(lun, index)?)),
                 None => None,
             };
             Ok(StorageDefinition { name: with_number(&storage.name, index)?, lun, ..storage.clone() })

@@ -23,7 +23,7 @@ fn a_plain_file_becomes_one_workload() {
     assert!(is_meant(text) && !is_meant("[job]\nrd=x") && !is_meant("name = \"x\""));
     let jobs = good(text);
     assert_eq!(
-        jobs.filenames.iter().map(|(place, lun)| (place.line, lun.as_str())).collect::<Vec<_>>(),
+        jobs.filenames.iter().map(|(location, lun)| (location.line, lun.as_str())).collect::<Vec<_>>(),
         [(4, "/dev/sdx")]
     );
     assert_eq!(jobs.notes, ["test.vdb:7: interval=1: figures come in intervals of their own here"]);
@@ -160,7 +160,7 @@ fn everything_that_is_wrong_is_said_at_once_with_its_line() {
     ] {
         assert!(error.contains(words), "{words}\n---\n{error}");
     }
-    let lines: Vec<usize> = read("t", text).expect_err("wrong").0.iter().map(|c| c.place.line).collect();
+    let lines: Vec<usize> = read("t", text).expect_err("wrong").0.iter().map(|c| c.location.line).collect();
     assert!(lines.is_sorted(), "{lines:?}");
 }
 

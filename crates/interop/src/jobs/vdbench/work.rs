@@ -91,7 +91,7 @@ pub(super) fn work(
         if hits == read_hits || reads == 100 { Ok(hits) } else { Err(OTHER_HITS.to_owned()) }
     });
     if let (Some(key), None, true) = (definition.key("rhpct"), hits, read_hits > 0 && reads < 100) {
-        trouble.add(&key.place, key.quoted(), OTHER_HITS.to_owned());
+        trouble.add(&key.location, key.quoted(), OTHER_HITS.to_owned());
     }
     Work {
         name: definition.name.clone(),

@@ -63,8 +63,8 @@ fn file(path: &Path, is_written: bool) -> std::io::Result<Option<FileClaim>> {
 /// enough space for all members. With shared storage, equal paths on different machines are the same file.
 pub(super) fn conflicts(members: &[(&str, &Claims)], mode: FleetMode) -> Vec<String> {
     let mut conflicts = Vec::new();
-    for (place, (one, claims)) in members.iter().enumerate() {
-        for (other, theirs) in &members[..place] {
+    for (index, (one, claims)) in members.iter().enumerate() {
+        for (other, theirs) in &members[..index] {
             let is_one_machine = claims.boot_id.is_some() && claims.boot_id == theirs.boot_id;
             let meets = |mine: &&FileClaim| {
                 theirs.files.iter().any(|their| {
@@ -144,11 +144,11 @@ mod tests {
         let (one, two) = (claims("m", 6 * GIB, Vec::new()), claims("m", 3 * GIB, Vec::new()));
         let far = claims("n", 6 * GIB, Vec::new());
         assert_eq!(conflicts(&[("a", &one), ("b", &two), ("far", &far)], FleetMode::Each), [""; 0]);
-        let told = conflicts(&[("a", &one), ("b", &one), ("far", &far)], FleetMode::Each);
-        assert_eq!(told.len(), 1, "{told:?}");
+        let reasons = conflicts(&[("a", &one), ("b", &one), ("far", &far)], FleetMode::Each);
+        assert_eq!(reasons.len(), 1, "{reasons:?}");
         assert!(
-            told[0].starts_with("a, b together: /srv: 12.0 GiB are needed and 10.0 GiB are free"),
-            "{told:?}"
+            reasons[0].starts_with("a, b together: /srv: 12.0 GiB are needed and 10.0 GiB are free"),
+            "{reasons:?}"
         );
         let unknown = Claims { boot_id: None, ..one };
         assert_eq!(conflicts(&[("a", &unknown), ("b", &unknown)], FleetMode::Each), [""; 0]);
@@ -170,8 +170,8 @@ mod tests {
         assert_eq!(file(&real.join("there"), true).expect("readable"), None);
 
         let (one, two) = (claims("m", 0, vec![plain.clone()]), claims("m", 0, vec![plain.clone()]));
-        let told = conflicts(&[("a", &one), ("b", &two)], FleetMode::Each);
-        assert!(told.len() == 1 && told[0].contains("a and b would both make it"), "{told:?}");
+        let reasons = conflicts(&[("a", &one), ("b", &two)], FleetMode::Each);
+        assert!(reasons.len() == 1 && reasons[0].contains("a and b would both make it"), "{reasons:?}");
         // The same path on another machine is another file, unless both share the storage.
         let far = claims("n", 0, vec![plain]);
         assert_eq!(conflicts(&[("a", &one), ("far", &far)], FleetMode::Each), [""; 0]);

@@ -137,8 +137,8 @@ impl Lead<'_> {
     fn report(&self, store: &Store, outputs: &Destinations) -> Result<(), Failure> {
         let runs = report::runs(store, &self.fleet)?;
         report::show(&runs, outputs, PageArgs::default())?;
-        let place = runs.first().and_then(|run| run.store.as_deref());
-        let shown = iotax_model::run::command("fleet report", &self.fleet, "", place);
+        let store_arg = runs.first().and_then(|run| run.store.as_deref());
+        let shown = iotax_model::run::command("fleet report", &self.fleet, "", store_arg);
         note!("Fleet {} kept; show it again with: {shown}", self.fleet);
         Ok(())
     }

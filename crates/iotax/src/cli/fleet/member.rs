@@ -76,10 +76,10 @@ fn permission(assignment: &Assignment) -> Permission {
 fn carry_out<L: MemberLink>(member: &Member<L>, assignment: &Assignment) -> Result<Exit, Failure> {
     let tag = format!("member-{}", runner::fresh_tag().or_exit(Exit::Environment)?);
     let undo_dir = args::undo_dir()?;
-    let place = undo_dir.with_file_name(&tag);
+    let directory = undo_dir.with_file_name(&tag);
     let mut undo_log = UndoLog::create(&undo_dir, &tag).or_exit(Exit::Environment)?;
-    let measured = undo_log.make_tree(&place).or_exit(Exit::Environment).map(|_| {
-        let path = place.join("run.db");
+    let measured = undo_log.make_tree(&directory).or_exit(Exit::Environment).map(|_| {
+        let path = directory.join("run.db");
         let output = OutputArgs { store: StoreArgs::at(path.clone()), ..OutputArgs::default() };
         let active = ActiveMember::new(member, assignment, path);
         let session = Session {
@@ -134,7 +134,7 @@ struct ActiveMember<'a, L> {
     store: PathBuf,
     run: Mutex<Option<i64>>,
     /// The run's state as last sent to the coordinator, without measurements; `None` before anything was sent.
-    told: Mutex<Option<Run>>,
+    sent: Mutex<Option<Run>>,
     /// Agreed start of the current load, before its warm-up, in nanoseconds of this machine's monotonic clock; `None` if no start was
     /// agreed, as when each member starts on its own.
     at_ns: Mutex<Option<u64>>,
@@ -142,8 +142,8 @@ struct ActiveMember<'a, L> {
 
 impl<'a, L: MemberLink> ActiveMember<'a, L> {
     fn new(member: &'a Member<L>, assignment: &'a Assignment, store: PathBuf) -> Self {
-        let (run, told, at_ns) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { member, assignment, store, run, told, at_ns }
+        let (run, sent, at_ns) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { member, assignment, store, run, sent, at_ns }
     }
 
     /// Sends everything new in the run to the coordinator, except measurements. Returns the run; `None` if it has not begun or cannot
@@ -151,27 +151,27 @@ impl<'a, L: MemberLink> ActiveMember<'a, L> {
     fn tell_rest(&self) -> Option<Run> {
         let run = (*lock(&self.run))?;
         let run = Store::open_to_read(&self.store).and_then(|store| store.load(run)).ok()?;
-        let mut told = lock(&self.told);
+        let mut sent = lock(&self.sent);
         let member = self.member;
-        let new = |told: Option<&Run>| {
-            if told.map_or(&self.assignment.plan, |told| &told.plan) != &run.plan {
+        let new = |sent: Option<&Run>| {
+            if sent.map_or(&self.assignment.plan, |sent| &sent.plan) != &run.plan {
                 member.keep(RunPart::Plan(run.plan.clone()));
             }
-            if told.is_none_or(|told| told.environment != run.environment) {
+            if sent.is_none_or(|sent| sent.environment != run.environment) {
                 member.keep(RunPart::Environment(run.environment.clone()));
             }
             let targets =
-                run.targets.iter().filter(|one| told.is_none_or(|told| !told.targets.contains(one)));
+                run.targets.iter().filter(|one| sent.is_none_or(|sent| !sent.targets.contains(one)));
             targets.for_each(|target| member.keep(RunPart::Target(target.clone())));
             let warnings =
-                run.warnings.iter().filter(|one| told.is_none_or(|told| !told.warnings.contains(one)));
+                run.warnings.iter().filter(|one| sent.is_none_or(|sent| !sent.warnings.contains(one)));
             warnings.for_each(|warning| member.keep(RunPart::Warning(warning.clone())));
-            if told.map_or(!run.phases.is_empty(), |told| told.phases != run.phases) {
+            if sent.map_or(!run.phases.is_empty(), |sent| sent.phases != run.phases) {
                 member.keep(RunPart::Phases(run.phases.clone()));
             }
         };
-        new(told.as_ref());
-        *told = Some(run.without_measurements());
+        new(sent.as_ref());
+        *sent = Some(run.without_measurements());
         Some(run)
     }
 }
@@ -195,7 +195,7 @@ impl<L: MemberLink> Gate for ActiveMember<'_, L> {
 
     fn stored(&self, measurement: &Measurement) {
         // Send targets and rates first: a measurement is meaningless without them.
-        if lock(&self.told).is_none() {
+        if lock(&self.sent).is_none() {
             self.tell_rest();
         }
         self.member.keep(RunPart::Measurement(measurement.clone()));
@@ -229,8 +229,8 @@ impl<L: MemberLink> Membership for ActiveMember<'_, L> {
 fn cell(plan: &Plan, seed: u64, step: u64) -> Option<(String, String, u32)> {
     let cells = plan.cells() as u64;
     let round = u32::try_from((step.checked_sub(1)?).checked_div(cells)? + 1).ok()?;
-    let place = usize::try_from((step - 1) % cells).ok()?;
-    let cell = *schedule::round_order(plan, seed, round).get(place)?;
+    let index = usize::try_from((step - 1) % cells).ok()?;
+    let cell = *schedule::round_order(plan, seed, round).get(index)?;
     Some((plan.targets[cell.target].name.clone(), plan.workloads[cell.workload].name.clone(), round))
 }
 
@@ -315,9 +315,9 @@ impl<L: MemberLink> Progress for ProgressReport<'_, L> {
         self.watcher.note(text);
     }
 
-    fn look(&mut self, text: &str) {
+    fn report_look(&mut self, text: &str) {
         self.active.member.does(text);
-        self.watcher.look(text);
+        self.watcher.report_look(text);
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) enum Command {
     Status(control::Args),
     /// Stop a fleet after the current measurement; it can be resumed
     Drain(control::Args),
-    /// Have a fleet stop at once
+    /// Have a fleet stop immediately
     Cancel(control::Args),
     /// Go on with a fleet that was stopped or lost its coordinator
     Resume(resume::Args),

@@ -24,17 +24,17 @@ pub(super) fn of(
     let text = input.text()?;
     let mut plans = Vec::with_capacity(hosts.len());
     let mut together = FleetMode::default();
-    for (place, host) in hosts.iter().enumerate() {
-        let own = host.fill_in(&text, place + 1).map_err(usage)?;
+    for (index, host) in hosts.iter().enumerate() {
+        let own = host.fill_in(&text, index + 1).map_err(usage)?;
         let reading = input.parse(&own, &Permission::default(), None)?;
-        if place == 0 {
+        if index == 0 {
             say_left_out(&reading.left_out);
         }
         together = mode.unwrap_or(reading.fleet.mode);
         let mut plan = reading.plan;
         plan.seed = Some(plan.seed.unwrap_or(seed));
         if together == FleetMode::Shared && reading.fleet.rates == FleetRates::Whole {
-            plan.divide_rates(place as u64, hosts.len() as u64).or_exit(Exit::Usage)?;
+            plan.divide_rates(index as u64, hosts.len() as u64).or_exit(Exit::Usage)?;
         }
         plans.push(plan);
     }
@@ -110,14 +110,14 @@ fn refuse_shared_writes(hosts: &[Host], plans: &[Plan], mode: FleetMode) -> Resu
         targets.flat_map(|spec| spec.path().into_iter().chain(spec.device())).map(Path::to_owned).collect()
     };
     let written: Vec<Vec<PathBuf>> = plans.iter().map(written).collect();
-    for (place, paths) in written.iter().enumerate() {
-        let others = hosts.iter().zip(&written).take(place);
+    for (index, paths) in written.iter().enumerate() {
+        let others = hosts.iter().zip(&written).take(index);
         let meet = others.filter(|(other, _)| {
-            mode == FleetMode::Shared || (other.link.is_here() && hosts[place].link.is_here())
+            mode == FleetMode::Shared || (other.link.is_here() && hosts[index].link.is_here())
         });
         for (other, theirs) in meet {
             if let Some(path) = paths.iter().find(|path| theirs.contains(path)) {
-                let (path, one, other): (&Path, _, _) = (path, &hosts[place].name, &other.name);
+                let (path, one, other): (&Path, _, _) = (path, &hosts[index].name, &other.name);
                 return Err(usage(format!(
                     "{}: {other} and {one} would both write to it; give each its own file, such as file = {{ dir = {:?} }} or a path with \
                      ${{member}} in it, or only read",

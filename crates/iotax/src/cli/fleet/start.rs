@@ -133,15 +133,15 @@ fn here(
     started: &mut Started,
     failed: &mut Vec<(String, String)>,
 ) -> Result<(), Failure> {
-    let place: PathBuf = super::super::args::undo_dir()?.with_file_name(format!("fleet-{tag}"));
-    undo_log.make_tree(&place).or_exit(Exit::Environment)?;
+    let directory: PathBuf = super::super::args::undo_dir()?.with_file_name(format!("fleet-{tag}"));
+    undo_log.make_tree(&directory).or_exit(Exit::Environment)?;
     for host in hosts {
         let namespace = match &host.link {
             Link::Local => None,
             Link::Namespace(name) => Some(name.as_str()),
             Link::Ssh(_) | Link::Nats(_) => continue,
         };
-        let state = place.join(&host.name);
+        let state = directory.join(&host.name);
         match start_member(namespace, program, &state) {
             Ok(AgentProcess { child, stdin, stdout, said }) => {
                 hub.add(&host.name, stdout, stdin);

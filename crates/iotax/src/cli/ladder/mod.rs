@@ -354,13 +354,13 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if targets.is_empty() {
         return Err(usage("no rung is left; give --rungs host-file"));
     }
-    let places = [&args.device, &args.dir].into_iter().flatten().map(|path| path.display().to_string());
-    let place = places.collect::<Vec<_>>().join(" and ");
+    let paths = [&args.device, &args.dir].into_iter().flatten().map(|path| path.display().to_string());
+    let path_list = paths.collect::<Vec<_>>().join(" and ");
     let seed = args.run.session.seed;
     // A rung without a guest serves as the control, which shows changes of the machine itself.
     let control = targets.iter().find(|target| !target.is_in_guest() && targets.len() > 1);
     let control = control.map(|target| target.name.clone());
-    let plan = Plan { seed, control, ..Plan::new(format!("ladder {place}"), targets, workloads) };
+    let plan = Plan { seed, control, ..Plan::new(format!("ladder {path_list}"), targets, workloads) };
     let plan = if args.curve {
         let curve = CurveSpec { time: Some(args.length.time()), ..CurveSpec::default() };
         let mut plan = Plan { design: Design::Curve(curve), ..plan };

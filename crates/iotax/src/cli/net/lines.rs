@@ -1,6 +1,6 @@
 //! Formats network tests as text: the settings, each interval, the result.
 
-use iotax_model::record::{Sample, WaySample};
+use iotax_model::record::{DirectionSample, Sample};
 use iotax_model::units::{Nanos, human};
 use iotax_netperf::{Start, StreamFigures, TestReport};
 
@@ -20,7 +20,7 @@ fn bits(per_s: f64) -> String {
 /// Formats the settings of a test in one line: protocol, direction, streams.
 pub(super) fn asked(start: &Start) -> String {
     let protocol = if start.udp { "UDP" } else { "TCP" };
-    let way = match (start.bidirectional, start.reverse) {
+    let direction = match (start.bidirectional, start.reverse) {
         (true, _) => "both ways",
         (false, true) => "server sends",
         (false, false) => "client sends",
@@ -39,20 +39,24 @@ pub(super) fn asked(start: &Start) -> String {
     if start.round_trips {
         return format!("round trips over {protocol}, messages of {}, {until}", human::bytes(start.length));
     }
-    format!("{protocol}, {way}, {streams} of {}{bitrate}, {until}", human::bytes(start.length))
+    format!("{protocol}, {direction}, {streams} of {}{bitrate}, {until}", human::bytes(start.length))
 }
 
 /// Formats an interval of streams, summed by direction.
 pub(super) fn streams(sample: &Sample) -> String {
     let mut line = format!("{:>8.2} s", Nanos(sample.at_ns).as_secs_f64());
-    for way in &sample.ways {
-        let tally = if way.upload { &sample.tallies.write } else { &sample.tallies.read };
+    for direction in &sample.directions {
+        let tally = if direction.upload { &sample.tallies.write } else { &sample.tallies.read };
         let (bytes, packets) = tally.as_ref().map_or((0, 0), |tally| (tally.bytes, tally.ios));
-        let word = if way.upload { "upload" } else { "download" };
-        line = format!("{line}  {word:<8} {:>13}{}", rate(bytes, sample.duration_ns), counts(way, packets));
+        let word = if direction.upload { "upload" } else { "download" };
+        line = format!(
+            "{line}  {word:<8} {:>13}{}",
+            rate(bytes, sample.duration_ns),
+            counts(direction, packets)
+        );
         for (figure, name, words) in [
-            (way.rtt_ns, "rtt", (|ns| human::time(ns as f64)) as fn(u64) -> String),
-            (way.cwnd, "window", human::bytes),
+            (direction.rtt_ns, "rtt", (|ns| human::time(ns as f64)) as fn(u64) -> String),
+            (direction.cwnd, "window", human::bytes),
         ] {
             if let Some(figure) = figure {
                 line = format!("{line}  {name} {}", words(figure));
@@ -79,40 +83,41 @@ pub(super) fn extend(so_far: &mut Sample, next: &Sample) {
     so_far.duration_ns += next.duration_ns;
     so_far.tallies.merge(&next.tallies);
     so_far.oldest_ns = next.oldest_ns;
-    for way in &next.ways {
-        let Some(known) = so_far.ways.iter_mut().find(|known| known.upload == way.upload) else {
-            so_far.ways.push(*way);
+    for direction in &next.directions {
+        let Some(known) = so_far.directions.iter_mut().find(|known| known.upload == direction.upload) else {
+            so_far.directions.push(*direction);
             continue;
         };
         let sum = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
-        *known = WaySample {
-            lost: sum(known.lost, way.lost),
-            out_of_order: sum(known.out_of_order, way.out_of_order),
-            duplicates: sum(known.duplicates, way.duplicates),
-            retransmits: sum(known.retransmits, way.retransmits),
-            ..*way
+        *known = DirectionSample {
+            lost: sum(known.lost, direction.lost),
+            out_of_order: sum(known.out_of_order, direction.out_of_order),
+            duplicates: sum(known.duplicates, direction.duplicates),
+            retransmits: sum(known.retransmits, direction.retransmits),
+            ..*direction
         };
     }
 }
 
 /// Formats the retransmits, losses, reordering, duplicates and jitter of one direction; `packets` is the number
 /// received.
-fn counts(way: &WaySample, packets: u64) -> String {
+fn counts(direction: &DirectionSample, packets: u64) -> String {
     let mut text = String::new();
-    if let Some(retransmits) = way.retransmits {
+    if let Some(retransmits) = direction.retransmits {
         text = format!("{text}  {retransmits} retransmits");
     }
-    if let Some(lost) = way.lost {
+    if let Some(lost) = direction.lost {
         let all = packets + lost;
         let share = if all == 0 { 0.0 } else { lost as f64 / all as f64 * 100.0 };
         text = format!("{text}  lost {lost}/{all} ({share:.2}%)");
-        for (count, name) in [(way.out_of_order, "out of order"), (way.duplicates, "duplicates")] {
+        for (count, name) in [(direction.out_of_order, "out of order"), (direction.duplicates, "duplicates")]
+        {
             if let Some(count) = count.filter(|count| *count > 0) {
                 text = format!("{text}  {count} {name}");
             }
         }
     }
-    if let Some(jitter) = way.jitter_ns {
+    if let Some(jitter) = direction.jitter_ns {
         text = format!("{text}  jitter {}", human::time(jitter as f64));
     }
     text
@@ -124,7 +129,7 @@ pub(super) fn brief(report: &TestReport) -> String {
         return "its round trips are over".into();
     }
     let remote = report.remote.as_ref();
-    let way = |sent: bool| {
+    let direction = |sent: bool| {
         let streams = report.local.streams.iter().filter(|stream| stream.sends == sent);
         let sum = StreamFigures::sum(streams.map(|stream| stream.figures));
         let word = if sent { "sent" } else { "received" };
@@ -136,16 +141,16 @@ pub(super) fn brief(report: &TestReport) -> String {
             )
         })
     };
-    let ways: Vec<String> = [way(true), way(false)].into_iter().flatten().collect();
-    let told = if remote.is_none() { ", and the client told nothing" } else { "" };
-    let nothing = if ways.is_empty() { "nothing was carried" } else { "" };
-    format!("{nothing}{}{told}", ways.join(", "))
+    let directions: Vec<String> = [direction(true), direction(false)].into_iter().flatten().collect();
+    let missing = if remote.is_none() { ", and the client told nothing" } else { "" };
+    let nothing = if directions.is_empty() { "nothing was carried" } else { "" };
+    format!("{nothing}{}{missing}", directions.join(", "))
 }
 
 /// Extracts the counters that [`counts`] formats: losses, reordering, duplicates, jitter and retransmits.
-fn beside(figures: StreamFigures) -> WaySample {
+fn beside(figures: StreamFigures) -> DirectionSample {
     let StreamFigures { lost, out_of_order, duplicates, jitter_ns, retransmits, .. } = figures;
-    WaySample { lost, out_of_order, duplicates, jitter_ns, retransmits, ..WaySample::default() }
+    DirectionSample { lost, out_of_order, duplicates, jitter_ns, retransmits, ..DirectionSample::default() }
 }
 
 #[cfg(test)]
@@ -161,9 +166,13 @@ mod tests {
 
     #[test]
     fn an_interval_has_each_direction() {
-        let way =
-            WaySample { upload: true, retransmits: Some(2), rtt_ns: Some(1_500_000), ..WaySample::default() };
-        let down = WaySample { lost: Some(1), jitter_ns: Some(20_000), ..WaySample::default() };
+        let up = DirectionSample {
+            upload: true,
+            retransmits: Some(2),
+            rtt_ns: Some(1_500_000),
+            ..DirectionSample::default()
+        };
+        let down = DirectionSample { lost: Some(1), jitter_ns: Some(20_000), ..DirectionSample::default() };
         let tally = |bytes| Some(Tally { bytes, ios: 99, ..Tally::default() });
         let sample = Sample {
             at_ns: 2_000_000_000,
@@ -171,7 +180,7 @@ mod tests {
             tallies: Tallies { write: tally(1_250_000_000), read: tally(125), ..Tallies::default() },
             oldest_ns: None,
             failed: 0,
-            ways: vec![way, down],
+            directions: vec![up, down],
         };
         assert_eq!(
             streams(&sample),
@@ -187,11 +196,11 @@ mod tests {
             tallies: Tallies { write: Some(Tally { bytes, ..Tally::default() }), ..Tallies::default() },
             oldest_ns: None,
             failed: 0,
-            ways: vec![WaySample {
+            directions: vec![DirectionSample {
                 upload: true,
                 retransmits: Some(at_s),
                 rtt_ns: Some(at_s * 1_000_000),
-                ..WaySample::default()
+                ..DirectionSample::default()
             }],
         };
         let mut all = second(1, 125_000_000);

@@ -56,7 +56,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let stop = watch_signals().or_exit(Exit::Environment)?;
     let tests = Tests::default();
     let json = args.json;
-    let server = Server::listen(serving, Box::new(move |told| tell(told, &tests, json)))
+    let server = Server::listen(serving, Box::new(move |server_event| tell(server_event, &tests, json)))
         .with_context(|| format!("cannot listen on {} port {}", args.bind, args.port))
         .or_exit(Exit::Environment)?;
     note!("listening on {}", server.address());

@@ -13,7 +13,7 @@ use super::super::signals::watch_signals;
 use super::super::terminal::PageArgs;
 use super::super::{Failure, OrExit, usage, verify};
 use super::{journal, refused_there, target};
-use crate::runner::powercut::{self, JournalPlace};
+use crate::runner::powercut::{self, JournalLocation};
 use crate::runner::{self, Interrupted};
 
 /// Flags of `iotax powercut check`.
@@ -32,15 +32,15 @@ pub(in super::super) struct Args {
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let json = args.json.open(CRASH_MARK)?;
-    let place = target(&args.target)?;
-    let name = place.display().to_string();
-    if let Err(error) = place.metadata() {
+    let target_path = target(&args.target)?;
+    let name = target_path.display().to_string();
+    if let Err(error) = target_path.metadata() {
         return Err(usage(format!(
             "{name}: {error}; mount its filesystem first, and check before iotax clean, which removes the file. If the cut took it, all \
              that was flushed is lost"
         )));
     }
-    if powercut::is_written(&place) {
+    if powercut::is_written(&target_path) {
         let error = anyhow::anyhow!(
             "{name}: another process has it locked, as iotax powercut start does while it writes; check after the power was cut, or end that process \
              first"
@@ -49,18 +49,18 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     }
     let journal = journal(&args.journal)?;
     match &journal {
-        JournalPlace::Here(path) => verify::check_journal(path)?,
-        JournalPlace::Line(path) => {
+        JournalLocation::Here(path) => verify::check_journal(path)?,
+        JournalLocation::Line(path) => {
             let path = path.display();
             return Err(usage(format!(
                 "--journal {path}: a line keeps nothing; accepted: what its other end recorded"
             )));
         }
-        JournalPlace::There(_) => {}
+        JournalLocation::There(_) => {}
     }
     let stop = watch_signals().or_exit(Exit::Environment)?;
     let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
-    let recovery = match powercut::check(&place, &journal, &tag, &stop) {
+    let recovery = match powercut::check(&target_path, &journal, &tag, &stop) {
         Err(error) if error.is::<Interrupted>() => {
             say!("Interrupted.");
             return Ok(Exit::Interrupted);
@@ -70,7 +70,9 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     };
     let seconds = recovery.last_flush.map(|after| after.0 as f64 / 1e9);
     let crashed = CrashedTarget {
-        name: place.file_name().map_or_else(|| name.clone(), |name| name.to_string_lossy().into_owned()),
+        name: target_path
+            .file_name()
+            .map_or_else(|| name.clone(), |name| name.to_string_lossy().into_owned()),
         stack: name,
         database: None,
         cuts: vec![PowerCut::found(seconds, &recovery)],

@@ -11,7 +11,7 @@ use iotax_model::target::{Machine, Remote};
 use iotax_testbed::remote::RemoteError;
 
 use super::{Failure, OrExit, usage};
-use crate::runner::powercut::JournalPlace;
+use crate::runner::powercut::JournalLocation;
 
 /// Name of the file that is written if the target is a directory.
 const NAME: &str = "iotax-powercut.dat";
@@ -38,16 +38,16 @@ fn target(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Parses `--journal`: a path on this machine, or `ssh://user@host:port/path` on another one.
-fn journal(name: &Path) -> Result<JournalPlace, Failure> {
+fn journal(name: &Path) -> Result<JournalLocation, Failure> {
     let Some(url) = name.to_str().filter(|_| Remote::is_meant(name)) else {
         let path = std::path::absolute(name).or_exit(Exit::Environment)?;
-        return Ok(if is_line(&path) { JournalPlace::Line(path) } else { JournalPlace::Here(path) });
+        return Ok(if is_line(&path) { JournalLocation::Line(path) } else { JournalLocation::Here(path) });
     };
     match Remote::parse(url).map_err(usage)? {
         Remote { machine: machine @ Machine::Domain { .. }, .. } => Err(usage(format!(
             "{machine}: no path; accepted: a path on this machine, or ssh://[user@]host[:port]/path"
         ))),
-        remote => Ok(JournalPlace::There(remote)),
+        remote => Ok(JournalLocation::There(remote)),
     }
 }
 

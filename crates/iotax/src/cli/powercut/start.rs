@@ -24,7 +24,7 @@ use super::super::{Failure, OrExit, args, links, number, target_args, usage};
 use super::{journal, refused_there, target};
 use crate::causes::with_causes;
 use crate::runner;
-use crate::runner::powercut::{self, JournalPlace, LoadEnd};
+use crate::runner::powercut::{self, JournalLocation, LoadEnd};
 
 /// Time limit of the write load, in case the power does not fail: 24 h.
 const LONGEST: Nanos = Nanos::from_secs(24 * 3600);
@@ -53,8 +53,8 @@ pub(in super::super) struct Args {
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let permission = args.overwrite.permission()?;
-    let place = target(&args.target)?;
-    let spec = target_args::target(&place, false, true, &permission)?;
+    let target_path = target(&args.target)?;
+    let spec = target_args::target(&target_path, false, true, &permission)?;
     if spec.path().is_none() && spec.device().is_none() {
         return Err(usage(format!(
             "{}: accepted: a new file, a directory, or a device that --overwrite names too; iotax crash cuts stacks that it builds",
@@ -64,19 +64,19 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if spec.path().is_some_and(Path::exists) {
         return Err(usage(format!(
             "{}: it exists; accepted: a new file, a directory, or a device that --overwrite names too",
-            place.display()
+            target_path.display()
         )));
     }
     let journal = journal(&args.journal)?;
     match &journal {
-        JournalPlace::Here(path) => check_file(path, &place)?,
-        JournalPlace::Line(path) => check_line(path)?,
-        JournalPlace::There(_) => {}
+        JournalLocation::Here(path) => check_file(path, &target_path)?,
+        JournalLocation::Line(path) => check_line(path)?,
+        JournalLocation::There(_) => {}
     }
     powercut::check_space(&journal).or_exit(Exit::Environment)?;
     let size = args.size.unwrap_or(SIZE);
     let load = Workload {
-        offset: if spec.device().is_some() { inner_area(&place, size)? } else { Bytes(0) },
+        offset: if spec.device().is_some() { inner_area(&target_path, size)? } else { Bytes(0) },
         // A target that fails has lost its power, and a journal that takes no more records shows nothing from then on.
         max_errors: Some(1),
         ..cut_load::load("powercut", size, args.fdatasync, LONGEST)
@@ -88,16 +88,16 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let mut undo_log = UndoLog::create(&args::undo_dir()?, &tag).or_exit(Exit::Environment)?;
     undo_log.set_interrupt(&stop);
     let kept = match &journal {
-        JournalPlace::Line(_) => "RECORDED".into(),
-        JournalPlace::Here(path) => path.display().to_string(),
-        JournalPlace::There(_) => args.journal.display().to_string(),
+        JournalLocation::Line(_) => "RECORDED".into(),
+        JournalLocation::Here(path) => path.display().to_string(),
+        JournalLocation::There(_) => args.journal.display().to_string(),
     };
-    let check = format!("iotax powercut check {} --journal {kept}", place.display());
+    let check = format!("iotax powercut check {} --journal {kept}", target_path.display());
     let mut has_begun = false;
     let ended =
         powercut::write(&plan, &permission, (&tag, seed), &journal, &mut undo_log, &stop, &mut || {
             has_begun = true;
-            say!("Writing to {}, seed {seed}. Pull the plug; then: {check}", place.display());
+            say!("Writing to {}, seed {seed}. Pull the plug; then: {check}", target_path.display());
         });
     if let Ok(LoadEnd::Failed(error)) = &ended {
         // Keep the undo log, because the target holds the data to check.
@@ -111,12 +111,12 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     failures.iter().for_each(say_not_undone);
     let stays = match &journal {
         // Before that it may be another program's.
-        JournalPlace::Here(path) if has_begun => {
+        JournalLocation::Here(path) if has_begun => {
             fs::remove_file(path).with_context(|| path.display().to_string()).or_exit(Exit::Environment)?;
             String::new()
         }
-        JournalPlace::Here(_) | JournalPlace::Line(_) => String::new(),
-        JournalPlace::There(_) => format!(" The journal stays at {kept}."),
+        JournalLocation::Here(_) | JournalLocation::Line(_) => String::new(),
+        JournalLocation::There(_) => format!(" The journal stays at {kept}."),
     };
     ended.map_err(|error| refused_there(error, Exit::Measurement))?;
     say!("Interrupted.{stays}");

@@ -109,7 +109,7 @@ impl Replay {
             Self::Text(text) => text
                 .intervals
                 .get(index)
-                .map(told)
+                .map(frame_of)
                 .ok_or_else(|| format!("there is no interval {}", index + 1)),
         }
     }
@@ -154,7 +154,7 @@ fn recorded(recording: &mut Recording, index: usize) -> Result<Frame, String> {
 }
 
 /// Converts an interval that another tool printed to a frame.
-fn told(interval: &ImportedInterval) -> Frame {
+fn frame_of(interval: &ImportedInterval) -> Frame {
     Frame {
         at_ms: interval.end.map(|end| end.ms),
         interval_ns: interval.length_ns,

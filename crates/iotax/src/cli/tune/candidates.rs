@@ -43,7 +43,7 @@ pub(super) fn asked(base: &TargetSpec, list: &[String]) -> Result<Vec<Tryable>, 
         }
     }
     if let Some(twice) =
-        (0..all.len()).find(|place| all[..*place].iter().any(|(one, _)| *one == all[*place].0))
+        (0..all.len()).find(|index| all[..*index].iter().any(|(one, _)| *one == all[*index].0))
     {
         let Candidate { key, value, .. } = &all[twice].0;
         return Err(usage(format!("--try: {key}={value} is there twice")));

@@ -153,10 +153,10 @@ pub(super) fn offer(target: &TargetSpec, tuning: &Tuning, apply: bool, yes: bool
         return Ok(Exit::Fine);
     }
     for file in &files {
-        let place = || format!("cannot write {}", file.path.display());
-        let old = file.old().with_context(place).or_exit(Exit::Environment)?;
+        let context = || format!("cannot write {}", file.path.display());
+        let old = file.old().with_context(context).or_exit(Exit::Environment)?;
         let backup = file.write(&file.text(&origin, old.as_deref()), old.as_deref());
-        let backup = backup.with_context(place).or_exit(Exit::Environment)?;
+        let backup = backup.with_context(context).or_exit(Exit::Environment)?;
         let kept =
             backup.map(|path| format!("; what was there is in {}", path.display())).unwrap_or_default();
         print_line!("Written: {}{kept}", file.path.display());

@@ -52,9 +52,9 @@ impl Tuner<'_> {
     /// Plans a screening with mixes of the first value of each setting. `None` with fewer than 4 settings or too many, if a mix is not
     /// valid, or if the time is too short for 2 rounds.
     fn mixed(&self, all: &[Candidate], time: Nanos) -> Option<Result<Screening, Failure>> {
-        let is_first = |place: &usize| !all[..*place].iter().any(|earlier| earlier.key == all[*place].key);
+        let is_first = |index: &usize| !all[..*index].iter().any(|earlier| earlier.key == all[*index].key);
         let (first, later): (Vec<usize>, Vec<usize>) = (0..all.len()).partition(is_first);
-        let candidate = |place: &usize| Candidate { target: MIXES.into(), ..all[*place].clone() };
+        let candidate = |index: &usize| Candidate { target: MIXES.into(), ..all[*index].clone() };
         let candidates: Vec<Candidate> = first.iter().map(candidate).collect();
         let mixes = mixed::mixes(candidates.len()).filter(|_| candidates.len() >= LEAST_MIXED)?;
         let target = |(number, mix): (usize, &Vec<bool>)| {
@@ -74,7 +74,7 @@ impl Tuner<'_> {
         )];
         if !later.is_empty() {
             let names: Vec<String> =
-                later.iter().map(|place| format!("{}={}", all[*place].key, all[*place].value)).collect();
+                later.iter().map(|index| format!("{}={}", all[*index].key, all[*index].value)).collect();
             notes.push(format!(
                 "Not tried, as a mix takes one value of each setting: {}; give more --time.",
                 names.join(" ")

@@ -25,7 +25,7 @@ fn ran(start: Instant, after_ms: u64, interval_ms: u64, reads: &[u64]) -> AgentR
         },
         oldest_ns: None,
         failed: 0,
-        ways: Vec::new(),
+        directions: Vec::new(),
     };
     let samples: Vec<Sample> = (1..).zip(reads).map(sample).collect();
     let duration_ns = reads.len() as u64 * interval_ms * MS;

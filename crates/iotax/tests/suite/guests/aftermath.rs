@@ -1,4 +1,4 @@
-//! A run that ends badly: nothing is lost, nothing is left behind.
+//! Tests of killed runs: no result is lost, and nothing is left behind.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -23,12 +23,12 @@ fn signal(child: &Child, signal: rustix::process::Signal) {
     rustix::process::kill_process(pid, signal).expect("signal sent");
 }
 
-/// Cells measured so far, by the store.
+/// Returns the number of cells measured so far, from the store.
 fn measured(lab: &Lab) -> u64 {
     lab.json(&["list", "--json"])[0]["measured"].as_u64().expect("a count")
 }
 
-/// Asserts that the store is sound and the run can be brought to its end.
+/// Asserts that the store is intact and the run can be completed.
 fn resume(lab: &Lab, moment: &str) {
     let resume = lab.run(&["resume", "1", "--yes", "--json", "out.json"]);
     assert!(resume.status.success(), "{moment}: {}", text(&resume.stderr));
@@ -69,12 +69,12 @@ fn killed_at_any_moment_it_can_be_resumed() {
     }
 }
 
-/// Delays a program by a second if its arguments match a shell pattern. It makes the file `begun`, and then `over`.
+/// Delays a program by a second if its arguments match a shell pattern. Creates the file `begun` before and `over` after the delay.
 fn slow_down(lab: &Lab, program: &str, pattern: &str) -> Command {
     let real = Command::new("which").arg(program).output().expect("which starts").stdout;
-    let place = lab.path("").display().to_string();
+    let dir = lab.path("").display().to_string();
     let script = format!(
-        "#!/bin/sh\ncase \"$*\" in {pattern}) : > {place}begun; sleep 1; : > {place}over ;; esac\nexec {} \"$@\"\n",
+        "#!/bin/sh\ncase \"$*\" in {pattern}) : > {dir}begun; sleep 1; : > {dir}over ;; esac\nexec {} \"$@\"\n",
         text(&real).trim()
     );
     lab.iotax_with(program, &script)
@@ -83,7 +83,7 @@ fn slow_down(lab: &Lab, program: &str, pattern: &str) -> Command {
 #[test]
 fn what_outlives_a_killed_run_has_ended_before_anything_is_undone() {
     require!(guests);
-    // A tool is waited for. A shell that is about to become a guest is ended, as a guest is; what it started meanwhile is waited for.
+    // The run waits for tools. It ends guests, and shells that are about to become one, and waits for their other child processes.
     for (program, pattern, is_waited_for) in
         [("qemu-img", "create*", true), ("qemu-system-x86_64", "*-kernel*", false)]
     {

@@ -1,15 +1,15 @@
-//! Applications in a guest, on a device whose flushes take a known time.
+//! Tests of applications in a guest, on a device with flushes of known duration.
 
 use iotax_model::units::Bytes;
 
 use crate::lab_guest::{Extras, LabGuest};
 use crate::pgbench::{layers_of_transaction, transaction};
 
-/// Time of a flush of the slow device: many ticks of the guest's timer, which dm-delay rounds up to.
+/// Duration of a flush of the slow device: many ticks of the guest's timer, because dm-delay rounds up to ticks.
 const FLUSH_MS: f64 = 100.0;
 
-/// Boots a guest with two empty disks, and ext4 without a journal in /plain on the first: there a commit flushes the device with requests of
-/// their own, which the disk counts and dm-delay delays.
+/// Boots a guest with two empty disks, and ext4 without a journal in /plain on the first. There a commit sends separate flush requests,
+/// which the disk counts and dm-delay delays.
 fn boot() -> Option<LabGuest> {
     let mut lab = LabGuest::boot_with(&Extras {
         programs: &["dmsetup", "mkfs.ext4", "mount", "umount", "losetup", "wipefs"],

@@ -1,4 +1,4 @@
-//! `iotax record` and blktrace on one disk at once: both see the same requests at the same times.
+//! Tests that `iotax record` and blktrace on the same disk record the same requests at the same times.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
 use crate::lab_guest::{Extras, LabGuest};
 
 const SIZE: Bytes = Bytes(64 << 20);
-/// The two take a request's time one after the other, in the same call of the kernel.
+/// Tolerance: the two take the time of a request in the same kernel function, one after the other.
 const APART_NS: u64 = 200_000;
 
-/// A request of a trace as CSV shows it.
+/// A request of a trace, from its CSV form.
 #[derive(Debug)]
 struct Row {
     at_ns: u64,
@@ -38,7 +38,7 @@ fn rows(lab: &mut LabGuest, trace: &str) -> Vec<Row> {
     text.lines().skip(1).map(row).collect()
 }
 
-/// The number of requests of a kind, and their bytes.
+/// Returns the number of requests of a kind, and their bytes.
 fn sum(rows: &[Row], operation: &str) -> (usize, u64) {
     let of_it = rows.iter().filter(|row| row.request.starts_with(operation));
     let bytes = |row: &Row| row.request.split(',').nth(2).and_then(|length| length.parse::<u64>().ok());

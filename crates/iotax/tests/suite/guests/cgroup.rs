@@ -1,4 +1,4 @@
-//! Limits of cgroup v2 in a guest: the rate is the limit's, and neither group nor controller is left.
+//! Tests of cgroup v2 limits in a guest: the rate equals the limit, and neither group nor controller is left enabled.
 
 use iotax_model::units::Bytes;
 
@@ -10,7 +10,7 @@ const RATE: f64 = 500.0;
 const STATE: &str = "ls /sys/fs/cgroup; cat /sys/fs/cgroup/cgroup.subtree_control; cat /proc/mounts; ls -a /srv /tmp; \
                      ls /tmp/home/.local/state/iotax/undo";
 
-// The kernel lets I/Os pass in slices of 100 ms, of which one at the window's edge must not count for much.
+// The kernel passes I/Os in slices of 100 ms; a slice at the window's edge must not matter much.
 const PLAN: &str = r#"
 repeat = 1
 defaults = { size = "4m", runtime = "10s", ramp_time = "500ms", iodepth = 4 }
@@ -23,7 +23,7 @@ name = "loop"
 stack = "/srv > raw file > loop direct_io=true > cgroup riops=500 wiops=500"
 "#;
 
-/// A guest in which time is exact, with cgroup v2 and the user's files in /srv.
+/// A guest with exact time, cgroup v2, and the user's files in /srv.
 fn boot() -> Option<LabGuest> {
     let mut lab = LabGuest::boot_with(&Extras {
         programs: &["mkfs.ext4", "mount", "umount", "losetup"],

@@ -1,4 +1,4 @@
-//! Directories of the host in guests, by 9p and virtiofs.
+//! Tests of host directories in guests, shared by 9p and virtiofs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ nrfiles = 20
 direct = false
 "#;
 
-/// A plan of one target with a short reading.
+/// A plan of one target with a short read workload.
 fn one(lab: &Lab, target: &str) -> PathBuf {
     lab.plan(&format!(
         "repeat = 1\ndefaults = {{ size = '4m', runtime = '300ms', ramp_time = '0s' }}\nworkload = [{{ rw = 'randread' }}]\n\
@@ -60,7 +60,7 @@ fn one(lab: &Lab, target: &str) -> PathBuf {
 
 const BY_VIRTIOFS: &str = "virtiofs = { dir = 'WORK' }\nguest = {}";
 
-/// The binary under test, which finds virtiofsd in PATH.
+/// The tested binary, with virtiofsd in PATH.
 fn iotax(lab: &Lab) -> Command {
     let mut command = lab.iotax();
     command.env("PATH", format!("{VIRTIOFSD}:{}", std::env::var("PATH").expect("PATH")));
@@ -101,7 +101,7 @@ fn directories_by_9p_and_virtiofs_are_measured_beside_the_hosts() {
         assert_eq!(one["errors"].as_array().map_or(0, Vec::len), 0, "{one}");
         assert_eq!(one["verify"]["faults"].as_array().map_or(0, Vec::len), 0, "{one}");
     }
-    // The file that the guest has open is dropped from the host's cache, whoever opened it for the guest.
+    // The guest's open file is dropped from the host's cache, regardless of the process that opened it.
     let store = Store::open(&lab.path("runs.db")).expect("a store");
     let run = store.load(store.latest().expect("read").expect("a run")).expect("loaded");
     for m in run.measurements.iter().filter(|m| m.workload == "write") {
@@ -127,8 +127,8 @@ fn directories_by_9p_and_virtiofs_are_measured_beside_the_hosts() {
         let threads = &measurement(&json, target, "write")["guest_threads"];
         assert!(threads["vcpu"]["user_ns"].as_u64() > Some(0), "{threads}");
         assert_eq!(threads["virtiofsd"].is_object(), name == "virtiofs", "{threads}");
-        // A guest's O_DIRECT ends at QEMU and virtiofsd, unless that is told to pass it on. Others may keep the disk as busy as the guest thinks it
-        // to be, though hardly while it is read again and while it is written.
+        // A guest's O_DIRECT ends at QEMU and virtiofsd, unless configured to pass it on. Other load may keep the disk as busy as the guest
+        // expects, but hardly during both reads and writes.
         let warnings = json["warnings"].as_array().expect("warnings");
         let mut lies = warnings.iter().filter(|w| w["kind"] == "cache_lie" && w["target"] == target);
         assert_eq!(lies.next().is_some(), target != "past-caches", "{target}: {warnings:?}");
@@ -194,7 +194,7 @@ fn what_cannot_be_shared_is_refused_with_the_remedy() {
         let words = "virtiofs: virtiofsd was not found in PATH, /usr/libexec or /usr/lib/qemu; install it";
         refused(&mut lab.iotax(), &plan, words);
     }
-    // Its daemon of QEMU 7.2 is for root alone; 9p is for everybody.
+    // The virtiofsd of QEMU 7.2 requires root; 9p does not.
     let user = OtherUser::beside(&lab);
     fs::create_dir(user.path("work")).expect("made");
     std::os::unix::fs::chown(user.path("work"), Some(65534), Some(65534)).expect("root may");

@@ -1,14 +1,14 @@
-//! Durable writes on disks with and without FUA, and with a flush of a known length, in a guest in which time is exact.
+//! Tests of durable writes on disks with and without FUA and with flushes of known duration, in a guest with exact time.
 
 use super::on_disks::{json, put_plan};
 use crate::flush::method;
 use crate::lab_guest::{Extras, LabGuest};
 use serde_json::Value;
 
-/// Commits of one measurement, which ends with them.
+/// Number of commits after which a measurement ends.
 const COMMITS: u64 = 256;
 
-/// The time that each request of the null block device takes.
+/// Duration of each request of the null block device.
 const REQUEST_NS: f64 = 2e6;
 
 const PG_TEST_FSYNC: &str = "/usr/lib/postgresql/15/bin/pg_test_fsync";

@@ -1,4 +1,4 @@
-//! Storage that fails in known ways: every failure is counted with its kind, direction and first offset, and nothing hangs.
+//! Tests of storage with known failures: each is counted with its kind, direction and first offset, and nothing hangs.
 
 use std::ops::Range;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::lab_guest::LabGuest;
 const BS: u64 = 4096;
 const MIB: u64 = 1 << 20;
 
-/// Half a second of 4k I/O through the engine, at depth 1: what is counted can then be derived.
+/// Half a second of 4k I/O at depth 1, for which the counts can be derived.
 fn keys(ioengine: IoEngine, rw: Rw) -> WorkloadKeys {
     WorkloadKeys {
         rw: Some(rw),
@@ -25,7 +25,7 @@ fn keys(ioengine: IoEngine, rw: Rw) -> WorkloadKeys {
     }
 }
 
-/// The same until 5 MiB are done, however long a busy machine takes for it.
+/// The same for 5 MiB, regardless of the duration.
 fn whole(ioengine: IoEngine, rw: Rw) -> WorkloadKeys {
     WorkloadKeys { io_size: Some(Bytes(5 * MIB)), runtime: Some(Nanos::from_secs(60)), ..keys(ioengine, rw) }
 }
@@ -162,7 +162,7 @@ fn a_device_that_is_taken_away_ends_in_counted_errors() {
     }
 }
 
-/// A shell command that waits in the background until a disk has done some more reads, and then carries out another.
+/// Returns a shell command that waits in the background for more reads of a disk, and then runs another command.
 fn once_read(disk: &str, then: &str) -> String {
     let reads = format!("set -- $(cat /sys/block/{disk}/stat)");
     format!(
@@ -174,13 +174,13 @@ fn is_seen_to_go(guest: &mut LabGuest, device: &str, keys: &WorkloadKeys) {
     let began = Instant::now();
     let outcome = measure(guest, device, 16, keys);
     assert!(outcome.tallies.ios() > 0, "nothing before it went");
-    // Once it is gone it has no bytes; what it meets on its way out depends on the driver.
+    // A removed device has size 0; the errors during the removal depend on the driver.
     assert!(outcome.errors.iter().any(|error| error.error == "empty read"), "{:?}", outcome.errors);
     assert!(outcome.errors.iter().all(|error| error.direction == "read"), "{:?}", outcome.errors);
     assert!(began.elapsed() < Duration::from_secs(8), "it hung: {:?}", began.elapsed());
 }
 
-/// Suspending a mapped device holds all I/O back until it is resumed.
+/// Tests that I/O to a suspended mapped device waits until it is resumed.
 #[test]
 fn a_stall_is_seen_as_long_as_it_is() {
     const RATE: u64 = 200;
@@ -208,7 +208,7 @@ fn a_stall_is_seen_as_long_as_it_is() {
     for ioengine in ENGINES {
         stall(&long(ioengine));
     }
-    // An open loop at depth 1: what was due in the stall has waited until its end, each less than the one before.
+    // An open loop at depth 1: I/Os due in the stall wait until its end, each shorter than the previous one.
     let (outcome, longest) = stall(&WorkloadKeys { rate_iops: Some(RATE), ..long(IoEngine::IoUring) });
     let waited = over_a_second(&outcome.tallies.response().expect("an open loop")) as f64;
     let truth = (longest - 1.0) * RATE as f64;
@@ -226,7 +226,7 @@ fn a_stall_is_seen_as_long_as_it_is() {
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
-/// The number of I/Os that took longer than a second.
+/// Returns the number of I/Os that took longer than a second.
 fn over_a_second(latency: &Histogram) -> u64 {
     latency.bars().filter(|(lowest, ..)| *lowest > 1_000_000_000).map(|(.., count)| count).sum()
 }

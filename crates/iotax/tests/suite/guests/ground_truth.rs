@@ -15,10 +15,10 @@ use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
 
 use crate::lab_guest::LabGuest;
 
-/// Every device holds this much.
+/// Size of every device, in bytes.
 const SIZE: Bytes = Bytes(64 << 20);
 const MS: f64 = 1e6;
-/// The share of its slots that an emulated program keeps busy.
+/// The share of its I/O slots that an emulated program keeps busy.
 const EMULATED: f64 = 0.9;
 const TOLERANCE: f64 = 0.03;
 /// The number of I/Os in a sample at depth 1.
@@ -45,26 +45,26 @@ const DRIVES: [Drive; 6] = [
     drive(IoEngine::IoUring, Rw::RandWrite, 8),
 ];
 
-/// The kernel's counts for a device since it was made: I/Os and their nanoseconds, reads and writes together.
+/// Returns the kernel's counts for a device: I/Os and their nanoseconds, reads and writes together.
 fn account(guest: &mut LabGuest, device: &str) -> (u64, f64) {
     let stat = guest.sh(&format!("cat /sys/block/{device}/stat"));
     let fields: Vec<u64> = stat.split_whitespace().map(|n| n.parse().expect("a number")).collect();
     (fields[0] + fields[4], (fields[3] + fields[7]) as f64 * MS)
 }
 
-/// One measurement, beside the kernel's account of it.
-struct Seen {
+/// One measurement, with the kernel's counts of the same I/O.
+struct GroundTruth {
     outcome: Outcome,
     mean_ns: f64,
     min_ns: f64,
     median_ns: f64,
     kernel_mean_ns: f64,
-    /// For messages.
+    /// Description for messages.
     text: String,
 }
 
-/// Measures a device whose I/Os take some `delay_ns`, and asserts what holds of every device.
-fn look(guest: &mut LabGuest, device: &str, delay_ns: f64, drive: Drive) -> Seen {
+/// Measures a device whose I/Os take about `delay_ns`, and runs the checks that apply to every device.
+fn measured(guest: &mut LabGuest, device: &str, delay_ns: f64, drive: Drive) -> GroundTruth {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below ten seconds")]
     let runtime = Nanos((delay_ns * IOS).max(300.0 * MS) as u64);
     let keys = WorkloadKeys {
@@ -100,11 +100,11 @@ fn look(guest: &mut LabGuest, device: &str, delay_ns: f64, drive: Drive) -> Seen
     // The kernel also counts I/O in flight at the window's end, and the flush after a window of writes.
     let besides = u64::from(iodepth) + u64::from(outcome.flush_ns.is_some());
     assert!((ios..=ios + besides).contains(&kernel_ios), "miscounted: {text}");
-    Seen { outcome, mean_ns, min_ns, median_ns, kernel_mean_ns, text }
+    GroundTruth { outcome, mean_ns, min_ns, median_ns, kernel_mean_ns, text }
 }
 
-impl Seen {
-    /// Checks for a device of `delay_ns` by the median, the kernel's counts and Little's law; an error says why not.
+impl GroundTruth {
+    /// Checks the median, the kernel's counts and Little's law for a device of `delay_ns`. Fails with the reason.
     fn check(&self, drive: Drive, delay_ns: f64, floor: &Floor) -> Result<(), String> {
         let Self { outcome, mean_ns, text, .. } = self;
         // The time that a slot is empty between two I/Os. A delay that ends on a tick is shorter by the I/O's offset from the
@@ -120,8 +120,8 @@ impl Seen {
         if *mean_ns > self.kernel_mean_ns * (1.0 + TOLERANCE) + floor.wake_ns {
             return Err(format!("longer than by the kernel's account, with {floor:?}: {text}"));
         }
-        // Little's law. What is in flight when the window ends is not counted; an emulated CPU takes its time to begin the next
-        // I/O, which shows beside short delays.
+        // Little's law. I/Os in flight at the end of the window do not count, and an emulated CPU takes time to submit the next I/O, which
+        // matters for short delays.
         let in_flight = outcome.tallies.ios() as f64 / window_ns * mean_ns;
         let uncounted = depth * self.median_ns / window_ns;
         let (least, most) = (depth * EMULATED - uncounted, depth * (1.0 + TOLERANCE));
@@ -132,7 +132,7 @@ impl Seen {
     }
 }
 
-/// A busy host only ever adds time, so one attempt of three must be calm.
+/// Retries: a busy host only adds time, so one of three attempts must pass.
 fn calm(mut attempt: impl FnMut() -> Result<(), String>) {
     let outcome = attempt().or_else(|_| attempt()).or_else(|_| attempt());
     assert_eq!(outcome, Ok(()));
@@ -143,12 +143,12 @@ fn near(value: f64, truth: f64, floor: f64) -> bool {
     (truth * (1.0 - TOLERANCE)..=truth * (1.0 + TOLERANCE) + floor).contains(&value)
 }
 
-/// The overhead of this machine.
+/// Timer and completion overhead of this machine.
 #[derive(Debug)]
 struct Floor {
-    /// From a timer's due time until the program sees it.
+    /// Nanoseconds from a timer's due time until the program sees it.
     late_ns: f64,
-    /// From when the kernel sees it to when the program does.
+    /// Nanoseconds from the kernel's completion until the program sees it.
     wake_ns: f64,
 }
 
@@ -157,7 +157,7 @@ fn a_timer_in_a_device_is_seen_as_it_is() {
     let Some(mut guest) = LabGuest::boot_in_exact_time() else { return };
     guest.sh("insmod /lab/null_blk.ko nr_devices=0");
     for ms in [1, 5, 10, 20] {
-        // irqmode 2 completes each I/O by a high-resolution timer of its own.
+        // irqmode 2 completes each I/O by a separate high-resolution timer.
         guest.sh(&format!(
             "cd /sys/kernel/config/nullb && mkdir timer{ms} && cd timer{ms} && echo {} > size && echo 2 > irqmode && \
              echo {ms}000000 > completion_nsec && echo 1 > power",
@@ -166,22 +166,22 @@ fn a_timer_in_a_device_is_seen_as_it_is() {
     }
     guest.sh(&format!("insmod /lab/scsi_debug.ko dev_size_mb={}", SIZE.0 >> 20));
     guest.sh("for wait in $(seq 100); do [ -b /dev/sda ] && break; usleep 50000; done; [ -b /dev/sda ]");
-    let look = |guest: &mut LabGuest, device: &str, ms: u32, drive: Drive| {
+    let measured = |guest: &mut LabGuest, device: &str, ms: u32, drive: Drive| {
         guest.sh(&format!("echo {ms}000000 > /sys/bus/pseudo/drivers/scsi_debug/ndelay"));
-        let seen = look(guest, device, f64::from(ms) * MS, drive);
-        assert!(seen.min_ns >= f64::from(ms) * MS, "quicker than the device: {}", seen.text);
-        seen
+        let measurement = measured(guest, device, f64::from(ms) * MS, drive);
+        assert!(measurement.min_ns >= f64::from(ms) * MS, "quicker than the device: {}", measurement.text);
+        measurement
     };
     let null: &[_] = &[("timer1", 1), ("timer5", 5), ("timer20", 20)];
     let scsi: &[_] = &[("sda", 2), ("sda", 5)];
     for drive in DRIVES {
         for (of_ten, others) in [("timer10", null), ("sda", scsi)] {
             calm(|| {
-                let ten = look(&mut guest, of_ten, 10, drive);
+                let ten = measured(&mut guest, of_ten, 10, drive);
                 let late_ns = ten.median_ns - 10.0 * MS;
                 let floor = Floor { late_ns, wake_ns: ten.mean_ns - ten.kernel_mean_ns };
                 others.iter().try_for_each(|(device, ms)| {
-                    look(&mut guest, device, *ms, drive).check(drive, f64::from(*ms) * MS, &floor)
+                    measured(&mut guest, device, *ms, drive).check(drive, f64::from(*ms) * MS, &floor)
                 })
             });
         }
@@ -201,12 +201,12 @@ fn a_delay_in_the_mapper_is_seen_as_it_is() {
         guest.map(name, &[table]);
     }
     for drive in DRIVES {
-        let undelayed = look(&mut guest, "dm-0", 0.0, drive).mean_ns;
+        let undelayed = measured(&mut guest, "dm-0", 0.0, drive).mean_ns;
         let floor = Floor { late_ns: undelayed, wake_ns: undelayed };
         for (device, read_ms, write_ms) in [("dm-1", 20.0, 2.0), ("dm-2", 2.0, 20.0)] {
             let asked_ms: f64 = if drive.rw.reads() { read_ms } else { write_ms };
             let truth = ((asked_ms * MS / TICK).ceil() + 1.0) * TICK;
-            calm(|| look(&mut guest, device, truth, drive).check(drive, truth, &floor));
+            calm(|| measured(&mut guest, device, truth, drive).check(drive, truth, &floor));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Running guests of libvirt (`libvirt://DOMAIN`), measured on a disk that is attached to them.
+//! Tests of running libvirt guests (`libvirt://DOMAIN`), measured on an attached disk.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::lab::{start_until, text};
 use crate::libvirt_lab::{DomainSettings, LibvirtLab};
 
-/// A short random load with writes.
+/// A short random read/write workload.
 const LOAD: [&str; 4] = ["--size=8m", "--rw=randrw", "--ramp-time=0s", "--yes"];
 
 fn bench(lab: &LibvirtLab, target: &str) -> Command {
@@ -18,14 +18,14 @@ fn bench(lab: &LibvirtLab, target: &str) -> Command {
     command
 }
 
-/// The same, in a window of 300 ms.
+/// The same with a window of 300 ms.
 fn short_bench(lab: &LibvirtLab, target: &str) -> Command {
     let mut command = bench(lab, target);
     command.arg("--runtime=300ms");
     command
 }
 
-/// Measures the domain, and returns the layers of its target.
+/// Measures the domain. Returns the layers of its target.
 fn layers(lab: &LibvirtLab) -> Vec<String> {
     let measured = short_bench(lab, "libvirt://web1").args(["--json", "-"]).output().expect("setpriv starts");
     assert!(measured.status.success(), "{}", text(&measured.stderr));
@@ -66,7 +66,7 @@ fn a_running_guest_is_measured_on_a_disk_like_its_own() {
     let (exit, said) = ended(lab.iotax().arg("run").arg(&plan).arg("--yes"));
     assert_eq!(exit, Some(0), "{said}");
     lab.assert_nothing_left("two disks");
-    // The guest itself is looked at the same way.
+    // The guest itself is inspected in the same way.
     let (exit, said) = ended(lab.iotax().args(["doctor", "libvirt://web1"]));
     assert_eq!(exit, Some(0), "{said}");
     lab.assert_nothing_left("a look");

@@ -1,4 +1,4 @@
-//! Guests that do not come up: each is lost with its reason, and the run goes on without it.
+//! Tests of guests that do not boot: each target fails with its reason, and the run continues without it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ esac
 exec "$real" "$@"
 "#;
 
-/// A kernel of this machine's, what it is packed in intact, its middle zeros.
+/// A copy of this machine's kernel with an intact header and zeros in the middle.
 fn broken_kernel(lab: &Lab) -> Option<PathBuf> {
     let has_modules = |path: &PathBuf| {
         let release = path.file_name().and_then(|name| name.to_str()?.strip_prefix("vmlinuz-"));
@@ -50,7 +50,7 @@ fn broken_kernel(lab: &Lab) -> Option<PathBuf> {
     let mut bytes = fs::read(&found).ok()?;
     let middle = bytes.len() / 2;
     bytes[middle..middle + (1 << 20)].fill(0);
-    // Its name says which modules are its own.
+    // Its name determines its modules.
     let path = lab.path(found.file_name()?.to_str()?);
     fs::write(&path, bytes).expect("written");
     Some(path)
@@ -79,7 +79,7 @@ fn guests_that_do_not_come_up_are_lost_and_the_others_are_measured() {
         targets.iter().find(|target| target["name"] == name).expect("recorded")["lost"].as_str()
     };
     assert!(lost("killed").is_some_and(|reason| reason.contains("signal: 9")), "{:?}", lost("killed"));
-    // By its console or by its monitor, whichever was waited for.
+    // Detected on its console or its monitor, depending on the phase.
     let hangs = |reason: &str| {
         ["no sign of life for 15 s", "was stopped for 15 s"].iter().any(|w| reason.contains(w))
     };

@@ -1,5 +1,5 @@
-//! Logical volumes in a guest with its own disks: created, measured and removed, with nothing else touched. A device's rungs
-//! with guests run on this host, because that guest could not boot them.
+//! Tests of logical volumes in a guest with its own disks: created, measured and removed, without touching anything else. A device's rungs
+//! with guests run on this host, because nested guests do not boot there.
 
 use iotax_model::units::Bytes;
 use iotax_testkit::{require, thorough};
@@ -15,11 +15,11 @@ use crate::lab_guest::{Extras, LabGuest};
 /// The disk that iotax may overwrite, the one with the user's group, and two more.
 const DISKS: [Bytes; 4] = [Bytes(2 << 30), Bytes(1 << 30), Bytes(256 << 20), Bytes(256 << 20)];
 
-/// Prints the state that must not change: every mapping, group, mount, and the bytes of the user's disk.
+/// Prints the state that must not change: mappings, volume groups, mounts, and the content of the user's disk.
 const STATE: &str = "dmsetup ls | sort; for w in pvs vgs lvs; do DM_DISABLE_UDEV=1 lvm $w 2>&1; done; sha256sum < /dev/users/data; \
                      wipefs --no-act /dev/vda; cat /proc/mounts; losetup -a; ls /etc/lvm /tmp/home/.local/state/iotax/undo /dev";
 
-/// A guest with LVM whose second disk holds the user's group `users` with a volume `data`, and a home for iotax.
+/// A guest with LVM, with the user's group `users` and its volume `data` on the second disk, and a home for iotax.
 fn boot() -> Option<LabGuest> {
     let mut lab = LabGuest::boot_with(&Extras {
         programs: &["lvm", "wipefs", "mkfs.ext4", "mkfs.xfs", "mount", "umount", "losetup", "thin_check"],
@@ -42,13 +42,13 @@ fn before(lab: &mut LabGuest) -> Before {
     Before::of(lab, STATE)
 }
 
-/// Windows in which something is completed also beside other tests.
+/// Windows long enough for completed I/O while other tests run.
 const DEFAULTS: &str = r#"
 defaults = { size = "8m", runtime = "400ms", ramp_time = "0s", bs = "64k" }
 workload = [{ name = "read", rw = "randread" }, { name = "write", rw = "randwrite" }]
 "#;
 
-/// Each kind of volume, and the device beneath.
+/// Tests each kind of volume, and the device below.
 const VOLUMES: &str = r#"
 [[target]]
 name = "host-device"
@@ -103,7 +103,7 @@ fn every_kind_of_volume_is_measured_and_gone_afterwards() {
     }
     assert_eq!(json["measurements"].as_array().map(Vec::len), Some(9 * 2 * rounds));
     assert_eq!(layers(&json, "host-device"), ["device vda"]);
-    // One volume for both plain targets of the device; the others have one of their own each.
+    // Both plain targets of the device share a volume; each of the others has a separate one.
     assert_eq!(layers(&json, "host-lvm"), ["device vda", "dm iotax-TAG/volume1"]);
     assert_eq!(layers(&json, "snapshot"), ["device vda", "dm iotax-TAG/volume2", "snapshot LVM snapshot"]);
     let pool = |number: u32| {
@@ -139,7 +139,8 @@ fn the_device_is_measured_where_its_volume_lies_and_a_killed_run_can_be_cleaned(
             lab.sh("kill -STOP $run $(pidof iotax)");
             let offset = lab.sh("dmsetup table /dev/iotax-*/volume1 | cut -d' ' -f5");
             assert_eq!(offset, "2048", "sectors before the first extent");
-            let of = |place: &str| format!("dd if={place} bs=1M count=8 iflag=direct 2> /tmp/dd | sha256sum");
+            let of =
+                |source: &str| format!("dd if={source} bs=1M count=8 iflag=direct 2> /tmp/dd | sha256sum");
             let volume = lab.sh(&of("$(echo /dev/iotax-*/volume1)"));
             assert_eq!(lab.sh(&of("/dev/vda skip=1")), volume);
             // Filled, and not a hole.
@@ -151,7 +152,7 @@ fn the_device_is_measured_where_its_volume_lies_and_a_killed_run_can_be_cleaned(
     }
 }
 
-/// Few effects of many kinds: on the device, and in the user's group.
+/// Tests faults with a few steps of many kinds: on the device, and in the user's group.
 const STACKS: &str = r#"
 repeat = 1
 defaults = { size = "4m", runtime = "100ms", ramp_time = "0s", bs = "64k" }
@@ -172,7 +173,7 @@ fn a_fault_at_any_line_of_the_undo_log_leaves_nothing() {
     let Some(mut lab) = boot() else { return };
     let before = before(&mut lab);
     put_plan(&mut lab, STACKS);
-    // A line that cannot be written fails what it announces; that something is undone need not be written down to be true.
+    // If a line cannot be written, the announced step fails; an undone step needs no line.
     let faults: [(&str, usize, &[usize]); 3] =
         [("kill-after", 20, &[3, 10, 17]), ("kill", 20, &[7, 14]), ("error", 10, &[5, 9])];
     assert_faults_leave_nothing(&mut lab, &before, "run /tmp/plan.toml --overwrite /dev/vda", faults);

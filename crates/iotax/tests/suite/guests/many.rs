@@ -1,4 +1,4 @@
-//! Several guests at once, neighbours, and one window seen from every side.
+//! Tests of several guests at the same time, neighbours, and a window recorded on host and guests.
 
 use iotax_model::Run;
 use iotax_model::record::{BlockTally, Measurement, Share};
@@ -7,7 +7,7 @@ use iotax_testkit::require;
 
 use crate::lab::{Lab, spawn_until, text};
 
-/// The newest run, with everything that was recorded.
+/// Loads the newest run.
 fn run(lab: &Lab) -> Run {
     let store = Store::open(&lab.path("runs.db")).expect("a store");
     store.load(store.latest().expect("read").expect("a run")).expect("loaded")
@@ -55,15 +55,15 @@ file = { dir = "WORK" }
 rw = "randwrite"
 "#;
 
-/// The process of a guest whose name on this machine ends so.
+/// Returns the process of the guest whose name has this ending.
 fn guest_of(lab: &Lab, end: &str) -> rustix::process::Pid {
-    let place = lab.work().display().to_string();
+    let dir = lab.work().display().to_string();
     let found = std::fs::read_dir("/proc").expect("Linux").flatten().find_map(|entry| {
         let line = std::fs::read(entry.path().join("cmdline")).ok()?;
         let words: Vec<String> =
             line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
         let named = words.windows(2).any(|pair| pair[0] == "-name" && pair[1].ends_with(end));
-        (named && words.iter().any(|word| word.contains(&place)))
+        (named && words.iter().any(|word| word.contains(&dir)))
             .then(|| entry.file_name().to_str()?.parse().ok())?
     });
     found.and_then(rustix::process::Pid::from_raw).expect("the guest runs")

@@ -1,5 +1,5 @@
-//! Layers of the kernel beneath a target, in a guest with disks of its own: dm-crypt, dm-integrity, dm-cache, dm-writecache and md are built, measured and gone
-//! afterwards.
+//! Tests of kernel layers in a guest with its own disks: dm-crypt, dm-integrity, dm-cache, dm-writecache and md are built, measured and
+//! removed.
 
 use iotax_model::units::Bytes;
 use iotax_testkit::thorough;
@@ -13,7 +13,7 @@ use crate::lab_guest::{Extras, LabGuest};
 /// The disk that iotax may overwrite, the one with the user's files, the one with the user's group, and one with a container of the user's.
 const DISKS: [Bytes; 4] = [Bytes(256 << 20), Bytes(1 << 30), Bytes(256 << 20), Bytes(64 << 20)];
 
-/// Prints the state that must not change, but for the kernel's nodes of loop devices without a file: every mapping, array, loop device, mount, file, and the signatures of the disks.
+/// Prints the state that must not change: mappings, arrays, loop devices with a file, mounts, files, and the signatures of the disks.
 const STATE: &str = "dmsetup ls | sort; grep : /proc/mdstat; losetup -a; cat /proc/mounts; ls -a /srv /tmp /dev/mapper /run/cryptsetup; ls /dev | grep -v '^loop[0-9]'; \
                      DM_DISABLE_UDEV=1 lvm lvs; for disk in /dev/vda /dev/vdc /dev/vdd; do wipefs --no-act $disk; done; \
                      head -c 1048576 /dev/vda | sha256sum; tail -c 1048576 /dev/vda | sha256sum; ls /tmp/home/.local/state/iotax/undo";
@@ -65,13 +65,13 @@ fn boot() -> Option<LabGuest> {
     Some(lab)
 }
 
-/// Windows in which something is completed also beside other tests.
+/// Windows long enough for completed I/O while other tests run.
 const DEFAULTS: &str = r#"
 defaults = { size = "4m", runtime = "400ms", ramp_time = "0s", bs = "64k" }
 workload = [{ name = "read", rw = "randread" }, { name = "write", rw = "randwrite" }]
 "#;
 
-/// Each layer over a file with a loop device, on a device, on a volume and over one another.
+/// Tests each layer on a loop device on a file, on a device, on a volume, and on another layer.
 const TARGETS: &str = r#"
 [[target]]
 name = "loop"
@@ -252,7 +252,7 @@ fn a_killed_run_with_arrays_and_mappings_can_be_cleaned() {
     }
 }
 
-/// Few effects of each kind.
+/// Tests faults with a few steps of each kind.
 const STACKS: &str = r#"
 repeat = 1
 defaults = { size = "4m", runtime = "400ms", ramp_time = "0s", bs = "4k" }

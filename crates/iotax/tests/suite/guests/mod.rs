@@ -1,4 +1,4 @@
-//! Tests that boot guests, as those in every other module `guests` do: `scripts/test --guests` carries them out, `scripts/test` a few of them.
+//! Tests that boot guests, as in all modules called `guests`: `scripts/test --guests` runs them all, `scripts/test` a few.
 
 mod aftermath;
 mod applications;

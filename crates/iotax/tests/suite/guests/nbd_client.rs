@@ -1,4 +1,5 @@
-//! The kernel's NBD client in a guest: its device is connected, measured and gone afterwards, and a server that dies or hangs costs its target.
+//! Tests of the kernel's NBD client in a guest: its device is connected, measured and disconnected, and a server that dies or hangs affects
+//! only its target.
 
 use iotax_model::units::Bytes;
 
@@ -29,7 +30,7 @@ stack = "/srv > qcow2 file > nbd server=qemu-nbd client=kernel > ext4 > raw file
 
 const RUN: &str = "run /tmp/plan.toml";
 
-/// A guest with the user's files in /srv, and the second device connected by the user.
+/// A guest with the user's files in /srv, and a second NBD device connected by the user.
 fn boot() -> Option<LabGuest> {
     let mut lab = LabGuest::boot_with(&Extras {
         programs: &[

@@ -1,7 +1,7 @@
-//! Measurements of network paths with known faults.
+//! Tests of network measurements on paths with known faults.
 //!
-//! The guest's clock counts instructions, so delays are exact, and programs and kernel take the same time in every run. netem
-//! counts what it did to packets.
+//! The guest's clock counts instructions, so delays are exact and runs are reproducible. netem counts the packets it drops, delays or
+//! duplicates.
 
 use iotax_model::net::PORT;
 use iotax_model::record::Gap;
@@ -13,10 +13,10 @@ use crate::net_lab::{Account, End, FAR, NetLab};
 const MS: f64 = 1e6;
 /// Bytes of a datagram.
 const LENGTH: u64 = 1000;
-/// Datagrams per second, few enough that nearly each is a packet of its own.
+/// Datagrams per second, few enough that the kernel hardly merges any.
 const RATE: u64 = 800;
-/// Words of tc that find packets of UDP of 1024 bytes and more: those of [`datagrams`], and several that pass through the kernel as
-/// one, and not what comes before a test.
+/// A match for tc that selects UDP packets of at least 1024 bytes: those of [`datagrams`], also if merged by the kernel, but not those sent
+/// before a test.
 const DATAGRAMS: [&str; 3] = [
     "match ip protocol 17 0xff match u16 0x0400 0x0400 at 2",
     "match ip protocol 17 0xff match u16 0x0800 0x0800 at 2",
@@ -37,7 +37,7 @@ fn datagrams(rate: u64, seconds: u32, from: End) -> String {
     format!("run {FAR} --udp --length {LENGTH} --bitrate {} --time {seconds} {direction}", rate * LENGTH * 8)
 }
 
-/// Round trips.
+/// Arguments for round trips.
 fn ping(lab: &mut NetLab, how: &str) -> Value {
     let mut document = lab.json(&format!("ping {FAR} {how}"));
     let trips = document["cells"][0].take();
@@ -57,7 +57,7 @@ fn ping(lab: &mut NetLab, how: &str) -> Value {
 #[test]
 fn round_trips_take_as_long_as_the_path() {
     const DELAY: f64 = 5.0 * MS;
-    /// A hundredth of the delay.
+    /// Tolerance: 1% of the delay.
     const TOLERANCE: f64 = DELAY / 100.0;
     let Some(mut lab) = NetLab::boot() else { return };
     lab.serve(PORT);
@@ -90,29 +90,29 @@ struct Stream {
 }
 
 impl Stream {
-    /// The only stream of a run, which left `from`.
+    /// Returns the only stream of a run, sent by `from`.
     fn of(document: &Value, from: End) -> Self {
-        let way = &document["cells"][0]["network"]["ways"][0];
-        assert_eq!(way["direction"], if from == End::Near { "upload" } else { "download" });
+        let totals = &document["cells"][0]["network"]["directions"][0];
+        assert_eq!(totals["direction"], if from == End::Near { "upload" } else { "download" });
         Self {
-            sent: whole(way, "/sent_packets"),
-            received: whole(way, "/received_packets"),
-            lost: whole(way, "/lost"),
-            out_of_order: whole(way, "/out_of_order"),
-            duplicates: whole(way, "/duplicates"),
-            jitter_ns: number(way, "/jitter_ns"),
+            sent: whole(totals, "/sent_packets"),
+            received: whole(totals, "/received_packets"),
+            lost: whole(totals, "/lost"),
+            out_of_order: whole(totals, "/out_of_order"),
+            duplicates: whole(totals, "/duplicates"),
+            jitter_ns: number(totals, "/jitter_ns"),
             gaps: gaps(document),
         }
     }
 }
 
-/// The gaps of a run's only measurement.
+/// Returns the gaps of a run's only measurement.
 fn gaps(document: &Value) -> Vec<Gap> {
-    let told = document.pointer("/measurements/0/carried/gaps").cloned();
-    told.map(|gaps| serde_json::from_value(gaps).expect("gaps")).unwrap_or_default()
+    let stated = document.pointer("/measurements/0/carried/gaps").cloned();
+    stated.map(|gaps| serde_json::from_value(gaps).expect("gaps")).unwrap_or_default()
 }
 
-/// Sends datagrams from an end through netem, and gives what was measured beside what netem did.
+/// Sends datagrams from an end through netem. Returns the measured figures and netem's counters.
 fn disturbed(lab: &mut NetLab, from: End, rate: u64, netem: &str) -> (Stream, Account) {
     lab.disturb(from, &DATAGRAMS, netem);
     let seconds = if thorough() { 5 } else { 2 };
@@ -166,11 +166,11 @@ fn datagrams_that_a_path_loses_repeats_and_reorders_are_counted() {
     }
 }
 
-/// The bits a second of a link, with all headers.
+/// Bits per second of a link, headers included.
 const LINK: f64 = 5e6;
-/// The share for TCP's payload; Ethernet, IP, and TCP with its timestamps take the rest.
+/// The share of TCP payload; the rest are headers of Ethernet, IP, and TCP with timestamps.
 const TCP_SHARE: f64 = 1448.0 / (1448.0 + 14.0 + 20.0 + 32.0);
-/// The share for the payload of datagrams.
+/// The share of UDP payload.
 const UDP_SHARE: f64 = 1472.0 / (1472.0 + 14.0 + 20.0 + 8.0);
 /// The bytes of a full packet.
 const PACKET: f64 = 1514.0;
@@ -186,10 +186,10 @@ fn a_link_carries_what_its_rate_leaves_for_the_payload() {
     for (how, share) in [("--omit 1", TCP_SHARE), ("--udp --length 1472 --bitrate 6M", UDP_SHARE)] {
         for direction in ["", "--reverse"] {
             let document = lab.json(&format!("run {FAR} --time 3 {how} {direction}"));
-            let way = &document["cells"][0]["network"]["ways"][0];
-            let rate = number(way, "/bytes_per_s") * 8.0;
+            let totals = &document["cells"][0]["network"]["directions"][0];
+            let rate = number(totals, "/bytes_per_s") * 8.0;
             eprintln!("{how} {direction}: {:.3} Mbit/s, of {:.3}", rate / 1e6, LINK * share / 1e6);
-            assert!((rate / (LINK * share) - 1.0).abs() < 0.01, "{how} {direction}: {rate}: {way:#}");
+            assert!((rate / (LINK * share) - 1.0).abs() < 0.01, "{how} {direction}: {rate}: {totals:#}");
         }
     }
     let sampler = "while kill -0 $measuring 2> /dev/null; do for end in near far; do \
@@ -259,18 +259,18 @@ fn neighbours_have_the_shares_that_the_path_gives_them() {
 
 /// A failure of a link, with times of the guest's clock in seconds.
 struct Failure {
-    /// The end whose interface went down.
+    /// The end whose interface goes down.
     down: End,
-    /// Before the command that took it down, and after it.
+    /// Times before and after the command that took it down.
     goes: f64,
     gone: f64,
-    /// Before the command that brought it back.
+    /// Time before the command that brought it up.
     comes: f64,
-    /// The first arrival at the receiver afterwards.
+    /// Time of the first arrival at the receiver afterwards.
     again: f64,
 }
 
-/// Measures what leaves `from` while an end's interface is down for two seconds.
+/// Measures a stream sent by `from` while an end's interface is down for two seconds.
 fn fail(lab: &mut NetLab, arguments: &str, from: End, down: End) -> (Value, Failure) {
     let to = if from == End::Near { End::Far } else { End::Near };
     let (name, interface) = (down.namespace(), down.interface());
@@ -292,7 +292,7 @@ fn fail(lab: &mut NetLab, arguments: &str, from: End, down: End) -> (Value, Fail
 }
 
 impl Failure {
-    /// Asserts that a gap is as long as the link was down, to 10 ms.
+    /// Asserts that a gap is as long as the link was down, within 10 ms.
     fn check(&self, gap: &Gap) {
         let seconds = gap.duration_ns as f64 / 1e9;
         let (least, most) = (self.again - self.gone, self.again - self.goes);
@@ -335,7 +335,7 @@ fn a_link_that_fails_is_a_gap_as_long_as_it_was_down() {
     assert_eq!(whole(stream, "/sent_bytes"), bytes, "TCP loses nothing");
 }
 
-/// Times of the kernel's log at which lines with some words were written.
+/// Returns the times of the kernel log's lines that contain these words.
 fn logged(log: &str, words: &str) -> Vec<f64> {
     let lines = log.lines().filter(|line| line.contains(words));
     lines.filter_map(|line| line.split(['[', ']']).nth(1)?.trim().parse().ok()).collect()

@@ -1,4 +1,4 @@
-//! NVMe/TCP within a guest: the kernel's target and initiator are set up, measured and gone afterwards, and a lost connection ends.
+//! Tests of NVMe/TCP in a guest: the kernel's target and initiator are set up, measured and removed, also after a lost connection.
 
 use iotax_model::units::Bytes;
 
@@ -11,7 +11,7 @@ use crate::lab_guest::{Extras, LabGuest};
 /// The disk that iotax may overwrite, and the one with the user's files.
 const DISKS: [Bytes; 2] = [Bytes(128 << 20), Bytes(1 << 30)];
 
-/// Prints the state that must not change: the target's tree, connections, and what lies on a disk of iotax's.
+/// Prints the state that must not change: the target's configuration, connections, and files on the disk that iotax uses.
 const STATE: &str = "find /sys/kernel/config/nvmet -mindepth 2 -maxdepth 2; ls /sys/class/nvme; losetup -a; cat /proc/mounts; ls -a /srv /tmp; \
                      ls /dev | grep -v '^loop[0-9]'; head -c 1048576 /dev/vda | sha256sum; ls /tmp/home/.local/state/iotax/undo";
 
@@ -29,7 +29,7 @@ stack = "device /dev/vda > thick LVM volume > nvme-tcp > ext4 > raw file"
 
 const RUN: &str = "run /tmp/plan.toml --overwrite /dev/vda";
 
-/// A guest with the user's files in /srv, and a subsystem of the user's.
+/// A guest with the user's files in /srv and a subsystem that the user created.
 fn boot() -> Option<LabGuest> {
     let mut lab = LabGuest::boot_with(&Extras {
         programs: &["lvm", "wipefs", "mkfs.ext4", "mount", "umount", "losetup"],
@@ -94,7 +94,7 @@ fn a_killed_run_leaves_no_subsystem_and_no_connection() {
     kill_and_clean(&mut lab);
     before.assert_nothing_changed(&mut lab, "a kill");
 
-    // Of a run without a fault half of the lines record what is done, the others that it is undone.
+    // In a run without a fault, half of the lines record steps, half their undoing.
     let faults: [(&str, usize, &[usize]); 3] =
         [("kill-after", 20, &[3, 4, 5, 8, 12]), ("kill", 20, &[4, 14]), ("error", 12, &[4, 5])];
     assert_faults_leave_nothing(&mut lab, &before, RUN, faults);

@@ -1,4 +1,4 @@
-//! Runs of iotax in a guest with disks of its own, and what they leave: nothing.
+//! Helpers that run iotax in a guest with its own disks, and check that it leaves nothing.
 
 use iotax_testkit::thorough;
 use serde_json::Value;
@@ -13,7 +13,7 @@ pub(super) fn put_plan(lab: &mut LabGuest, toml: &str) {
     lab.sh(&format!("printf '%s\\n' {} > /tmp/plan.toml", lines.join(" ")));
 }
 
-/// Runs iotax, expects success, and reads the JSON on its stdout.
+/// Runs iotax and parses the JSON on its stdout; panics if it fails.
 pub(super) fn json(lab: &mut LabGuest, arguments: &str) -> Value {
     let printed =
         lab.sh(&format!("iotax {arguments} --yes --json - 2> /tmp/said || {{ cat /tmp/said; false; }}"));
@@ -22,9 +22,9 @@ pub(super) fn json(lab: &mut LabGuest, arguments: &str) -> Value {
     json
 }
 
-/// The state of the guest before a run: nothing of that is left, and what is the user's is as it was.
+/// The state of the guest before a run, which must be the same afterwards.
 pub(super) struct Before {
-    /// Prints it.
+    /// Shell command that prints the state.
     command: String,
     state: String,
 }
@@ -57,20 +57,20 @@ pub(super) fn layers(json: &Value, target: &str) -> Vec<String> {
     layers.iter().map(name).collect()
 }
 
-/// Starts iotax in the background and waits until it says something; `$run` is the process.
+/// Starts iotax in the background and waits until it prints `moment`; `$run` is the process.
 pub(super) fn start_until(lab: &mut LabGuest, arguments: &str, moment: &str) {
     lab.sh(&format!("iotax {arguments} --yes > /tmp/out 2> /tmp/said & run=$!"));
     lab.sh(&format!("for i in $(seq 3000); do grep -q '{moment}' /tmp/said && break; usleep 20000; done; grep -q '{moment}' /tmp/said || {{ cat /tmp/said; false; }}"));
 }
 
-/// Kills the run in the background and what it started, and cleans up until nothing is left to another process.
+/// Kills the background run and its child processes, and runs `iotax clean` until nothing remains to undo.
 pub(super) fn kill_and_clean(lab: &mut LabGuest) {
     lab.sh("{ kill -KILL $run; wait $run; } 2> /tmp/killed; kill -CONT $(pidof iotax) 2> /tmp/killed; true");
     lab.sh("for i in $(seq 100); do iotax clean > /tmp/cleaned && ! grep -q 'left alone' /tmp/cleaned && break; usleep 100000; done");
 }
 
-/// Runs iotax with a fault at lines of the undo log, and cleans up after each: nothing is left. For each kind of fault: the number of lines that a run has
-/// at least, and the few lines that stand for all if the tests are not thorough.
+/// Runs iotax with a fault at lines of the undo log, and asserts that nothing is left after a clean-up. Given for each kind of fault: the
+/// minimum number of lines of a run, and the lines to test unless tests are thorough.
 pub(super) fn assert_faults_leave_nothing(
     lab: &mut LabGuest,
     before: &Before,
@@ -101,7 +101,7 @@ pub(super) fn assert_faults_leave_nothing(
     }
 }
 
-/// Removes kernel modules. What they served ends a moment after it was unmounted, and holds them until then.
+/// Removes kernel modules. Retries, because devices hold them for a moment after an unmount.
 pub(super) fn unload(lab: &mut LabGuest, modules: &str) {
     let line =
         format!("for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do rmmod {modules} && break; sleep 1; done");
@@ -111,7 +111,7 @@ pub(super) fn unload(lab: &mut LabGuest, modules: &str) {
     assert!(!modules.split(' ').any(is_left), "{printed}\n{left}");
 }
 
-/// Expects that iotax refuses with this exit status and these words.
+/// Asserts that iotax fails with this exit status and these words.
 pub(super) fn refused_words(lab: &mut LabGuest, arguments: &str, status: &str, words: &[&str]) {
     let (found, said) = lab.try_sh(&format!("iotax {arguments} --yes 2>&1"));
     assert_eq!(found, status, "{arguments}: {said}");

@@ -1,4 +1,4 @@
-//! Guests as a plan describes them: images, snapshots, buses and filesystems in one run, and what is refused before any of it.
+//! Tests of guests described by a plan: images, snapshots, buses and filesystems in one run, and plans that are rejected.
 
 use iotax_testkit::require;
 use serde_json::Value;
@@ -23,7 +23,7 @@ rw = "randwrite"
 verify = "crc32c"
 "#;
 
-/// A target's layers above the host's, as `name: detail`.
+/// Returns a target's layers above those of the host, as `name: detail`.
 fn layers(json: &Value, target: &str) -> Vec<String> {
     let targets = json["targets"].as_array().expect("targets");
     let target = targets.iter().find(|found| found["name"] == target).expect("recorded");
@@ -36,7 +36,7 @@ fn layers(json: &Value, target: &str) -> Vec<String> {
         .collect()
 }
 
-/// Layer, kind and limit of the timeouts that a target's guest has.
+/// Returns layer, kind and limit of each timeout in a target's guest.
 fn guest_timeouts<'a>(json: &'a Value, target: &str) -> Vec<(&'a str, &'a str, Option<u64>)> {
     let targets = json["targets"].as_array().expect("targets");
     let target = targets.iter().find(|found| found["name"] == target).expect("recorded");

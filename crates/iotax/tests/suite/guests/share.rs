@@ -1,5 +1,5 @@
-//! A directory over NFS and SMB within a guest: server and client are set up, measured and gone afterwards, and a server that ends costs its
-//! target alone.
+//! Tests of directories over NFS and SMB in a guest: server and client are set up, measured and removed, and a server that ends affects
+//! only its target.
 
 use iotax_model::units::Bytes;
 use iotax_testkit::thorough;
@@ -17,10 +17,10 @@ const DISKS: [Bytes; 1] = [Bytes(1 << 30)];
 /// Prints the state that must not change: mounts, namespaces, the servers' threads and processes, and the user's files.
 const STATE: &str = "cat /proc/mounts; ls /run/netns; ps -o comm | grep -c '^nfsd'; ps -o args | grep -c '^[^ ]*/smbd '; find /srv; ls -a /tmp; ls /tmp/home/.local/state/iotax/undo";
 
-/// The users whom Samba's server asks for, and no other file of the system's.
+/// The users that Samba's server needs; no other system files are copied.
 const USERS: &str = r"printf 'root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n' > /etc/passwd";
 
-/// Modules of the client of SMB, and the ciphers that it loads when they are asked for.
+/// Modules of the SMB client, and the ciphers that it loads on demand.
 const SMB_MODULES: [&str; 7] = ["cifs", "cmac", "ccm", "gcm", "ctr", "ghash_generic", "sha512_generic"];
 
 const RUN: &str = "run /tmp/plan.toml";
@@ -52,7 +52,7 @@ fn boot(programs: &[&str], modules: &[&str]) -> Option<LabGuest> {
     Some(lab)
 }
 
-/// One guest for all of a protocol: a boot takes longer than any of them. Every request that a lost server does not answer is waited for.
+/// Tests a protocol in one guest, because a boot takes longer than any of the tests. Requests to a lost server run into their timeouts.
 #[test]
 fn an_nfs_share_is_measured_and_gone_afterwards_whatever_ends_it() {
     let Some(mut lab) = boot(&[], &["nfsd", "nfsv4"]) else { return };
@@ -147,7 +147,7 @@ fn killed(lab: &mut LabGuest, before: &Before, stack: &str) {
     kill_and_clean(lab);
     before.assert_nothing_changed(lab, "a kill");
 
-    // Of a run without a fault half of the lines record what is done, the others that it is undone.
+    // In a run without a fault, half of the lines record steps, half their undoing.
     let faults: [(&str, usize, &[usize]); 3] =
         [("kill-after", 14, &[11]), ("kill", 14, &[]), ("error", 7, &[11])];
     assert_faults_leave_nothing(lab, before, RUN, faults);
@@ -162,7 +162,7 @@ fn smb_server_lost(lab: &mut LabGuest, before: &Before) {
     server_lost(lab, before, "/srv > smb share > raw file", "kill -KILL $(pidof smbd)");
 }
 
-/// Ends the server in the middle of a measurement, by a line of shell.
+/// Ends the server during a measurement, by a shell command.
 fn server_lost(lab: &mut LabGuest, before: &Before, stack: &str, end: &str) {
     put_plan(lab, &plan(&[("one", stack)], false).replace("400ms", "20s"));
     start_until(lab, RUN, "cell 1/");

@@ -1,21 +1,21 @@
-//! The costs of faults in a guest, held against its kernel's log, and windows in which nothing happens.
+//! Tests of the cost of faults in a guest, compared with its kernel log, and of windows without events.
 
 use serde_json::Value;
 
 use crate::lab_guest::{Extras, LabGuest};
 use crate::watch_lab::{
-    LOAD, MS, STALL, boot, gap_and_event, gaps_of_writes, memory_disks, number, nvme_tcp, seen_at, timeout,
-    watch,
+    LOAD, MS, STALL, boot, gap_and_event, gaps_of_writes, memory_disks, number, nvme_tcp, observed_at,
+    timeout, watch,
 };
 
-/// A tmpfs, in statfs(2).
+/// Magic number of tmpfs in statfs(2).
 const TMPFS: u64 = 0x0102_1994;
-/// The time between looks at the states of devices.
-const LOOK: u64 = 100;
+/// Interval at which the states of devices are polled, in ms.
+const POLL: u64 = 100;
 
-/// The time at which a source told of the only line with these words.
+/// Returns the time of a source's only line with these words.
 fn only(episode: &Value, source: &str, words: &str) -> u64 {
-    let times = seen_at(episode, source, words);
+    let times = observed_at(episode, source, words);
     let [at] = times[..] else { panic!("{source}: {words}: {times:?}: {episode}") };
     at
 }
@@ -54,10 +54,10 @@ fn a_mirror_that_loses_a_leg_and_gets_it_back_costs_nothing() {
     assert!(gaps_of_writes(&mirrored).iter().all(|(_, gap)| *gap < STALL * MS), "{mirrored}");
     let events = mirrored["events"].as_array().expect("events");
     assert!(events.iter().all(|event| event.get("failure").is_none()), "{mirrored}");
-    let [failed, added] = [0, 1].map(|place: usize| number(&events[place]["at_ns"]));
+    let [failed, added] = [0, 1].map(|index: usize| number(&events[index]["at_ns"]));
 
     // States are seen at the first look after the kernel's own line, which follows the event.
-    let soon = |earlier: u64, later: u64| later >= earlier && later <= earlier + (LOOK + STALL) * MS;
+    let soon = |earlier: u64, later: u64| later >= earlier && later <= earlier + (POLL + STALL) * MS;
     let disabled = only(&mirrored, "kernel", "Disk failure on ram1");
     let recovered = only(&mirrored, "kernel", "md0: recovery done");
     assert!(soon(failed, disabled) && recovered >= added, "{mirrored}");
@@ -73,8 +73,8 @@ fn a_mirror_that_loses_a_leg_and_gets_it_back_costs_nothing() {
     assert_eq!(guest.sh(&format!("cat {md}/degraded")), "0");
     guest.sh("cmp /dev/ram0 /dev/ram1");
 
-    // Taken back as it is, a leg lacks what was written meanwhile: 200 blocks, of which some are written again. The kernel reads
-    // from a leg that it chooses, so the other one is made the last choice.
+    // Re-added without a resync, a leg lacks the blocks written meanwhile: 200, some of which are written again. The kernel chooses the leg
+    // to read from, so the other one is marked write-mostly.
     let stale = format!(
         "--event 'add@3s = echo writemostly > {md}/dev-ram0/state && echo re-add > {md}/dev-ram1/state'"
     );
@@ -95,16 +95,16 @@ fn a_command_that_is_not_answered_costs_the_scsi_timeout_and_its_abort() {
     // Few commands, and a line for each step of their recovery.
     guest.sh(&format!("echo {DEPTH} > /sys/block/sda/device/queue_depth"));
     guest.sh("echo 4 > /proc/sys/dev/scsi/logging_level");
-    // Every command is ignored until the queue is full of them; later ones, and what is tried again, are answered.
+    // Commands are ignored until the queue is full; later ones and retries are answered.
     let mute = "mute@1s = cd /sys/bus/pseudo/drivers/scsi_debug; echo 4 > opts; echo -1 > every_nth; sleep 2; echo 0 > every_nth; echo 0 > opts";
     let muted = watch(&mut guest, "/dev/sda", mute, "");
     let ((at, gap), (begin, _)) = gap_and_event(&muted);
-    let aborts = seen_at(&muted, "kernel", "abort scheduled");
-    let retries = seen_at(&muted, "kernel", "retry aborted command");
+    let aborts = observed_at(&muted, "kernel", "abort scheduled");
+    let retries = observed_at(&muted, "kernel", "retry aborted command");
     assert_eq!((aborts.len(), retries.len()), (DEPTH, DEPTH), "{muted}");
     let (first_abort, last_retry) = (aborts[0], retries[DEPTH - 1]);
     assert!(at + 50 * MS >= begin && at <= begin + STALL * MS, "{muted}");
-    // The kernel looks at its timers once in 256 ticks of 4 ms at least.
+    // The kernel checks its timers at least once in 256 ticks of 4 ms.
     let abort_after = first_abort.saturating_sub(at);
     assert!(abort_after + 50 * MS >= LIMIT * MS && abort_after <= (LIMIT + 1024 + STALL) * MS, "{muted}");
     let end = at + gap;
@@ -169,7 +169,7 @@ fn a_bond_whose_leg_goes_down_costs_what_its_miimon_and_tcp_take() {
     let (_, (begin, took)) = gap_and_event(&pulled);
     let down = only(&pulled, "link", "leg0: down");
     assert!(down >= begin && down <= begin + took + STALL * MS, "{pulled}");
-    assert!(seen_at(&pulled, "link", "leg1: down").is_empty(), "{pulled}");
+    assert!(observed_at(&pulled, "link", "leg1: down").is_empty(), "{pulled}");
     let switched = only(&pulled, "kernel", "(slave leg1): making interface the new active one");
     let without = switched.saturating_sub(down);
     assert!(without <= (MIIMON + STALL) * MS, "{pulled}");
@@ -185,7 +185,7 @@ fn a_bond_whose_leg_goes_down_costs_what_its_miimon_and_tcp_take() {
 }
 
 mod alone {
-    //! Nothing happens here: a stall that another test makes would be a gap.
+    //! Runs alone: a stall caused by another test would count as a gap.
 
     use iotax_testkit::{require, skip, thorough};
 
@@ -209,7 +209,7 @@ mod alone {
         let common: Vec<&str> = LOAD.split_whitespace().collect();
         let quiet = lab.run(&[&load, &common[..], &requires, &["--json", "-"]].concat());
         let said = text(&quiet.stdout);
-        // The exit code tells that all of them hold in every window.
+        // The exit code shows that all of them hold in every window.
         assert_eq!(quiet.status.code(), Some(0), "{said} {}", text(&quiet.stderr));
         let json: Value = serde_json::from_str(&said).expect("JSON");
         assert_valid(&json);

@@ -1,9 +1,9 @@
-//! The acceptance test of docs/watch.md, as it stands there.
+//! Runs the acceptance test of docs/watch.md exactly as documented.
 
 use crate::lab_guest::Extras;
 use crate::watch_lab::boot;
 
-/// The command of the section on acceptance tests.
+/// Returns the command in the section on acceptance tests.
 fn command() -> String {
     let manual = include_str!("../../../../../docs/watch.md");
     let section = manual.split("\n## ").find(|section| section.starts_with("An acceptance test\n"));
@@ -26,16 +26,16 @@ fn the_acceptance_test_of_the_manual_accepts_what_keeps_its_promise() {
     guest.map("lun", &[format!("0 131072 multipath 1 queue_if_no_path 0 1 1 {paths}")]);
     let command = command();
     let size = "--size 8m --yes";
-    let (code, told) = guest.try_sh(&format!("{command} {size} 2>&1"));
+    let (code, printed) = guest.try_sh(&format!("{command} {size} 2>&1"));
     for words in ["gap < 10s: passed", "errors = 0: passed", "lost = 0: passed"] {
-        assert!(told.contains(words), "{words}: {told}");
+        assert!(printed.contains(words), "{words}: {printed}");
     }
-    assert_eq!(code, "0", "{told}");
-    eprintln!("{told}");
+    assert_eq!(code, "0", "{printed}");
+    eprintln!("{printed}");
 
     // A promise that is not kept.
     guest.sh("dmsetup message lun 0 fail_if_no_path");
-    let (code, told) = guest.try_sh(&format!("{command} {size} 2>&1"));
-    assert!(told.contains("errors = 0: FAILED") && told.contains("lost = 0: passed"), "{told}");
-    assert_eq!(code, "1", "{told}");
+    let (code, printed) = guest.try_sh(&format!("{command} {size} 2>&1"));
+    assert!(printed.contains("errors = 0: FAILED") && printed.contains("lost = 0: passed"), "{printed}");
+    assert_eq!(code, "1", "{printed}");
 }

@@ -1,4 +1,4 @@
-//! Xen in a guest: iotax runs in the control domain and measures storage natively and as the disk of domains, which are gone afterwards.
+//! Tests of Xen in a guest: iotax runs in the control domain and measures storage natively and as the disk of domains, which it removes.
 
 use iotax_model::units::Bytes;
 use iotax_testkit::thorough;
@@ -14,7 +14,7 @@ const STATE: &str = "xl vm-list; losetup -a; ls -a /srv /tmp; ls /sys/bus/xen-ba
 
 const RUN: &str = "run /tmp/plan.toml";
 
-/// The control domain of a Xen that runs PV domains, with a filesystem in /srv.
+/// The control domain of a Xen hypervisor for PV domains, with a filesystem in /srv.
 fn boot() -> Option<LabGuest> {
     let mut lab = LabGuest::boot_with(&Extras {
         programs: &[&lab_xen::PROGRAMS[..], &["mkfs.ext4", "qemu-img"]].concat(),
@@ -43,7 +43,7 @@ fn plan(targets: &[(&str, &str)], runtime: &str) -> String {
     )
 }
 
-/// Rounds of a plan: fewer have no interval.
+/// Rounds of a plan, the minimum for a confidence interval.
 const ROUNDS: usize = 3;
 
 const NATIVE: (&str, &str) = ("native", "/srv > raw file > loop direct_io=true");

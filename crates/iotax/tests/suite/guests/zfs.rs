@@ -1,5 +1,5 @@
-//! ZFS within a guest: pools with volumes and filesystems are created, measured and gone afterwards, existing ones are recognised, and reads that the ARC
-//! answers are found.
+//! Tests of ZFS in a guest: pools with volumes and filesystems are created, measured and removed, existing ones are recognised, and reads
+//! served by the ARC are detected.
 
 use iotax_model::units::Bytes;
 use serde_json::Value;
@@ -118,7 +118,7 @@ fn rungs(lab: &mut LabGuest, before: &Before) {
     assert!(lies.is_empty(), "{lies:?}");
 }
 
-/// Measures 64 MiB that were just written, with and without data in ZFS's cache.
+/// Measures 64 MiB just written, with and without data in the ARC.
 fn arc(lab: &mut LabGuest, before: &Before) {
     let target = |name: &str, cache: &str| {
         format!(
@@ -145,7 +145,7 @@ fn arc(lab: &mut LabGuest, before: &Before) {
     assert!(remedy.is_some_and(|text| text.contains("primarycache = \"metadata\" for zfs")), "{remedy:?}");
 }
 
-/// Measures what the user has on ZFS, as it is.
+/// Measures the user's existing files and volumes on ZFS.
 fn existing(lab: &mut LabGuest, before: &Before) {
     let bench = "--rw randread --size 8m --runtime 400ms --ramp-time 0s --repeat 1";
     let below = ["device vda", "filesystem ext4", "file mine.img"];
@@ -165,13 +165,13 @@ fn existing(lab: &mut LabGuest, before: &Before) {
     before.assert_nothing_changed(lab, "a look at what the user has");
 }
 
-/// The warnings of one kind.
+/// Returns the warnings of one kind.
 fn warnings(json: &Value, kind: &str) -> Vec<Value> {
     let all = json["warnings"].as_array().into_iter().flatten();
     all.filter(|warning| warning["kind"] == kind).cloned().collect()
 }
 
-/// The details of a target's topmost layer of one kind.
+/// Returns the details of a target's topmost layer of one kind.
 fn detail(json: &Value, target: &str, kind: &str) -> String {
     let targets = json["targets"].as_array().expect("targets");
     let target = targets.iter().find(|found| found["name"] == target).expect("there");
@@ -194,7 +194,7 @@ fn a_killed_run_leaves_no_pool_and_touches_none_of_the_users() {
     refusals(&mut lab, &before);
 }
 
-/// A filesystem on a device of the user's, which the plan may overwrite.
+/// Tests a filesystem on a device that the plan may overwrite.
 const DATASET: &str = "device /dev/vdb > thick LVM volume > zfs dataset > raw file";
 
 #[test]
@@ -208,8 +208,8 @@ fn a_fault_at_any_line_of_a_datasets_undo_log_leaves_nothing() {
     faults(DATASET, OVERWRITING, [("kill-after", 14, &[11]), ("kill", 14, &[6]), ("error", 7, &[6])]);
 }
 
-/// Carries out a plan of one target with a fault at lines of the undo log. Of a run without a fault half of the lines record what is done, the others that it
-/// is undone.
+/// Runs a plan of one target with a fault at lines of the undo log. In a run without a fault, half of the lines record steps, half their
+/// undoing.
 fn faults(stack: &str, run: &str, faults: [(&str, usize, &[usize]); 3]) {
     let Some(mut lab) = boot() else { return };
     let before = Before::of(&mut lab, STATE);
@@ -217,7 +217,7 @@ fn faults(stack: &str, run: &str, faults: [(&str, usize, &[usize]); 3]) {
     assert_faults_leave_nothing(&mut lab, &before, run, faults);
 }
 
-/// Gives the name of a killed run's pool to another one, which `clean` leaves alone.
+/// Tests that `clean` leaves a pool alone that only has the name of a killed run's pool.
 fn replaced(lab: &mut LabGuest, before: &Before) {
     put_plan(lab, &plan(&[("dataset", &format!("{ON_FILE} > zfs dataset > raw file"))]));
     start_until(lab, RUN, "cell 2/");
@@ -231,7 +231,7 @@ fn replaced(lab: &mut LabGuest, before: &Before) {
     before.assert_nothing_changed(lab, "a pool of the same name");
 }
 
-/// Lets the pool's disk fail during a measurement: the run ends although everything waits for the disk, and `clean` says what to do.
+/// Tests a failing disk of a pool: the run ends although all I/O waits for the disk, and `clean` names the next step.
 fn lost(lab: &mut LabGuest) {
     let table = |kind: &str| format!("0 2097152 {kind}");
     lab.map("disk", &[table("linear /dev/vdb 0")]);

@@ -35,14 +35,14 @@ impl Phases {
 
     /// Adds the response time in nanoseconds of an I/O to its phase.
     pub(super) fn add(&mut self, times: &TraceTimes, response_ns: u64) {
-        let place = loop {
-            let place = usize::try_from(times.at / self.length_ns).unwrap_or(usize::MAX);
-            if place < MOST {
-                break place;
+        let index = loop {
+            let index = usize::try_from(times.at / self.length_ns).unwrap_or(usize::MAX);
+            if index < MOST {
+                break index;
             }
             self.double();
         };
-        let phase = &mut self.each[place];
+        let phase = &mut self.each[index];
         phase.response.add(response_ns);
         if let Some(latency) = times.latency_ns {
             phase.recorded_ios += 1;
@@ -53,13 +53,13 @@ impl Phases {
     /// Doubles the length of the phases by merging pairs of adjacent phases.
     fn double(&mut self) {
         self.length_ns *= 2;
-        for place in 0..MOST {
-            let into = place / 2;
-            if place == into {
+        for index in 0..MOST {
+            let into = index / 2;
+            if index == into {
                 continue;
             }
-            let (before, from) = self.each.split_at_mut(place);
-            if place % 2 == 0 {
+            let (before, from) = self.each.split_at_mut(index);
+            if index % 2 == 0 {
                 before[into].clear();
             }
             before[into].merge(&from[0]);

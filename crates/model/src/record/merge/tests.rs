@@ -3,8 +3,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::record::{
-    Blackout, Carried, Flow, Gap, NicActivity, Probes, ProcessCounts, ReplayPhase, Stop, Tallies, Tally,
-    WaySample,
+    Blackout, Carried, DirectionSample, Flow, Gap, NicActivity, Probes, ProcessCounts, ReplayPhase, Stop,
+    Tallies, Tally,
 };
 use crate::verify_errors::{FaultKind, Findings};
 use crate::workload::IoEngine;
@@ -208,7 +208,7 @@ impl Numbers {
 
     fn outcome(&mut self) -> Outcome {
         let mut findings = Findings { uncertain: self.next(), ..Findings::default() };
-        (0..=self.next() % 5).for_each(|place| findings.add(Err(FaultKind::Torn), place));
+        (0..=self.next() % 5).for_each(|byte| findings.add(Err(FaultKind::Torn), byte));
         let [due, delayed, backlog] = [(); 3].map(|()| self.next());
         Outcome {
             duration_ns: self.next(),
@@ -294,7 +294,7 @@ proptest! {
             tallies: numbers.tallies(),
             oldest_ns: Some(numbers.next()),
             failed: numbers.next(),
-            ways: vec![WaySample {
+            directions: vec![DirectionSample {
                 upload: true,
                 lost: Some(numbers.next()),
                 out_of_order: Some(numbers.next()),

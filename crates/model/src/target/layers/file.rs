@@ -379,12 +379,12 @@ impl FromLine for FileSpec {
             }
             _ => return None,
         };
-        let mut told = vec![("format", format.word().into())];
-        told.extend(below.place.map(|dir| ("dir", dir.into())));
+        let mut pairs = vec![("format", format.word().into())];
+        pairs.extend(below.place.map(|dir| ("dir", dir.into())));
         let key = snapshot.and_then(|kind| kind.parse().ok()).unwrap_or(Snapshot::External).count_key();
-        told.extend(count.map(|count| (key, i64::from(count).into())));
-        told.extend(snapshot.map(|kind| ("snapshot", kind.as_str().into())));
-        Some(segments.take().spec(told))
+        pairs.extend(count.map(|count| (key, i64::from(count).into())));
+        pairs.extend(snapshot.map(|kind| ("snapshot", kind.as_str().into())));
+        Some(segments.take().spec(pairs))
     }
 }
 

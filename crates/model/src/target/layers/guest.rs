@@ -349,7 +349,7 @@ const OF_DISK: [&str; 6] = ["bus", "cache", "aio", "discard", "iothread", "queue
 /// Keys of a guest that describe the virtual machine.
 const OF_MACHINE: [&str; 6] = ["vcpus", "memory", "machine", "filesystem", "count", "kernel"];
 /// Keys that a stack's line shows at fixed positions in the guest's text; all other keys follow as `key=value`.
-const TOLD: [&str; 5] = ["bus", "cache", "aio", "count", "filesystem"];
+const IN_LINE: [&str; 5] = ["bus", "cache", "aio", "count", "filesystem"];
 
 impl LayerType for GuestSpec {
     fn key(&self) -> &'static str {
@@ -442,11 +442,11 @@ impl LayerType for GuestSpec {
     fn segments(&self, below: Option<&PlannedLayer>) -> Vec<String> {
         let none = Self::default();
         let guests = if self.count > 1 { format!("{} guests", self.count) } else { "guest".into() };
-        let machine = format!("{guests}{}", keys(self, Some(&none), &[&OF_DISK[..], &TOLD].concat()));
+        let machine = format!("{guests}{}", keys(self, Some(&none), &[&OF_DISK[..], &IN_LINE].concat()));
         if !has_disk(below) {
             return vec![machine];
         }
-        let of_disk = keys(self, Some(&none), &[&OF_MACHINE[..], &TOLD].concat());
+        let of_disk = keys(self, Some(&none), &[&OF_MACHINE[..], &IN_LINE].concat());
         let disk = format!("{} cache={} aio={}{of_disk}", self.bus, self.cache, self.aio);
         [disk, machine].into_iter().chain(self.filesystem.map(|filesystem| filesystem.to_string())).collect()
     }
@@ -456,11 +456,11 @@ impl FromLine for GuestSpec {
     const FORMS: &[&str] = &["virtio-blk > guest"];
 
     fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
-        let mut told = Vec::new();
+        let mut pairs = Vec::new();
         let mut disk = toml::Table::new();
         if has_disk(below.layer) {
             let [bus] = segments.next_words()? else { return None };
-            told.push(("bus", bus.parse::<Bus>().ok()?.word().into()));
+            pairs.push(("bus", bus.parse::<Bus>().ok()?.word().into()));
             disk = segments.take().keys;
         }
         let count = match segments.next_words() {
@@ -480,17 +480,17 @@ impl FromLine for GuestSpec {
                 )));
             }
         };
-        told.push(("count", i64::from(count).into()));
+        pairs.push(("count", i64::from(count).into()));
         let mut machine = segments.take();
         machine.keys.extend(disk);
         if let Some([filesystem]) = segments.next_words()
             && let Ok(filesystem) = filesystem.parse::<GuestFs>()
         {
-            told.push(("filesystem", filesystem.word().into()));
+            pairs.push(("filesystem", filesystem.word().into()));
             if let Err(error) = segments.take().without_keys() {
                 return Some(Err(error));
             }
         }
-        Some(machine.spec(told))
+        Some(machine.spec(pairs))
     }
 }

@@ -352,16 +352,16 @@ impl FromLine for NetworkSpec {
         if via == NetPath::Bridge && segments.next_words().is_some_and(|words| words == ["tap"]) {
             segments.take();
         }
-        let mut told = vec![("via", via.word().into())];
-        told.extend(peer.map(|peer| ("peer", peer.into())));
+        let mut pairs = vec![("via", via.word().into())];
+        pairs.extend(peer.map(|peer| ("peer", peer.into())));
         if via.needs_guest()
             && let Some([nic]) = segments.next_words()
             && let Ok(nic) = nic.parse::<Nic>()
         {
-            told.push(("nic", nic.word().into()));
+            pairs.push(("nic", nic.word().into()));
             path.keys.extend(segments.take().keys);
         }
-        Some(path.spec(told))
+        Some(path.spec(pairs))
     }
 }
 

@@ -71,10 +71,10 @@ impl Segments {
 
     /// Takes the next segment if it can be a directory or volume group: a single word without keys, with another segment after it. `None`
     /// otherwise.
-    pub(in crate::target) fn take_place(&mut self) -> Option<String> {
-        let is_place = self.0.len() > 1
+    pub(in crate::target) fn take_location(&mut self) -> Option<String> {
+        let is_location = self.0.len() > 1
             && self.0.front().is_some_and(|segment| segment.words.len() == 1 && segment.keys.is_empty());
-        is_place.then(|| self.take().words.remove(0))
+        is_location.then(|| self.take().words.remove(0))
     }
 
     /// Takes the next segment; at the end of the line, returns an empty segment.
@@ -84,17 +84,17 @@ impl Segments {
 }
 
 impl Segment {
-    /// Deserializes a layer's settings from the segment's keys and from `told`, the keys that the segment's words express.
+    /// Deserializes a layer's settings from the segment's keys and from `known`, the keys that the segment's words express.
     ///
     /// # Errors
     /// A key occurs in both, is not known, or has an invalid value.
     pub(super) fn spec<L: DeserializeOwned>(
         self,
-        told: impl IntoIterator<Item = (&'static str, Value)>,
+        known: impl IntoIterator<Item = (&'static str, Value)>,
     ) -> Result<L, String> {
         let name = self.words.join(" ");
         let mut keys = self.keys;
-        for (key, value) in told {
+        for (key, value) in known {
             if keys.insert(key.to_owned(), value).is_some() {
                 return Err(format!("{name}: {key}= is told by its words; leave it out"));
             }
@@ -179,13 +179,13 @@ pub(in crate::target) fn word(text: &str) -> String {
     }
 }
 
-/// Formats a layer's keys that differ from `defaults`, or all keys without them, as ` key=value ...`. Leaves out the keys in `told`, which
+/// Formats a layer's keys that differ from `defaults`, or all keys without them, as ` key=value ...`. Leaves out the keys in `known`, which
 /// the segment's words already contain.
-pub(super) fn keys<L: Serialize>(spec: &L, defaults: Option<&L>, told: &[&str]) -> String {
+pub(super) fn keys<L: Serialize>(spec: &L, defaults: Option<&L>, known: &[&str]) -> String {
     let table = |spec| Table::try_from(spec).unwrap_or_default();
     let defaults = defaults.map(table).unwrap_or_default();
     let differs = |(key, value): &(&String, &Value)| {
-        !told.contains(&key.as_str()) && defaults.get(*key) != Some(*value)
+        !known.contains(&key.as_str()) && defaults.get(*key) != Some(*value)
     };
     table(spec)
         .iter()

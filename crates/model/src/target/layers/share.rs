@@ -50,7 +50,7 @@ pub struct ShareSpec {
     /// SMB: encrypt the session, as with `seal` of mount.cifs(8).
     pub seal: bool,
     /// The server acknowledges durable writes and flushes only when its disk has the data, as with `sync` of exports(5) or `strict sync` of
-    /// smb.conf(5). With `false` it acknowledges them at once, and a crash of the server loses data.
+    /// smb.conf(5). With `false` it acknowledges them immediately, and a crash of the server loses data.
     pub sync: bool,
 }
 

@@ -73,7 +73,7 @@ pub(super) fn send(
                 Err(error) => return Err(error),
             }
         }
-        counters.went(outbox.way());
+        counters.went(outbox.method());
     }
     Ok(())
 }
@@ -102,7 +102,7 @@ pub(super) fn receive(
     Inbox::prepare(socket);
     counters.expect_blocks(settings);
     let mut inbox = Inbox::new()?;
-    let (mut sequence, mut way) = (Sequence::new(), SendMethod::Many);
+    let (mut sequence, mut method) = (Sequence::new(), SendMethod::Many);
     while !stop.load(Ordering::Relaxed) {
         match inbox.receive(socket) {
             Ok(()) => {}
@@ -113,7 +113,7 @@ pub(super) fn receive(
         for index in 0..inbox.filled() {
             let batch = inbox.batch(index);
             if batch.segment < batch.bytes.len() {
-                way = SendMethod::Segmented;
+                method = SendMethod::Segmented;
             }
             let arrived = batch.arrived.unwrap_or(now);
             let (mut bytes, mut lost) = (0, 0_u64);
@@ -128,7 +128,7 @@ pub(super) fn receive(
             }
         }
         counters.follow(&sequence);
-        counters.went(way);
+        counters.went(method);
     }
     Ok(())
 }

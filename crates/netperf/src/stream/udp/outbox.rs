@@ -25,7 +25,7 @@ pub(super) struct Outbox {
     room: usize,
     length: usize,
     wide: bool,
-    way: SendMethod,
+    method: SendMethod,
     /// Number of the last datagram that was sent or given up.
     number: u64,
     /// Number of queued datagrams, which follow those already sent.
@@ -42,14 +42,14 @@ impl Outbox {
             room,
             length,
             wide: settings.udp64,
-            way: SendMethod::Many,
+            method: SendMethod::Many,
             number: 0,
             waiting: 0,
             done: 0,
         };
         let gap = settings.bitrate.map_or(0, |bitrate| Pace::gap_ns(bitrate, length));
         if room > 1 && gap < CLOSE_NS && segment(socket, length).is_ok() {
-            outbox.way = SendMethod::Segmented;
+            outbox.method = SendMethod::Segmented;
         }
         Ok(outbox)
     }
@@ -65,8 +65,8 @@ impl Outbox {
     }
 
     /// Returns the method that passes datagrams to the kernel.
-    pub(super) const fn way(&self) -> SendMethod {
-        self.way
+    pub(super) const fn method(&self) -> SendMethod {
+        self.method
     }
 
     /// Queues `count` datagrams, or as many as fit.
@@ -88,7 +88,7 @@ impl Outbox {
         for (datagram, number) in waiting.chunks_exact_mut(self.length).zip(self.number + 1..) {
             write_header(datagram, stamp, number, self.wide);
         }
-        let sent = match self.way {
+        let sent = match self.method {
             SendMethod::Segmented => socket.send(waiting).map(|bytes| bytes / self.length),
             SendMethod::Many => send_many(socket, waiting, self.length),
         };
@@ -98,9 +98,9 @@ impl Outbox {
                 Ok(((sent * self.length) as u64, sent as u64))
             }
             // The datagram exceeds the path MTU, or the device cannot segment.
-            Err(error) if self.way == SendMethod::Segmented && cannot_cut(&error) => {
+            Err(error) if self.method == SendMethod::Segmented && cannot_cut(&error) => {
                 segment(socket, 0)?;
-                self.way = SendMethod::Many;
+                self.method = SendMethod::Many;
                 Err(io::ErrorKind::Interrupted.into())
             }
             Err(error) => Err(error),
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     /// Sends `count` datagrams by this method. Returns the lengths and numbers of those that arrive.
-    fn sent(way: SendMethod, count: u64) -> Vec<(usize, u64)> {
+    fn sent(method: SendMethod, count: u64) -> Vec<(usize, u64)> {
         let [local, remote] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a free port"));
         local.connect(remote.local_addr().expect("bound")).expect("connected");
         let settings = Settings {
@@ -160,9 +160,9 @@ mod tests {
             amount: None,
         };
         let mut outbox = Outbox::new(&local, &settings).expect("memory");
-        if way == SendMethod::Many {
+        if method == SendMethod::Many {
             segment(&local, 0).expect("reset");
-            outbox.way = way;
+            outbox.method = method;
         }
         outbox.fill(count);
         while !outbox.is_empty() {

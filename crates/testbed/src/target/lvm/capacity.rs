@@ -8,7 +8,7 @@ use iotax_model::target::RequiredSpace;
 use iotax_model::target::{LvKind, TargetSpec};
 use iotax_model::units::{Bytes, human};
 
-use super::place::{Sharing, VolumeLocation};
+use super::location::{Sharing, VolumeLocation};
 use crate::device::Permission;
 use crate::lvm::{self, LVM, ReportRow, Scope};
 use crate::program::ProgramError;
@@ -113,14 +113,14 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     }
     possible()?;
     let sharing = Sharing::of(plan, permission);
-    let mut places: BTreeMap<VolumeLocation, Vec<&TargetSpec>> = BTreeMap::new();
+    let mut locations: BTreeMap<VolumeLocation, Vec<&TargetSpec>> = BTreeMap::new();
     for spec in plan.everything() {
-        if let Some(place) = sharing.location(spec) {
-            places.entry(place).or_default().push(spec);
+        if let Some(location) = sharing.location(spec) {
+            locations.entry(location).or_default().push(spec);
         }
     }
-    for (place, specs) in &places {
-        match place {
+    for (location, specs) in &locations {
+        match location {
             VolumeLocation::Device(device) => check_device(device, specs, &sharing, plan.space())?,
             VolumeLocation::Group(name) => check_group(name, specs, &sharing, plan.space())?,
         }

@@ -5,7 +5,7 @@
 //! device and LVM are compared on the same part of the disk.
 
 mod capacity;
-mod place;
+mod location;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,8 +27,8 @@ use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoLog};
 use capacity::{EXTENT, VolumeAllocation};
 pub use capacity::{check, possible};
-use place::Sharing;
-pub use place::VolumeLocation;
+use location::Sharing;
+pub use location::VolumeLocation;
 
 /// The storage of a target: a logical volume, or the byte range of the device below the shared volume.
 #[derive(Debug, Clone)]
@@ -113,44 +113,44 @@ impl Volumes {
         self.sharing.location(spec)
     }
 
-    /// Builds the storage of a target at `place`. A device is checked again before it becomes a volume group.
+    /// Builds the storage of a target at `location`. A device is checked again before it becomes a volume group.
     pub fn build(
         &mut self,
         spec: &TargetSpec,
-        place: &VolumeLocation,
+        location: &VolumeLocation,
         permission: &Permission,
         undo_log: &mut UndoLog,
     ) -> Result<Volume, BuildError> {
         let number = self.groups.len();
-        if !self.groups.contains_key(place) {
-            let standing = match place {
+        if !self.groups.contains_key(location) {
+            let volume_group = match location {
                 VolumeLocation::Device(device) => new_group(device, &self.tag, number, permission, undo_log)?,
                 VolumeLocation::Group(name) => users_group(name)?,
             };
-            self.groups.insert(place.clone(), standing);
+            self.groups.insert(location.clone(), volume_group);
         }
-        let standing = self.groups.get_mut(place).expect("inserted above");
-        let allocation = VolumeAllocation::of(spec, self.space, standing.extent);
-        let name = match &standing.shared {
+        let volume_group = self.groups.get_mut(location).expect("inserted above");
+        let allocation = VolumeAllocation::of(spec, self.space, volume_group.extent);
+        let name = match &volume_group.shared {
             Some(name) if self.sharing.shares(spec) => name.clone(),
             _ => {
-                let name = standing.add(&self.tag, &allocation, undo_log)?;
+                let name = volume_group.add(&self.tag, &allocation, undo_log)?;
                 if self.sharing.shares(spec) {
-                    standing.shared = Some(name.clone());
+                    volume_group.shared = Some(name.clone());
                 }
                 name
             }
         };
-        if let (VolumeLocation::Device(device), None) = (place, spec.lvm()) {
-            let offset = offset_of(device, &standing.name, &name)?;
+        if let (VolumeLocation::Device(device), None) = (location, spec.lvm()) {
+            let offset = offset_of(device, &volume_group.name, &name)?;
             let (path, size) = (device.clone(), self.space.area);
-            let identity = standing.pin.as_ref().map(|pin| Identity::Disk(pin.disk));
+            let identity = volume_group.pin.as_ref().map(|pin| Identity::Disk(pin.disk));
             return Ok(Volume { path, offset, size, shared: true, identity, origin: None });
         }
-        let path = Path::new("/dev").join(&standing.name).join(&name);
+        let path = Path::new("/dev").join(&volume_group.name).join(&name);
         let origin = allocation.snapshots.then(|| Origin {
-            group: standing.group.clone(),
-            group_name: standing.name.clone(),
+            group: volume_group.group.clone(),
+            group_name: volume_group.name.clone(),
             name,
             copy_on_write: allocation.copy_on_write,
             taken: 0,

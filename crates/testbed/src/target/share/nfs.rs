@@ -33,7 +33,7 @@ const SERVERS: u32 = 8;
 const GRACE: u64 = 10;
 /// Maximum time for the server to end its grace period.
 const PATIENCE: Duration = Duration::from_mins(1);
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(100);
 /// Timeout of a request on a lost connection, in tenths of a second. The client repeats the request once, and fails it after a second
 /// timeout.
 const TIMEOUT: u32 = 50;
@@ -163,7 +163,7 @@ impl Server<'_> {
                 let words = format!("the server's grace period has not ended in {} s", PATIENCE.as_secs());
                 return Err(in_state(io::Error::other(words)));
             }
-            threads::sleep(LOOK_AGAIN);
+            threads::sleep(POLL);
         }
         Ok(())
     }

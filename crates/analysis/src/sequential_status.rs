@@ -33,7 +33,7 @@ impl Stopped {
 
 /// Progress of a run that tests its comparisons at fixed numbers of rounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct SequentialStatus {
     /// Numbers of rounds after which interim tests (looks) happen, fixed by the plan.
     pub looks: Vec<u32>,
     /// Number of interim tests done.
@@ -50,7 +50,7 @@ pub struct Standing {
     pub stopped: Option<Stopped>,
 }
 
-impl Standing {
+impl SequentialStatus {
     /// Returns the number of rounds at the last interim test; 0 before the first.
     #[must_use]
     pub fn rounds(&self) -> u32 {

@@ -94,7 +94,7 @@ pub(super) fn open(directory: &Path) -> io::Result<File> {
 }
 
 /// Returns the metadata of a path; `None` if nothing exists there.
-fn standing(path: &Path) -> io::Result<Option<fs::Metadata>> {
+fn metadata_if_any(path: &Path) -> io::Result<Option<fs::Metadata>> {
     match fs::symlink_metadata(path) {
         Ok(metadata) => Ok(Some(metadata)),
         // Nothing can have a name that is too long.
@@ -119,7 +119,7 @@ impl CreatedFile<'_> {
     /// Removes the file or directory. Calls `begin` first, unless other hard links to the file exist; in that case, removes this name and
     /// fails.
     pub(super) fn remove(&self, directory: &File, begin: impl FnOnce()) -> io::Result<()> {
-        let Some(there) = self.look(directory)? else { return Ok(()) };
+        let Some(there) = self.find_in(directory)? else { return Ok(()) };
         let others = self.other_names(directory, &there)?;
         if others == 0 {
             begin();
@@ -138,8 +138,8 @@ impl CreatedFile<'_> {
     /// Returns the metadata of the file or directory to remove. `None` if it is known to be removed, even if another file is at its path
     /// now, or if it has only a temporary name, which has its own entry in the log. Fails if it has another name or may exist elsewhere,
     /// and if something else is at the path of a directory. If no identity is recorded, takes whatever is at the path.
-    pub(super) fn look(&self, directory: &File) -> io::Result<Option<fs::Metadata>> {
-        let there = standing(&self.at(directory))?;
+    pub(super) fn find_in(&self, directory: &File) -> io::Result<Option<fs::Metadata>> {
+        let there = metadata_if_any(&self.at(directory))?;
         let Some(identity) = self.effect.identity() else { return Ok(there) };
         if there.as_ref().is_some_and(|there| identity.is(FileId::of(there))) {
             return Ok(there);

@@ -1,24 +1,24 @@
-//! Where the same tests find a store: in a file, and in a database of a server of their own.
+//! Runs the same tests on both kinds of store: a file, and a database on a PostgreSQL server started for the test.
 
 use iotax_store::{Location, Store, StoreError};
 use iotax_testkit::postgres::PostgresServer;
 use tempfile::TempDir;
 
-/// An empty place for a store.
-pub(crate) struct Place {
+/// An empty location for a store.
+pub(crate) struct TestStore {
     _directory: Option<TempDir>,
     pub(crate) server: Option<PostgresServer>,
     pub(crate) location: Location,
 }
 
-impl Place {
+impl TestStore {
     pub(crate) fn file() -> Self {
         let directory = TempDir::new().expect("temporary directory");
         let location = directory.path().join("iotax.db").as_path().into();
         Self { _directory: Some(directory), server: None, location }
     }
 
-    /// The program must be required before.
+    /// Creates a database; the test must require PostgreSQL first.
     pub(crate) fn postgres() -> Self {
         let server = PostgresServer::start();
         let location = server.database().as_str().into();
@@ -33,7 +33,7 @@ impl Place {
         Store::open_to_read(&self.location)
     }
 
-    /// Carries out SQL past the store.
+    /// Executes SQL directly on the database.
     pub(crate) fn sql(&self, sql: &str) {
         if let Some(server) = &self.server {
             let url = self.location.to_string();
@@ -47,20 +47,20 @@ impl Place {
     }
 }
 
-/// A test of each function on each kind of store.
+/// Defines a test for each function on each kind of store.
 macro_rules! both {
     ($($test:ident),+ $(,)?) => {
         mod file {
             $(#[test]
             fn $test() {
-                super::$test(&crate::place::Place::file());
+                super::$test(&crate::test_store::TestStore::file());
             })+
         }
         mod postgres {
             $(#[test]
             fn $test() {
                 iotax_testkit::require!(file iotax_testkit::postgres::PROGRAM);
-                super::$test(&crate::place::Place::postgres());
+                super::$test(&crate::test_store::TestStore::postgres());
             })+
         }
     };

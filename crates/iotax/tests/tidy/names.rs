@@ -1,10 +1,10 @@
-//! A type that leaves its module in every direction has a name of its own: a reader who searches for it finds one.
+//! Names: each public type has a unique one, and none is a word that says nothing.
 
 use std::collections::BTreeMap;
 
 use crate::Source;
 
-/// The public types that another file has under the same name.
+/// Finds public types of the same name in several files.
 pub(crate) fn shared_names(sources: &[Source]) -> Vec<String> {
     let mut declared: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for source in sources.iter().filter(|source| source.path.contains("/src/")) {
@@ -16,7 +16,7 @@ pub(crate) fn shared_names(sources: &[Source]) -> Vec<String> {
     shared.map(|(name, paths)| format!("{}: a public type of one name: {name}", paths.join(", "))).collect()
 }
 
-/// The names behind `pub struct` and its like outside of all braces, and those that `words!` declares.
+/// Returns the names after `pub struct`, `pub enum` and so on at the top level, and those declared by `words!`.
 fn public_types(words: &[String]) -> Vec<&str> {
     let (mut depth, mut found, mut of_words) = (0_usize, Vec::new(), false);
     for (index, word) in words.iter().enumerate() {
@@ -38,6 +38,44 @@ fn public_types(words: &[String]) -> Vec<&str> {
     found
 }
 
+/// Names of types that say nothing about the type.
+const RETIRED_TYPES: [&str; 14] = [
+    "Told",
+    "Way",
+    "Ways",
+    "WaySample",
+    "Scene",
+    "Happenings",
+    "Sighting",
+    "Sheet",
+    "Sheets",
+    "Look",
+    "Seen",
+    "Standing",
+    "Place",
+    "Placed",
+];
+
+/// Names of functions that say nothing about what the function does.
+const RETIRED_FUNCTIONS: [&str; 12] = [
+    "place", "placed", "places", "told", "seen", "look", "way", "ways", "standing", "scene", "sheet",
+    "sheets",
+];
+
+/// Finds types and functions with a retired name.
+pub(crate) fn no_retired_names(source: &Source) -> Vec<String> {
+    let defines = |keyword: &str, name: &str| source.has(&[keyword, name]);
+    let types = RETIRED_TYPES
+        .into_iter()
+        .filter(|name| ["struct", "enum", "trait", "type"].iter().any(|keyword| defines(keyword, name)))
+        .map(|name| format!("{}: a type {name}: name it for what it is", source.path));
+    let functions = RETIRED_FUNCTIONS
+        .into_iter()
+        .filter(|name| defines("fn", name))
+        .map(|name| format!("{}: a function {name}: name it for what it does", source.path));
+    types.chain(functions).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,5 +94,12 @@ mod tests {
         let found = check(&[a, b, words]);
         let all = "crates/a/src/lib.rs, crates/b/src/lib.rs, crates/c/src/lib.rs";
         assert_eq!(found, [format!("{all}: a public type of one name: Same")]);
+    }
+
+    #[test]
+    fn retired_names_are_found() {
+        let wrong = |text: &str| no_retired_names(&Source::new("src/a.rs", text)).len();
+        assert_eq!(wrong("struct Told; fn told() {} use other::Way;"), 2);
+        assert_eq!(wrong("enum Direction {} // struct Way\nfn replace(place: u8) { told(place) }"), 0);
     }
 }

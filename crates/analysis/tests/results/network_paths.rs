@@ -53,8 +53,8 @@ fn of_a_bridge_and_its_ports_the_bridge_is_the_server() {
     }
     let judgement = judge(&run);
     let hops = &network(&judgement, "vm-virtio").hops;
-    let places: Vec<_> = hops.iter().map(|hop| (hop.place.as_deref(), hop.name.as_str())).collect();
-    assert_eq!(places, [(Some("client"), "eth0"), (Some("host"), "tap0"), (Some("server"), "br0")]);
+    let positions: Vec<_> = hops.iter().map(|hop| (hop.position.as_deref(), hop.name.as_str())).collect();
+    assert_eq!(positions, [(Some("client"), "eth0"), (Some("host"), "tap0"), (Some("server"), "br0")]);
     assert_eq!(judgement.warnings, []);
     let nics = &mut first(&mut run).host.as_mut().expect("observed").nics;
     nics.get_mut("server/br0").expect("watched").rx_bytes = 4_000_000;

@@ -33,7 +33,7 @@ impl Sharing {
         let with_lvm = plan.everything().filter(|spec| spec.lvm().is_some());
         Self {
             permission: permission.clone(),
-            devices: with_lvm.filter_map(|spec| Some(permission.place(spec.device()?))).collect(),
+            devices: with_lvm.filter_map(|spec| Some(permission.kernel_path(spec.device()?))).collect(),
             noisy: plan.neighbours.iter().map(|neighbour| neighbour.target.name.clone()).collect(),
         }
     }
@@ -43,7 +43,7 @@ impl Sharing {
         if let Some(group) = spec.lvm().and_then(|lvm| lvm.vg.as_ref()) {
             return Some(VolumeLocation::Group(group.clone()));
         }
-        let device = self.permission.place(spec.device()?);
+        let device = self.permission.kernel_path(spec.device()?);
         self.devices.contains(&device).then_some(VolumeLocation::Device(device))
     }
 
@@ -99,10 +99,10 @@ mod tests {
             ("other", &None, true),
             ("noise", &group, false),
         ];
-        for (spec, (name, place, shares)) in plan.everything().zip(expected) {
+        for (spec, (name, location, shares)) in plan.everything().zip(expected) {
             assert_eq!(
                 (spec.name.as_str(), &sharing.location(spec), sharing.shares(spec)),
-                (name, place, shares)
+                (name, location, shares)
             );
         }
     }

@@ -13,7 +13,7 @@ use iotax_model::threads;
 const START: u64 = 64 << 10;
 
 /// Metadata and first bytes of a file.
-pub(super) struct Look {
+pub(super) struct FileHead {
     pub(super) metadata: Metadata,
     /// The first bytes of a regular file, empty for anything else.
     pub(super) start: Vec<u8>,
@@ -21,8 +21,8 @@ pub(super) struct Look {
 
 /// Reads the metadata of a path and the first bytes of a regular file. Opens no other kind of file: a FIFO would block, and a device could
 /// react. If the path hangs, fails after 3 s and abandons the reading thread.
-pub(super) fn look(place: &Path) -> io::Result<Look> {
-    let path = place.to_owned();
+pub(super) fn inspect(from: &Path) -> io::Result<FileHead> {
+    let path = from.to_owned();
     within_patience(move || {
         let metadata = fs::metadata(&path)?;
         let mut start = Vec::new();
@@ -35,13 +35,13 @@ pub(super) fn look(place: &Path) -> io::Result<Look> {
                 file.take(START).read_to_end(&mut start)?;
             }
         }
-        Ok(Look { metadata, start })
+        Ok(FileHead { metadata, start })
     })
 }
 
 /// Fails if the metadata of a path cannot be read; if that takes more than 3 s, with the error kind `TimedOut`.
-pub(super) fn answers(place: &Path) -> io::Result<()> {
-    let path = place.to_owned();
+pub(super) fn answers(from: &Path) -> io::Result<()> {
+    let path = from.to_owned();
     within_patience(move || fs::metadata(path).map(drop))
 }
 

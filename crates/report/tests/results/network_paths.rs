@@ -115,7 +115,7 @@ fn a_neighbour_is_told_in_the_units_of_its_own_work() {
     assert!(joined(&shown(&run)).contains(&format!("beside vm-virtio, {words}")), "{}", shown(&run));
     let page = html::render(&run, &judge(&run));
     assert!(page.contains("together 400 Mbit/s, of which vm-virtio had 25%"));
-    // Round trips are nobody's share.
+    // Round trips are not divided among neighbours.
     run.plan.neighbours = vec![beside(NetTest::TcpRtt)];
     let judgement = judge(&run);
     assert!(
