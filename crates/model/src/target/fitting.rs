@@ -47,7 +47,6 @@ pub(super) fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<
     let needed = needed(accepted);
     let Some(below) = below.map(|below| below.kind().key()) else {
         return Err(match layer {
-            PlannedLayer::Lvm(_) => "lvm needs vg = \"...\", or a device for a new group".into(),
             PlannedLayer::File(_)
             | PlannedLayer::Volatile(_)
             | PlannedLayer::Overlay(_)
@@ -59,8 +58,12 @@ pub(super) fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<
             }
             _ if accepted == [LayerInterface::Block] => {
                 let line = layer.kind().segments(None).join(" > ");
+                let needed = match layer {
+                    PlannedLayer::Lvm(_) => "vg = \"...\", or a block device below it for a new group".into(),
+                    _ => format!("{needed} below it"),
+                };
                 format!(
-                    "{key} needs {needed} below it; over a file: stack = \"/srv > raw file > loop direct_io=true > {line}\""
+                    "{key} needs {needed}; over a file: stack = \"/srv > raw file > loop direct_io=true > {line}\""
                 )
             }
             _ => format!("{key} needs {needed} below it"),

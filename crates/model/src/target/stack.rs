@@ -129,9 +129,10 @@ impl Stack {
     /// Rejects a stack that cannot be built or on which no workload can run. If a layer is missing, the error suggests one.
     pub fn check(&self) -> Result<(), String> {
         let mut below: Option<&PlannedLayer> = None;
-        for layer in &self.layers {
+        for (place, layer) in self.layers.iter().enumerate() {
             fit(layer, below)?;
             layer.kind().check()?;
+            layer.kind().check_on(&self.layers[..place])?;
             below = Some(layer);
         }
         let Some(top) = below else {
@@ -159,17 +160,6 @@ impl Stack {
 
     /// Rejects settings of different layers that exclude each other.
     fn check_together(&self) -> Result<(), String> {
-        let on_made = self.layers.windows(2).find_map(|pair| match pair {
-            [PlannedLayer::Device(_), PlannedLayer::Lvm(_)] => None,
-            [below, PlannedLayer::Lvm(_)] => Some(below.kind().key()),
-            _ => None,
-        });
-        if let Some(below) = on_made {
-            return Err(format!(
-                "lvm makes its group on a device of the machine, and not on {below}; put {below} on the volume, or make the group yourself and name \
-                 it: lvm = {{ vg = \"...\" }}"
-            ));
-        }
         let on_device = |pair: &[PlannedLayer]| match pair {
             [PlannedLayer::Device(_), PlannedLayer::Integrity(_)] => Some("integrity: its superblock"),
             [PlannedLayer::Device(_), PlannedLayer::Cache(_)] => Some("cache: a filesystem on it"),

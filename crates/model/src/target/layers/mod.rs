@@ -61,7 +61,7 @@ pub use integrity::{IntegrityMode, IntegritySpec};
 pub use iscsi::IscsiSpec;
 pub use loop_device::LoopSpec;
 pub use luks::LuksSpec;
-pub use lvm::{LvKind, LvmSpec};
+pub use lvm::{LvKind, LvmSpec, VolumeAllocation};
 pub use md::{MdSpec, RaidBitmap, RaidLevel};
 pub use nbd::{ErrorRate, NbdClient, NbdServer, NbdSpec};
 pub use nbd_export::{NbdAddress, NbdExportSpec};
@@ -220,6 +220,12 @@ pub trait LayerType {
 
     /// Rejects values out of range, and settings that exclude each other.
     fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Rejects layers below that exclude this layer although their interfaces fit; `below` is the stack under this layer, from the bottom up.
+    fn check_on(&self, below: &[PlannedLayer]) -> Result<(), String> {
+        let _ = below;
         Ok(())
     }
 
