@@ -106,13 +106,18 @@ pub(crate) fn remove_volumes(group: &str, lock: &ProcessLock) -> io::Result<()> 
     let deadline = Instant::now() + PATIENCE;
     loop {
         let names = volumes(group, Path::new(DEVICES))?;
-        // A volume can only be removed after those that stand on it.
-        let failed = names.iter().filter_map(|name| lock.run(DMSETUP, ["remove", VERIFY_UDEV, name]).err());
-        match failed.last() {
-            None if names.is_empty() => return Ok(()),
-            Some(error) if Instant::now() > deadline => return Err(io::Error::other(error)),
-            _ => threads::sleep(Duration::from_millis(100)),
+        if names.is_empty() {
+            return Ok(());
         }
+        // A volume can only be removed after those that stand on it.
+        let mut failure = None;
+        for name in &names {
+            failure = lock.run(DMSETUP, ["remove", VERIFY_UDEV, name]).err().or(failure);
+        }
+        if let Some(error) = failure.filter(|_| Instant::now() > deadline) {
+            return Err(io::Error::other(error));
+        }
+        threads::sleep(Duration::from_millis(100));
     }
 }
 

@@ -13,7 +13,7 @@ const DISKS: [Bytes; 3] = [Bytes(128 << 20), Bytes(1 << 30), Bytes(256 << 20)];
 
 /// Prints the state that must not change: every mapping, group, array, loop device, mount and file, and the ends of the disk.
 const STATE: &str = "dmsetup ls | sort; for w in pvs vgs lvs; do DM_DISABLE_UDEV=1 lvm $w 2>&1; done; grep : /proc/mdstat; losetup -a; cat /proc/mounts; \
-                     ls -a /srv /tmp /dev/mapper /etc/lvm /run; ls /dev | grep -v '^loop[0-9]'; wipefs --no-act /dev/vda; \
+                     ls -a /srv /tmp /dev/mapper /etc/lvm /run/cryptsetup; ls /dev | grep -v '^loop[0-9]'; wipefs --no-act /dev/vda; \
                      head -c 1048576 /dev/vda | sha256sum; tail -c 1048576 /dev/vda | sha256sum; ls /tmp/home/.local/state/iotax/undo";
 
 /// A guest whose second disk holds the user's files in /srv, and the third the user's group `users`.
@@ -45,10 +45,10 @@ fn boot() -> Option<LabGuest> {
         disks: &DISKS,
         ..Extras::default()
     })?;
-    lab.sh("mkdir -p /tmp /etc/lvm /run /srv && mount -t tmpfs tmpfs /tmp && mkdir /tmp/home && export HOME=/tmp/home");
+    lab.sh("mkdir -p /tmp /etc/lvm/archive /run /srv && mount -t tmpfs tmpfs /tmp && mkdir /tmp/home && export HOME=/tmp/home");
     lab.sh("mkfs.ext4 -q /dev/vdb && mount /dev/vdb /srv && echo mine > /srv/note");
     lab.sh("lv() { DM_DISABLE_UDEV=1 lvm \"$@\" > /tmp/lvm.log 2>&1 || { cat /tmp/lvm.log; return 1; }; }");
-    lab.sh("lv pvcreate -y /dev/vdc && lv vgcreate users /dev/vdc && ls /run > /tmp/run");
+    lab.sh("lv pvcreate -y /dev/vdc && lv vgcreate users /dev/vdc");
     lab.sh("rm -f /tmp/lvm.log; touch /tmp/said /tmp/out /tmp/cleaned /tmp/killed /tmp/plan.toml");
     // iotax itself must notice that there is no udev.
     lab.sh("unset DM_DISABLE_UDEV");
