@@ -186,6 +186,19 @@ const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
+impl FileSpec {
+    /// Returns the bytes on disk of a file whose disk has `size` bytes: its data and 2% of metadata, the same again for a completely
+    /// written snapshot, and 1 MiB for each further backing file or snapshot in the image.
+    #[must_use]
+    pub fn on_disk(&self, size: Bytes) -> Bytes {
+        /// Estimated size in bytes of an empty overlay, or of the tables of a snapshot.
+        const EMPTY: u64 = 1 << 20;
+        let images = if self.snapshot.is_some() { 2 } else { 1 };
+        let further = u64::from(self.snapshot_count().unwrap_or(1) - 1) * EMPTY;
+        Bytes(size.0.saturating_add(size.0 / 50).saturating_mul(images).saturating_add(further))
+    }
+}
+
 impl LayerType for FileSpec {
     fn key(&self) -> &'static str {
         "file"
@@ -293,6 +306,11 @@ impl LayerType for FileSpec {
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         self.dir.iter_mut().collect()
+    }
+
+    fn size_below(&self, above: Bytes, _: &mut Option<Bytes>) -> Bytes {
+        // What a raw file takes beside its data is the filesystem's.
+        if self.format == Format::Raw { above } else { self.on_disk(above) }
     }
 
     fn confine(&self, area: &dyn Area) -> Result<(), String> {

@@ -156,11 +156,6 @@ impl LayerInterface {
     }
 }
 
-/// Rounds a size up to a multiple of 4 KiB, the largest sector size: QEMU's storage daemon rejects files that end within a sector.
-fn whole_sectors(size: Bytes) -> Bytes {
-    Bytes(size.0.next_multiple_of(4096))
-}
-
 /// Interfaces that QEMU's storage daemon can open as a disk.
 const BENEATH_A_DAEMON: &[LayerInterface] =
     &[LayerInterface::RawFile, LayerInterface::Image, LayerInterface::BlockNode, LayerInterface::Block];
@@ -246,7 +241,7 @@ pub trait LayerType {
     /// Returns the layer as a list of parts, the units in which targets are compared; see [`Part`].
     fn parts(&self) -> Vec<Part>;
 
-    /// Returns the bytes that the layer below must offer so that this layer can offer `above` bytes. `files` is the space for files that
+    /// Returns the bytes that the layer below must offer so that this layer can offer `above` bytes; the caller rounds them up to whole sectors. `files` is the space for files that
     /// workloads create next to the target: the topmost layer with a filesystem adds it to its size and sets it to `None`.
     fn size_below(&self, above: Bytes, files: &mut Option<Bytes>) -> Bytes {
         let _ = files;

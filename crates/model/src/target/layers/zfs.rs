@@ -183,7 +183,7 @@ impl LayerType for ZfsSpec {
         };
         let data = above.0.saturating_add(beside.0);
         let anew = data.min(WRITTEN_ANEW);
-        super::whole_sectors(Bytes(data.saturating_add(data / 4).saturating_add(anew + KEPT_FREE)))
+        Bytes(data.saturating_add(data / 4).saturating_add(anew + KEPT_FREE))
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
