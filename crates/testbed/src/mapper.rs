@@ -99,8 +99,8 @@ fn mapped(devices: &Path) -> io::Result<Vec<Mapping>> {
     Ok(all.collect())
 }
 
-/// Removes the logical volumes of a group that iotax made and whose device is lost: LVM no longer knows them, and the kernel still maps them.
-/// Retries for up to 10 s.
+/// Removes the logical volumes of a group that iotax made and whose device is lost: LVM no longer knows them, and the kernel still maps
+/// them. Retries for up to 10 s.
 pub(crate) fn remove_volumes(group: &str, lock: &ProcessLock) -> io::Result<()> {
     kernel_file::check_mounted(Path::new(DEVICES))?;
     let deadline = Instant::now() + PATIENCE;

@@ -15,8 +15,8 @@ use crate::refusal::Refusal;
 use crate::target::existing;
 use crate::target::sizes::size_on;
 
-/// Computes the space of the volume at the bottom of a target, with extents of `extent` bytes. A target on the device itself takes as much as
-/// with a plain volume.
+/// Computes the space of the volume at the bottom of a target, with extents of `extent` bytes. A target on the device itself takes as
+/// much as with a plain volume.
 pub(super) fn allocation(spec: &TargetSpec, space: RequiredSpace, extent: u64) -> VolumeAllocation {
     let plain = LvmSpec::default();
     spec.bottom_volume().unwrap_or(&plain).allocation(size_on(spec.on_bottom(), space), extent)

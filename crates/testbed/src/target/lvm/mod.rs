@@ -1,9 +1,9 @@
 //! Creates logical volumes, in an existing volume group of the user or in a new one on a block device.
 //!
-//! On a device that iotax made for a target, the group is that target's alone. Targets of a plan on a device of the user share one group per device. In
-//! each of these and of the user's groups, one volume is shared by all targets without snapshots, thin provisioning or formatting, if they are
-//! measured one at a time. Raw targets on such a device use the bytes below that volume, so that device and LVM are compared on the same part
-//! of the disk.
+//! On a device that iotax made for a target, the group is that target's alone. Targets of a plan on a device of the user share one group
+//! per device. In each of these and of the user's groups, one volume is shared by all targets without snapshots, thin provisioning or
+//! formatting, if they are measured one at a time. Raw targets on such a device use the bytes below that volume, so that device and LVM are
+//! compared on the same part of the disk.
 
 mod capacity;
 mod place;
