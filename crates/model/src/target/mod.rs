@@ -126,12 +126,11 @@ impl TargetSpec {
         }
     }
 
-    /// Returns the key of the layer that formats the block device or logical volume at the bottom of the stack, also through a delay;
-    /// `None` if no layer formats it.
+    /// Returns the key of the layer that formats the block device or logical volume at the bottom of the stack, also through a delay or
+    /// another transparent layer; `None` if no layer formats it.
     #[must_use]
     pub fn formatted_by(&self) -> Option<&'static str> {
-        let is_delay = |layer: &&PlannedLayer| DelaySpec::of(layer).is_some();
-        let layer = self.on_bottom().iter().find(|layer| !is_delay(layer))?.kind();
+        let layer = self.on_bottom().iter().find(|layer| !layer.kind().is_transparent())?.kind();
         layer.formats().then(|| layer.key())
     }
 
@@ -201,19 +200,9 @@ impl TargetSpec {
     #[must_use]
     pub fn is_same_storage(&self, other: &Self) -> bool {
         let bare = |spec: &Self| Self { name: String::new(), settings: None, ..spec.clone() };
-        let is_own = |layer: &PlannedLayer| {
-            matches!(
-                layer,
-                PlannedLayer::Path(_)
-                    | PlannedLayer::Device(_)
-                    | PlannedLayer::File(_)
-                    | PlannedLayer::Loop(_)
-            )
-        };
-        let shareable = self.stack.layers().iter().all(is_own);
-        let has_snapshot = self.file().is_some_and(|file| file.snapshot.is_some());
+        let is_reusable = self.stack.layers().iter().all(|layer| layer.kind().is_reusable());
         // Equal targets without settings are an A/A comparison, which needs two files.
-        !self.setting_values().is_empty() && shareable && !has_snapshot && bare(self) == bare(other)
+        !self.setting_values().is_empty() && is_reusable && bare(self) == bare(other)
     }
 
     /// Returns the type of the filesystem that the guest creates on its disk; `None` without a guest, or if it uses the raw disk.

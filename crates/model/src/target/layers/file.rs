@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Area, Below, BottomLocation, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer,
-    Segments, keys,
+    Aio, Area, Below, BottomLocation, CacheMode, FilterSpec, FromLine, LayerInterface, LayerSpec, LayerType,
+    Part, PlannedLayer, Segments, keys,
 };
 use crate::target::{Layer, LayerKind};
 use crate::units::Bytes;
@@ -298,6 +298,28 @@ impl LayerType for FileSpec {
             }
         }
         Ok(())
+    }
+
+    fn is_reusable(&self) -> bool {
+        self.snapshot.is_none()
+    }
+
+    /// Rejects an `aio` setting that QEMU would ignore: it always opens the extent files of a VMDK image with threads.
+    fn check_under(&self, above: &[PlannedLayer]) -> Result<(), String> {
+        let Some(subformat) = self.subformat.filter(|subformat| subformat.has_extents()) else {
+            return Ok(());
+        };
+        let opens = above.iter().find(|layer| FilterSpec::of(layer).is_none());
+        match opens.and_then(|layer| layer.kind().aio()).filter(|aio| *aio != Aio::Threads) {
+            Some(aio) => Err(format!(
+                "aio = \"{aio}\": QEMU opens the extents of an image with subformat = \"{subformat}\" with threads; use aio = \"threads\""
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn needed_at_bottom(&self) -> Option<&'static str> {
+        Some(super::DIR_OR_FILESYSTEM)
     }
 
     fn location(&self) -> Option<BottomLocation<'_>> {

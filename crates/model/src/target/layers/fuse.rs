@@ -45,6 +45,13 @@ impl LayerType for FuseSpec {
         Some(self.aio)
     }
 
+    fn wants_filesystem(&self) -> Option<&'static str> {
+        // A directory for files would be made next to the export, on the host's filesystem.
+        Some(
+            "fuse shows one file, in which no others can be made; leave fuse out, or use a guest with filesystem = \"ext4\"",
+        )
+    }
+
     fn check(&self) -> Result<(), String> {
         check_aio(self.aio, self.cache)
     }

@@ -123,6 +123,10 @@ impl LayerType for LvmSpec {
         self.vg.is_none()
     }
 
+    fn needed_at_bottom(&self) -> Option<&'static str> {
+        Some("vg = \"...\", or a block device below it for a new group")
+    }
+
     fn check_on(&self, below: &[PlannedLayer]) -> Result<(), String> {
         let has_snapshot = |layer| Self::of(layer).is_some_and(|lvm| lvm.snapshot);
         if self.snapshot && below.iter().any(has_snapshot) {

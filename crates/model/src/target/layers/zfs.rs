@@ -164,6 +164,20 @@ impl LayerType for ZfsSpec {
         self.check_block("recordsize", self.recordsize, ZfsKind::Dataset, Self::LARGEST_RECORD)
     }
 
+    fn partitioned_by_zpool(&self) -> Option<&'static str> {
+        Some("a zvol; put a filesystem on it")
+    }
+
+    fn check_on(&self, below: &[PlannedLayer]) -> Result<(), String> {
+        // zpool(8) partitions whole disks, and takes device-mapper and loop devices as they are (efi_get_info() in rdwr_efi.c).
+        match below.last().and_then(|below| below.kind().partitioned_by_zpool()) {
+            Some(below) => Err(format!(
+                "zfs: zpool writes a partition table to {below}, or use a file with a loop device"
+            )),
+            None => super::check_made(below, "zfs: a pool"),
+        }
+    }
+
     fn confine(&self, _: &dyn Area) -> Result<(), String> {
         Err("zfs makes a pool of the kernel's".into())
     }
