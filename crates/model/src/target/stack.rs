@@ -226,4 +226,6 @@ impl Stack {
 }
 
 #[cfg(test)]
+mod generated;
+#[cfg(test)]
 mod tests;
