@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::device::{self, RecordedDisk};
 use crate::lock::ProcessLock;
+use crate::mapper;
 use crate::program::{Program, ProgramError};
 
 /// The program that contains all of LVM's commands.
@@ -21,12 +22,15 @@ pub type ReportRow = BTreeMap<String, String>;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Physical {
-    /// Path of the device node when iotax created the volume; absolute, without symbolic links.
+    /// Path of the device node when iotax created the volume.
     pub device: PathBuf,
     /// The disk that had that device node when iotax created the volume; `None` if it could not be identified.
     pub disk: Option<Box<RecordedDisk>>,
     /// UUID in LVM's format, which iotax passed to pvcreate.
     pub uuid: String,
+    /// True if the device is one that iotax made and its data goes with it: a volume that is not found there is gone.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub transient: bool,
 }
 
 /// The volume group in which iotax created a logical volume.
@@ -59,13 +63,14 @@ impl Scope<'_> {
             "backup{backup=0 archive=0} activation{monitoring=0}".to_owned(),
             "devices{hints=\"none\"} global{thin_check_executable=\"\"}".to_owned(),
         ];
+        // A device of iotax's own may be a logical volume, which LVM does not look at by itself.
         let accepted = match self {
             Self::Device(device) => Some(format!("\"a|^{}$|\", \"r|.*|\"", pattern(device))),
             Self::Everything => Some("\"a|.*|\"".to_owned()),
             Self::Configured => None,
         };
         sections.extend(accepted.map(|accepted| {
-            format!("devices{{use_devicesfile=0 global_filter=[\"a|.*|\"] filter=[{accepted}]}}")
+            format!("devices{{use_devicesfile=0 scan_lvs=1 global_filter=[\"a|.*|\"] filter=[{accepted}]}}")
         }));
         if !Path::new("/run/udev/control").exists() {
             // There may be no udev to answer: LVM creates the nodes in /dev itself.
@@ -129,7 +134,7 @@ pub fn number(row: &ReportRow, field: &str) -> Option<u64> {
 impl Physical {
     /// Describes physical volume `number` of a run before it is created, with a UUID derived from the run's random tag.
     #[must_use]
-    pub fn new(device: PathBuf, tag: &str, number: usize) -> Self {
+    pub fn new(device: PathBuf, transient: bool, tag: &str, number: usize) -> Self {
         let plain = format!("{:0>32}", format!("iotax{tag}n{number}"));
         let (mut uuid, mut rest) = (String::new(), plain.as_str());
         for length in [6, 4, 4, 4, 4, 4] {
@@ -137,7 +142,7 @@ impl Physical {
             uuid.extend([part, "-"]);
             rest = after;
         }
-        Self { disk: RecordedDisk::of(&device).map(Box::new), device, uuid: uuid + rest }
+        Self { disk: RecordedDisk::of(&device).map(Box::new), device, uuid: uuid + rest, transient }
     }
 
     /// Returns the path of the device that carries the UUID, which may differ from the recorded one after a reboot.
@@ -152,6 +157,9 @@ impl Physical {
             && let Some(device) = found(Scope::Device(&self.device))?
         {
             return Ok(Some(device));
+        }
+        if self.transient {
+            return Ok(None);
         }
         // After a reboot the device may have another name.
         match found(Scope::Everything)? {
@@ -175,9 +183,9 @@ impl Physical {
     }
 
     /// Removes a volume group on this physical volume; does nothing if the group or the physical volume is missing. Fails if the group
-    /// still has logical volumes, or if the disk cannot be found.
+    /// still has logical volumes, or if the disk cannot be found. Volumes of a group that is gone are removed from the kernel.
     pub(crate) fn remove_group(&self, name: &str, lock: &ProcessLock) -> io::Result<()> {
-        let Some(device) = self.locate()? else { return Ok(()) };
+        let Some(device) = self.locate()? else { return mapper::remove_volumes(name, lock) };
         let scope = Scope::Device(&device);
         let selection = format!("vg_name={name}");
         let Some(row) = one(scope, "vgs", "lv_count", &selection)? else { return Ok(()) };
@@ -250,8 +258,14 @@ mod tests {
     }
 
     #[test]
+    fn what_was_on_a_device_that_went_with_its_run_is_gone() {
+        let physical = Physical::new("/dev/none".into(), true, "1a2b3c4d", 0);
+        assert_eq!(physical.locate().expect("no disk is looked for"), None);
+    }
+
+    #[test]
     fn a_uuid_has_lvms_form_and_the_runs_tag() {
-        let physical = Physical::new("/dev/x".into(), "1a2b3c4d", 7);
+        let physical = Physical::new("/dev/x".into(), false, "1a2b3c4d", 7);
         assert_eq!(physical.uuid, "000000-0000-0000-000i-otax-1a2b-3c4dn7");
     }
 }

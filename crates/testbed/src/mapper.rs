@@ -86,12 +86,47 @@ impl Mapping {
 
     /// Returns the current name of the device, found by its UUID; `None` if it is missing.
     fn current_name(&self, devices: &Path) -> io::Result<Option<String>> {
-        let ours = fs::read_dir(devices)?.filter_map(|entry| {
-            let mapped = entry.ok()?.path().join("dm");
-            (text(&mapped.join("uuid"))? == self.uuid).then(|| text(&mapped.join("name"))).flatten()
-        });
-        Ok(ours.into_iter().next())
+        Ok(mapped(devices)?.into_iter().find(|mapping| mapping.uuid == self.uuid).map(|mapping| mapping.name))
     }
+}
+
+/// Lists all device-mapper devices.
+fn mapped(devices: &Path) -> io::Result<Vec<Mapping>> {
+    let all = fs::read_dir(devices)?.filter_map(|entry| {
+        let mapped = entry.ok()?.path().join("dm");
+        Some(Mapping { name: text(&mapped.join("name"))?, uuid: text(&mapped.join("uuid"))? })
+    });
+    Ok(all.collect())
+}
+
+/// Removes the logical volumes of a group that iotax made and whose device is lost: LVM no longer knows them, and the kernel still maps
+/// them. Retries for up to 10 s.
+pub(crate) fn remove_volumes(group: &str, lock: &ProcessLock) -> io::Result<()> {
+    kernel_file::check_mounted(Path::new(DEVICES))?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let names = volumes(group, Path::new(DEVICES))?;
+        if names.is_empty() {
+            return Ok(());
+        }
+        // A volume can only be removed after those that stand on it.
+        let mut failure = None;
+        for name in &names {
+            failure = lock.run(DMSETUP, ["remove", VERIFY_UDEV, name]).err().or(failure);
+        }
+        if let Some(error) = failure.filter(|_| Instant::now() > deadline) {
+            return Err(io::Error::other(error));
+        }
+        threads::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Returns the device-mapper names of a group's logical volumes, in which LVM doubles the hyphens of group and volume.
+fn volumes(group: &str, devices: &Path) -> io::Result<Vec<String>> {
+    let start = format!("{}-", group.replace('-', "--"));
+    let is_in = |name: &str| name.strip_prefix(&start).is_some_and(|volume| !volume.starts_with('-'));
+    let of_group = mapped(devices)?.into_iter().filter(|mapping| mapping.uuid.starts_with("LVM-"));
+    Ok(of_group.map(|mapping| mapping.name).filter(|name| is_in(name)).collect())
 }
 
 /// Fails unless this user can create a device-mapper device for `layer` here: checks for root, the program, and the kernel's target
@@ -126,6 +161,10 @@ mod tests {
             ("dm-0", "iotax-1a2b-t", "CRYPT-LUKS2-11111111111111111111111111111111-iotax-1a2b-t"),
             ("dm-1", "renamed", mapping.uuid.as_str()),
             ("dm-2", "vg-home", "LVM-x"),
+            ("dm-3", "iotax--1a2b-volume1", "LVM-y"),
+            ("dm-4", "iotax--1a2b-volume1--pool_tdata", "LVM-z-tdata"),
+            ("dm-5", "iotax--1a2b--1-volume1", "LVM-w"),
+            ("dm-6", "iotax--1a2b-luks", "CRYPT-LUKS2-x"),
         ] {
             let mapped = temp.path().join(device).join("dm");
             fs::create_dir_all(&mapped).expect("made");
@@ -136,5 +175,8 @@ mod tests {
         assert_eq!(mapping.current_name(temp.path()).expect("read").as_deref(), Some("renamed"));
         let other = Mapping::of_integrity("iotax-1a2b-t".into());
         assert_eq!(other.current_name(temp.path()).expect("read"), None);
+        let mut volumes = volumes("iotax-1a2b", temp.path()).expect("read");
+        volumes.sort();
+        assert_eq!(volumes, ["iotax--1a2b-volume1", "iotax--1a2b-volume1--pool_tdata"]);
     }
 }

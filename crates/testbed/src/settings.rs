@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
-use iotax_model::target::{BottomLocation, LayerKind, Setting, SettingScope, TargetSpec};
+use iotax_model::target::{BottomLocation, LayerKind, LvmSpec, Setting, SettingScope, TargetSpec};
 use rustix::fs::{Access, FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -285,7 +285,7 @@ fn setting_dirs(root: &Path, target: &TargetSpec, setting: Setting) -> Result<Ve
     let beneath =
         beneath(target).ok_or_else(|| refused("name the device or the directory beneath it".into()))?;
     let found = stack::of_path(root, &beneath).map_err(|error| refused(error.to_string()))?;
-    let is_built = target.lvm().is_some() || target.loop_device().is_some();
+    let is_built = target.stack.has::<LvmSpec>() || target.loop_device().is_some();
     let devices = match scope {
         SettingScope::ReadAhead if target.guest().is_some() => {
             return Err(refused("a file keeps the read-ahead with which it was opened, and QEMU opens its image once; leave it out".into()));

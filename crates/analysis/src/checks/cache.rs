@@ -179,7 +179,7 @@ fn neighbour_on_same_devices<'a>(case: &Case<'a>) -> Option<&'a Tallies> {
 
 /// Returns a key for a target's location: targets with equal keys are on the same devices.
 fn storage_key(spec: &TargetSpec) -> impl PartialEq + '_ {
-    (spec.stack.location(), spec.lvm(), spec.remote().map(|it| it.machine))
+    (spec.stack.location(), spec.bottom_volume(), spec.remote().map(|it| it.machine))
 }
 
 /// Returns the share of the requested bytes that the device moved, if it is below [`SERVED`]; else `None`.

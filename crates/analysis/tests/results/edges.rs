@@ -111,8 +111,13 @@ fn every_layer_and_setting_has_its_words() {
     let image = |keys: &str| format!("file = {{ dir = \"/srv\", format = \"qcow2\", {keys} }}\nguest = {{}}");
     let group = |keys: &str| format!("lvm = {{ vg = \"vg0\", {keys} }}");
     let on = |keys: &str| format!("device = \"/dev/sdx\"\nfilesystem = {{ {keys} }}\nfile = {{}}");
+    let stack = |line: &str| format!("stack = \"/srv > raw file > loop direct_io=true{line}\"");
     for (from, to, name) in [
         (DIR.into(), format!("{DIR}\nloop = {{}}"), "loop device"),
+        (stack(""), stack(" > thick LVM volume"), "LVM"),
+        (stack(" > luks"), stack(" > luks > thick LVM volume"), "LVM"),
+        (stack(" > thick LVM volume"), stack(" > luks > thick LVM volume"), "dm-crypt"),
+        (stack(" > thick LVM volume"), stack(" > thick LVM volume + snapshot"), "LVM snapshot"),
         (guest(""), guest("filesystem = \"xfs\""), "xfs in the guest"),
         (guest(""), format!("{}\nneighbour = \"loud\"", guest("")), "noise of loud"),
         (guest(""), guest("count = 4"), "4 guests instead of 1"),

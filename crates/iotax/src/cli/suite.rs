@@ -1,6 +1,6 @@
 //! `iotax suite`: runs the workloads of a classic benchmark on one or more targets.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
@@ -96,8 +96,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             note!("{} is left out: {reason}", left_out.name);
         }
     }
-    for words in with_filesystems(&mut targets, &workloads)? {
-        note!("{words}");
+    for target in &mut targets {
+        if let Some(words) = add_filesystem(&target.name, &mut target.stack, &workloads) {
+            note!("{words}");
+        }
     }
     let plan = plan_of(args, suite, targets, workloads)?;
     if args.excel.is_some() && (suite.shape != SuiteShape::Files || plan.targets.len() > 1) {
@@ -173,23 +175,4 @@ fn plan_of(
     args.design.apply(&mut plan).or_exit(Exit::Usage)?;
     plan.check().or_exit(Exit::Usage)?;
     Ok(plan)
-}
-
-/// Adds a filesystem to guests without one if the workloads create files, and refuses targets that cannot have one. Returns notes about
-/// the added filesystems.
-fn with_filesystems(targets: &mut [TargetSpec], workloads: &[Workload]) -> Result<Vec<String>, Failure> {
-    let Some(workload) = workloads.iter().find(|workload| workload.needs_directory()) else {
-        return Ok(Vec::new());
-    };
-    let has_no_directory = |target: &&mut TargetSpec| {
-        target.guest().is_none() && target.file().is_none() && target.path().is_none_or(Path::exists)
-    };
-    if let Some(target) = targets.iter_mut().find(has_no_directory) {
-        return Err(usage(format!(
-            "{}: {} makes files, which needs a directory; name one on that storage, or leave such tests out with --tests",
-            target.name, workload.name
-        )));
-    }
-    let add = |target: &mut TargetSpec| add_filesystem(&target.name.clone(), &mut target.stack, workloads);
-    Ok(targets.iter_mut().filter_map(add).collect())
 }

@@ -435,7 +435,7 @@ impl Plan {
     #[must_use]
     pub fn has_own_storage(&self, target: &TargetSpec) -> bool {
         let shares = |other: &TargetSpec| {
-            let group = |spec: &TargetSpec| spec.lvm().and_then(|lvm| lvm.vg.clone());
+            let group = |spec: &TargetSpec| spec.bottom_volume().and_then(|volume| volume.vg.clone());
             let same = |one: Option<String>, two: Option<String>| one.is_some() && one == two;
             let is_one_disk = other.device().is_some() && other.device() == target.device();
             is_one_disk

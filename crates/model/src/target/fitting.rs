@@ -1,6 +1,6 @@
 //! Checks whether the layers of a stack fit on one another, and suggests the missing layer if they do not.
 
-use super::layers::{self, FilterSpec, FilterType, LayerInterface, PlannedLayer};
+use super::layers::{self, LayerInterface, PlannedLayer};
 use crate::words::nearest;
 
 pub(super) fn unknown(text: &str) -> String {
@@ -46,25 +46,13 @@ pub(super) fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<
     }
     let needed = needed(accepted);
     let Some(below) = below.map(|below| below.kind().key()) else {
-        return Err(match layer {
-            PlannedLayer::Lvm(_) => "lvm needs vg = \"...\", or a device for a new group".into(),
-            PlannedLayer::File(_)
-            | PlannedLayer::Volatile(_)
-            | PlannedLayer::Overlay(_)
-            | PlannedLayer::Share(_)
-            | PlannedLayer::NineP(_)
-            | PlannedLayer::Virtiofs(_)
-            | PlannedLayer::Md(_) => {
-                format!("{key} needs dir = \"...\", or a filesystem of the target's own")
-            }
-            _ if accepted == [LayerInterface::Block] => {
-                let line = layer.kind().segments(None).join(" > ");
-                format!(
-                    "{key} needs {needed} below it; over a file: stack = \"/srv > raw file > loop direct_io=true > {line}\""
-                )
-            }
-            _ => format!("{key} needs {needed} below it"),
+        let at_bottom = layer.kind().needed_at_bottom();
+        let needs = at_bottom.map_or_else(|| format!("{needed} below it"), str::to_owned);
+        let over_file = (accepted == [LayerInterface::Block]).then(|| {
+            let line = layer.kind().segments(None).join(" > ");
+            format!("; over a file: stack = \"/srv > raw file > loop direct_io=true > {line}\"")
         });
+        return Err(format!("{key} needs {needs}{}", over_file.unwrap_or_default()));
     };
     if accepted == [LayerInterface::Nothing] {
         return Err(format!("{key} stands at the bottom, which {below} excludes; give one of them"));
@@ -74,13 +62,8 @@ pub(super) fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<
             "{below} is measured where it is, so {key} cannot stand on it; give file, device or lvm in its place"
         ));
     }
-    if let PlannedLayer::Filter(filter @ FilterSpec { kind: FilterType::Quorum, .. }) = layer {
-        return Err(format!(
-            "{} needs a raw file right below it, for a second one next to it, and {below} is {}; in a line: DIR > raw file > {}",
-            filter.kind,
-            offered.words(),
-            filter.kind
-        ));
+    if let Some(unfit) = layer.kind().unfit(&format!("{below} is {}", offered.words())) {
+        return Err(unfit);
     }
     let between = between(offered, accepted)
         .map(|(keys, line)| format!("; put {keys} between (in a line: {line})"))

@@ -35,7 +35,7 @@ pub use layers::{
     NetworkSpec, NetworkStack, NfsSpec, Nic, NinePCache, NinePSpec, NvmeTcpSpec, OsdMedia, OverlaySpec,
     PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel, RbdSpec, SecurityModel, ShareProtocol,
     ShareSpec, Snapshot, Subformat, TmpfsSpec, VirtioSpec, VirtiofsCache, VirtiofsSpec, VolatileSpec,
-    XenBackend, XenSpec, ZfsCompression, ZfsKind, ZfsPrimaryCache, ZfsSpec, ZfsSync,
+    VolumeAllocation, XenBackend, XenSpec, ZfsCompression, ZfsKind, ZfsPrimaryCache, ZfsSpec, ZfsSync,
 };
 pub use machine::{ContainerEngine, Machine};
 pub use part::Part;
@@ -105,20 +105,32 @@ impl TargetSpec {
         self.stack.find::<DeviceSpec>().map(|DeviceSpec(path)| path.as_path())
     }
 
-    /// Returns the topmost logical volume that iotax creates; `None` without one.
+    /// Returns the logical volume at the bottom of the stack, in a group of the user's or in a new one on `device`; `None` without one.
     #[must_use]
-    pub fn lvm(&self) -> Option<&LvmSpec> {
-        self.stack.find()
+    pub fn bottom_volume(&self) -> Option<&LvmSpec> {
+        match self.stack.layers() {
+            [PlannedLayer::Device(_), PlannedLayer::Lvm(volume), ..] | [PlannedLayer::Lvm(volume), ..] => {
+                Some(volume)
+            }
+            _ => None,
+        }
     }
 
-    /// Returns the key of the layer that formats the block device or logical volume at the bottom of the stack, also through a delay;
-    /// `None` if no layer formats it.
+    /// Returns the layers above the block device and the logical volume at the bottom of the stack.
+    #[must_use]
+    pub fn on_bottom(&self) -> &[PlannedLayer] {
+        match self.stack.layers() {
+            [PlannedLayer::Device(_), PlannedLayer::Lvm(_), above @ ..]
+            | [PlannedLayer::Device(_) | PlannedLayer::Lvm(_), above @ ..] => above,
+            all => all,
+        }
+    }
+
+    /// Returns the key of the layer that formats the block device or logical volume at the bottom of the stack, also through a delay or
+    /// another transparent layer; `None` if no layer formats it.
     #[must_use]
     pub fn formatted_by(&self) -> Option<&'static str> {
-        let is_bottom = |layer: &&PlannedLayer| {
-            matches!(layer, PlannedLayer::Device(_) | PlannedLayer::Lvm(_) | PlannedLayer::Delay(_))
-        };
-        let layer = self.stack.layers().iter().find(|layer| !is_bottom(layer))?.kind();
+        let layer = self.on_bottom().iter().find(|layer| !layer.kind().is_transparent())?.kind();
         layer.formats().then(|| layer.key())
     }
 
@@ -188,19 +200,9 @@ impl TargetSpec {
     #[must_use]
     pub fn is_same_storage(&self, other: &Self) -> bool {
         let bare = |spec: &Self| Self { name: String::new(), settings: None, ..spec.clone() };
-        let is_own = |layer: &PlannedLayer| {
-            matches!(
-                layer,
-                PlannedLayer::Path(_)
-                    | PlannedLayer::Device(_)
-                    | PlannedLayer::File(_)
-                    | PlannedLayer::Loop(_)
-            )
-        };
-        let shareable = self.stack.layers().iter().all(is_own);
-        let has_snapshot = self.file().is_some_and(|file| file.snapshot.is_some());
+        let is_reusable = self.stack.layers().iter().all(|layer| layer.kind().is_reusable());
         // Equal targets without settings are an A/A comparison, which needs two files.
-        !self.setting_values().is_empty() && shareable && !has_snapshot && bare(self) == bare(other)
+        !self.setting_values().is_empty() && is_reusable && bare(self) == bare(other)
     }
 
     /// Returns the type of the filesystem that the guest creates on its disk; `None` without a guest, or if it uses the raw disk.
@@ -301,6 +303,7 @@ mod tests {
             ("device /dev/x > thick LVM volume", None),
             ("device /dev/x > ext4 > raw file", Some("filesystem")),
             ("device /dev/x > delay read=1ms > ext4 > raw file", Some("filesystem")),
+            ("device /dev/x > delay read=1ms > thick LVM volume", Some("lvm")),
             ("/srv > raw file > loop > luks", None),
         ] {
             let found = target(&format!("stack = '{stack}'"));
@@ -323,12 +326,19 @@ mod tests {
             "path = 'kubectl://default/web-0/x'",
             "path = 'libvirt://web1:vdb'",
             "stack = '/srv > raw file > loop direct_io=true > xfs > qcow2 file > virtio-scsi cache=none aio=threads > guest'",
+            "stack = '/srv > raw file > loop direct_io=true > thick LVM volume'",
+            "stack = '/srv > raw file > loop direct_io=true > luks > thin LVM volume + snapshot > luks > ext4 > raw file'",
+            "stack = '/srv > raid1 raid_devices=2 > thick LVM volume > thick LVM volume'",
+            "stack = 'device /dev/x > delay read=1ms > thick LVM volume'",
         ] {
             assert_eq!(target(good).check(), Ok(()), "{good}");
         }
         for (bad, words) in [
             ("device = '/dev/x'\nlvm = { vg = 'vg' }", "lvm stands at the bottom, which device excludes"),
-            ("lvm = {}", "lvm needs vg"),
+            (
+                "lvm = {}",
+                "lvm needs vg = \"...\", or a block device below it for a new group; over a file: stack = \"/srv > raw file > loop direct_io=true > thick LVM volume\"",
+            ),
             (
                 "device = '/dev/x'\nfile = {}",
                 "file needs a directory, and device is a block device; put filesystem = { type = \"ext4\" } between",
@@ -346,8 +356,12 @@ mod tests {
             ("path = 'docker://web/x'\nsudo = true", "docker://USER@CONTAINER/path"),
             ("path = 'kubectl://web/x'", "no path; accepted: kubectl://namespace/pod[:container]/path"),
             (
-                "stack = '/srv > raw file > loop direct_io=true > thick LVM volume'",
-                "lvm makes its group on a device",
+                "stack = '/srv > raw file > thick LVM volume'",
+                "lvm needs a block device, and file is a raw file; put loop = {} between (in a line: loop)",
+            ),
+            (
+                "stack = 'vg0 > thick LVM volume + snapshot > luks > thick LVM volume + snapshot'",
+                "lvm: a snapshot of one volume is taken before each measurement, and two volumes have snapshot = true",
             ),
             ("luks = {}", "luks needs a block device below it"),
             (

@@ -2,11 +2,8 @@
 
 use super::fitting::{completing, fit, suggest, unknown};
 use super::layers::word;
-use super::layers::{Below, BottomLocation, LayerInterface, LayerSpec, PlannedLayer, Segments};
-use super::{
-    Aio, CacheMode, CacheSpec, DirectoryProtocol, FileSpec, FilterSpec, GuestFs, GuestSpec, NetworkSpec,
-    ShareProtocol, ShareSpec, Snapshot,
-};
+use super::layers::{Below, BottomLocation, LayerInterface, LayerSpec, LayerType, PlannedLayer, Segments};
+use super::{CacheMode, DirectoryProtocol, GuestFs, GuestSpec, NetworkSpec};
 
 /// The layers of a target, from the bottom up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -79,20 +76,18 @@ impl Stack {
     #[must_use]
     pub fn offers(&self) -> LayerInterface {
         match self.top() {
-            Some(PlannedLayer::Guest(_)) if self.shared_directory().is_some() => LayerInterface::FileInGuest,
-            top => top.map_or(LayerInterface::Nothing, |layer| layer.kind().offers()),
+            None => LayerInterface::Nothing,
+            Some(top) => match top.kind().offers() {
+                LayerInterface::GuestDisk if self.shared_directory().is_some() => LayerInterface::FileInGuest,
+                offered => offered,
+            },
         }
     }
 
     /// Returns the protocol by which a guest mounts a directory of the host; `None` if it mounts none.
     #[must_use]
     pub fn shared_directory(&self) -> Option<DirectoryProtocol> {
-        let protocol = |layer: &PlannedLayer| match layer {
-            PlannedLayer::NineP(_) => Some(DirectoryProtocol::NineP),
-            PlannedLayer::Virtiofs(_) => Some(DirectoryProtocol::Virtiofs),
-            _ => None,
-        };
-        self.layers.iter().rev().find_map(protocol)
+        self.layers.iter().rev().find_map(|layer| layer.kind().shared_directory())
     }
 
     /// Returns whether a layer of the stack uses the host's page cache, so that even direct I/O on top may be served from memory.
@@ -129,9 +124,11 @@ impl Stack {
     /// Rejects a stack that cannot be built or on which no workload can run. If a layer is missing, the error suggests one.
     pub fn check(&self) -> Result<(), String> {
         let mut below: Option<&PlannedLayer> = None;
-        for layer in &self.layers {
+        for (place, layer) in self.layers.iter().enumerate() {
             fit(layer, below)?;
             layer.kind().check()?;
+            layer.kind().check_on(&self.layers[..place])?;
+            layer.kind().check_under(&self.layers[place + 1..])?;
             below = Some(layer);
         }
         let Some(top) = below else {
@@ -154,127 +151,17 @@ impl Stack {
             };
             return Err(format!("ends with {key}, {offered}, on which nothing can be measured{more}"));
         }
-        self.check_together()
-    }
-
-    /// Rejects settings of different layers that exclude each other.
-    fn check_together(&self) -> Result<(), String> {
-        let on_made = self.layers.windows(2).find_map(|pair| match pair {
-            [PlannedLayer::Device(_), PlannedLayer::Lvm(_)] => None,
-            [below, PlannedLayer::Lvm(_)] => Some(below.kind().key()),
-            _ => None,
-        });
-        if let Some(below) = on_made {
-            return Err(format!(
-                "lvm makes its group on a device of the machine, and not on {below}; put {below} on the volume, or make the group yourself and name \
-                 it: lvm = {{ vg = \"...\" }}"
-            ));
-        }
-        let on_device = |pair: &[PlannedLayer]| match pair {
-            [PlannedLayer::Device(_), PlannedLayer::Integrity(_)] => Some("integrity: its superblock"),
-            [PlannedLayer::Device(_), PlannedLayer::Cache(_)] => Some("cache: a filesystem on it"),
-            [PlannedLayer::Device(_), PlannedLayer::NvmeTcp(_)] => Some("nvme_tcp: a filesystem on it"),
-            _ => None,
-        };
-        if let Some(left) = self.layers.windows(2).find_map(on_device) {
-            return Err(format!(
-                "{left} would lie on that device with no UUID on record, and after a restart it could not be told from somebody's; put lvm = {{}} \
-                 between, or use a file with a loop device"
-            ));
-        }
-        // zpool(8) partitions whole disks, and takes device-mapper and loop devices as they are (efi_get_info() in rdwr_efi.c).
-        let partitioned = |pair: &[PlannedLayer]| match pair {
-            [PlannedLayer::Device(_), PlannedLayer::Zfs(_)] => Some("a whole device; put lvm = {} between"),
-            [PlannedLayer::Md(_), PlannedLayer::Zfs(_)] => Some("an array; put luks = {} between"),
-            [PlannedLayer::NvmeTcp(_), PlannedLayer::Zfs(_)] => Some("an NVMe device; put luks = {} between"),
-            [PlannedLayer::Zfs(_), PlannedLayer::Zfs(_)] => Some("a zvol; put a filesystem on it"),
-            _ => None,
-        };
-        if let Some(below) = self.layers.windows(2).find_map(partitioned) {
-            return Err(format!(
-                "zfs: zpool writes a partition table to {below}, or use a file with a loop device"
-            ));
-        }
-        let unexported = self.layers.windows(2).find_map(|pair| match pair {
-            [
-                below @ (PlannedLayer::Overlay(_) | PlannedLayer::Volatile(_) | PlannedLayer::Share(_)),
-                PlannedLayer::Share(ShareSpec { protocol: ShareProtocol::Nfs, .. }),
-            ] => Some(below.kind().key()),
-            _ => None,
-        });
-        if let Some(below) = unexported {
-            return Err(format!(
-                "share: the kernel's NFS server does not export what {below} makes; put share on a directory of a filesystem of its own, or {below} on the share"
-            ));
-        }
-        let is_somewhere = matches!(self.location(), Some(BottomLocation::Directory(_)));
-        if self.layers.iter().filter_map(CacheSpec::of).any(|cache| cache.dir.is_none() && !is_somewhere) {
-            return Err("cache needs dir = \"...\", a directory on the fast device".into());
-        }
-        self.check_extents()?;
-        let Some(guest) = self.find::<GuestSpec>() else { return Ok(()) };
-        if let Some(protocol) = self.shared_directory() {
-            guest.check_without_disk(protocol.word())?;
-        }
-        let snapshot = self.find::<FileSpec>().and_then(|file| file.snapshot);
-        if snapshot == Some(Snapshot::External) && guest.filesystem.is_some() {
-            return Err(
-                "snapshot = \"external\" takes the disk back to what it was, which a filesystem mounted in the guest \
-                 does not survive; use snapshot = \"internal\", or leave guest.filesystem out"
-                    .into(),
-            );
-        }
-        if guest.count > 1 && matches!(self.location(), Some(BottomLocation::Device(_))) {
-            return Err("several guests need a disk each: use file or lvm with a volume group".into());
-        }
-        Ok(())
-    }
-
-    /// Rejects an `aio` setting that QEMU would ignore: it always opens the extent files of a VMDK image with threads.
-    fn check_extents(&self) -> Result<(), String> {
-        for (place, layer) in self.layers.iter().enumerate() {
-            let subformat = FileSpec::of(layer).and_then(|file| file.subformat);
-            let Some(subformat) = subformat.filter(|subformat| subformat.has_extents()) else { continue };
-            let mut above = self.layers[place + 1..].iter();
-            let opens = above.find(|layer| FilterSpec::of(layer).is_none());
-            if let Some(aio) = opens.and_then(|layer| layer.kind().aio()).filter(|aio| *aio != Aio::Threads) {
-                return Err(format!(
-                    "aio = \"{aio}\": QEMU opens the extents of an image with subformat = \"{subformat}\" with threads; use aio = \"threads\""
-                ));
-            }
-        }
         Ok(())
     }
 
     /// Returns the remedy for a stack that offers no filesystem for file workloads; `None` if the stack offers one.
     #[must_use]
     pub fn wants_filesystem(&self) -> Option<&'static str> {
-        if self.has::<NetworkSpec>() {
-            return Some("it is a network; give a path, file, device or lvm");
+        if let Some(network) = self.find::<NetworkSpec>() {
+            return network.wants_filesystem();
         }
-        let top = self.top()?;
-        match (self.offers(), top) {
-            (LayerInterface::GuestDisk, PlannedLayer::Xen(_)) => Some(
-                "the domain sees a raw disk; use a target of the host, or a guest with filesystem = \"ext4\"",
-            ),
-            (LayerInterface::GuestDisk, _) => {
-                Some("the guest sees a raw disk; add filesystem = \"ext4\" to guest")
-            }
-            (LayerInterface::VirtioQueue, _) => Some(
-                "a virtio device is a raw disk; leave virtio out, or use a guest with filesystem = \"ext4\"",
-            ),
-            // A directory for files would be made next to the export, on the host's filesystem.
-            (LayerInterface::RawFile, PlannedLayer::Fuse(_)) => Some(
-                "fuse shows one file, in which no others can be made; leave fuse out, or use a guest with filesystem = \"ext4\"",
-            ),
-            (LayerInterface::Block, PlannedLayer::Loop(_)) => {
-                Some("a loop device is a raw disk; leave loop out")
-            }
-            (LayerInterface::Block, _) => {
-                Some("a device or volume is raw; add filesystem = { type = \"ext4\" } and file = {}")
-            }
-            _ => None,
-        }
+        let has_directory = self.offers() == LayerInterface::FileInGuest;
+        self.top().filter(|_| !has_directory)?.kind().wants_filesystem()
     }
 
     /// Adds an ext4 to a guest with a raw disk, so that workloads can make files there. Returns whether it did.
@@ -338,5 +225,7 @@ impl Stack {
     }
 }
 
+#[cfg(test)]
+mod generated;
 #[cfg(test)]
 mod tests;

@@ -151,7 +151,9 @@ impl DeviceClaim {
 pub fn check(spec: &TargetSpec, plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     let Some(path) = spec.device() else { return Ok(()) };
     permission.disk(path)?;
-    let makes = spec.lvm().is_some() || spec.formatted_by().is_some() || spec.filesystem_in_guest().is_some();
+    let makes = spec.bottom_volume().is_some()
+        || spec.formatted_by().is_some()
+        || spec.filesystem_in_guest().is_some();
     let writes = plan.work_on(spec).iter().any(|workload| workload.modifies());
     if !permission.allows(path) && !makes && !writes {
         return Ok(());
@@ -206,7 +208,7 @@ pub fn check_sharing(plan: &Plan, permission: &Permission) -> Result<(), Refusal
         let device = permission.disk(path)?.number;
         let in_guest = target.filesystem_in_guest().is_some();
         let formatted = target.formatted_by().or(in_guest.then_some("filesystem"));
-        let alone = formatted.filter(|_| target.lvm().is_none());
+        let alone = formatted.filter(|_| target.bottom_volume().is_none());
         if let Some((other, other_alone)) = seen.insert(device, (&target.name, alone))
             && let Some(taking) = alone.or(other_alone)
         {

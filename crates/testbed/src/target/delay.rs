@@ -5,7 +5,7 @@ use std::path::Path;
 use iotax_model::target::DelaySpec;
 use iotax_model::units::Bytes;
 
-use super::ground::Ground;
+use super::ground::{BlockGround, Ground};
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::preflight::check_created;
@@ -22,7 +22,9 @@ impl Build for DelaySpec {
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
         let taken = below.block()?.take(at.builder.permission.signature)?;
         let table = table(self, &taken.area.path, taken.area.size);
-        at.map(self, mapper::DELAY, &table).map(|(_, ground)| ground)
+        let (_, ground) = at.map(self, mapper::DELAY, &table)?;
+        // Each byte lies where it would without the delay, and stays there.
+        Ok(Ground::Block(BlockGround { transient: taken.transient, ..ground.block()? }))
     }
 }
 

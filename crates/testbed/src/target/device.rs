@@ -21,7 +21,7 @@ impl Build for DeviceSpec {
         let length = existing::length(&at.permission.kernel_path(path));
         let length = length.map_err(|error| Refusal::environment(error.to_string()))?;
         let is_known = needs.overwritten.iter().any(|known| known.path == *path);
-        if at.permission.allows(path) && at.target.lvm().is_none() && !is_known {
+        if at.permission.allows(path) && at.target.bottom_volume().is_none() && !is_known {
             let filled = if at.target.file().is_some() {
                 at.plan.touched()
             } else {
@@ -59,7 +59,7 @@ impl Build for DeviceSpec {
 
     fn build(&self, _: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
         let Self(path) = self;
-        if at.target.lvm().is_some() {
+        if at.target.bottom_volume().is_some() {
             // The volume group is created on the device later.
             return Ok(Ground::Machine);
         }

@@ -1,7 +1,6 @@
 //! Builds targets on new files: raw files or images.
 
 use iotax_model::target::{FileSpec, Format, Layer, PlannedLayer, Preallocation, RequiredSpace};
-use iotax_model::units::Bytes;
 
 use super::ground::Ground;
 use super::layer::{Build, Check, LayerSite};
@@ -61,7 +60,7 @@ pub(super) fn reserve(file: &FileSpec, at: &Check<'_>, needs: &mut Needs) {
     let Some(dir) = &file.dir else { return };
     let size = size_on(at.above, allocated(file, at));
     let guests = at.target.guest().map_or(1, |guest| u64::from(guest.count));
-    *needs.space.entry(dir.clone()).or_default() += guests * space(file, size);
+    *needs.space.entry(dir.clone()).or_default() += guests * file.on_disk(size).0;
 }
 
 /// Returns the space that a file will need: its full size if it is preallocated or carries a filesystem, otherwise only the part that the
@@ -75,14 +74,4 @@ fn allocated(file: &FileSpec, at: &Check<'_>) -> RequiredSpace {
         }
         _ => at.plan.space(),
     }
-}
-
-/// Returns the bytes on disk for an image whose disk has `size` bytes. That is its data and 2% of metadata, the same
-/// again for a completely written snapshot, and 1 MiB for each further backing file or snapshot in the image.
-fn space(file: &FileSpec, size: Bytes) -> u64 {
-    /// Estimated size in bytes of an empty overlay, or of the tables of a snapshot.
-    const EMPTY: u64 = 1 << 20;
-    let images = if file.snapshot.is_some() { 2 } else { 1 };
-    let further = file.snapshot_count().unwrap_or(1) - 1;
-    images * (size.0 + size.0 / 50) + u64::from(further) * EMPTY
 }

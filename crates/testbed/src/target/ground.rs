@@ -85,13 +85,13 @@ impl Ground {
     pub(super) fn block(self) -> Result<BlockGround, BuildError> {
         match self {
             Self::Block(block) => Ok(block),
-            // A device that iotax made.
+            // A device that iotax made, over a file or a server of the run's.
             Self::Built(built) => Ok(BlockGround {
                 area: DeviceArea { path: built.path, offset: built.offset, size: built.size },
                 shared: false,
                 identity: built.identity,
                 claim: None,
-                transient: false,
+                transient: true,
             }),
             Self::Machine | Self::Directory(_) | Self::Raw(_) | Self::Node(_) => Err(unfit("a block device")),
         }

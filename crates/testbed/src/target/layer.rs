@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use iotax_model::Plan;
-use iotax_model::target::{Layer, LayerSpec, NbdSpec, PlannedLayer, TargetSpec};
+use iotax_model::target::{Layer, LayerSpec, LvmSpec, NbdSpec, PlannedLayer, TargetSpec};
 use iotax_model::units::{Bytes, human};
 use iotax_model::warning::Warning;
 
@@ -134,7 +134,7 @@ impl LayerSite<'_> {
         let Ground::Block(BlockGround { area, .. }) = ground else { return Ok(()) };
         let target = self.target;
         let is_sized = target.device().is_none()
-            || target.lvm().is_some()
+            || target.stack.has::<LvmSpec>()
             || target.file().is_some()
             || target.filesystem_in_guest().is_some();
         if !is_sized || area.size >= self.size() {

@@ -105,6 +105,9 @@ stack = "/srv > raw file > loop direct_io=true > integrity mode=bitmap sector_si
 name = "delay"
 stack = "/srv > raw file > loop direct_io=true > delay read=20ms write=30ms"
 [[target]]
+name = "nested"
+stack = "/srv > raw file > loop direct_io=true > delay read=1ms > ext4 > raw file > loop direct_io=true > ext4 > raw file"
+[[target]]
 name = "cache"
 stack = "/srv > raw file > loop direct_io=true > dm-cache size=4m"
 [[target]]
@@ -147,7 +150,7 @@ fn each_layer_of_the_kernel_is_measured_and_gone_afterwards() {
     put_plan(&mut lab, &format!("repeat = 1{DEFAULTS}{TARGETS}"));
     let json = json(&mut lab, "run /tmp/plan.toml --overwrite /dev/vda");
     before.assert_nothing_changed(&mut lab, "a run");
-    assert_eq!(json["measurements"].as_array().map(Vec::len), Some(17 * 2));
+    assert_eq!(json["measurements"].as_array().map(Vec::len), Some(18 * 2));
     for measurement in json["measurements"].as_array().expect("measurements") {
         assert_eq!(measurement["errors"].as_u64().unwrap_or(0), 0, "{measurement}");
     }

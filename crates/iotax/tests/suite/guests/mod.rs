@@ -11,6 +11,7 @@ mod ground_truth;
 mod libvirt;
 mod lost;
 mod lvm;
+mod lvm_on_layers;
 mod many;
 mod mapped;
 mod nbd_client;

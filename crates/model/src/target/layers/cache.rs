@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
+    Area, Below, BottomLocation, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer,
+    Segments, keys,
 };
 use crate::units::Bytes;
 use crate::words::words;
@@ -103,6 +104,15 @@ impl LayerType for CacheSpec {
 
     fn formats(&self) -> bool {
         true
+    }
+
+    fn check_on(&self, below: &[PlannedLayer]) -> Result<(), String> {
+        super::check_made(below, "cache: a filesystem on it")?;
+        let bottom = below.first().and_then(|bottom| bottom.kind().location());
+        if self.dir.is_none() && !matches!(bottom, Some(BottomLocation::Directory(_))) {
+            return Err("cache needs dir = \"...\", a directory on the fast device".into());
+        }
+        Ok(())
     }
 
     fn check(&self) -> Result<(), String> {

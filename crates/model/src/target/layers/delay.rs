@@ -53,6 +53,10 @@ impl LayerType for DelaySpec {
         None
     }
 
+    fn is_transparent(&self) -> bool {
+        true
+    }
+
     fn check(&self) -> Result<(), String> {
         let given = [("read", self.read), ("write", self.write), ("flush", self.flush)];
         for (key, delay) in given.into_iter().filter_map(|(key, delay)| Some((key, delay?))) {

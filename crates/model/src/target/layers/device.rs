@@ -32,6 +32,14 @@ impl LayerType for DeviceSpec {
         None
     }
 
+    fn partitioned_by_zpool(&self) -> Option<&'static str> {
+        Some("a whole device; put lvm = {} between")
+    }
+
+    fn is_reusable(&self) -> bool {
+        true
+    }
+
     fn location(&self) -> Option<BottomLocation<'_>> {
         Some(BottomLocation::Device(&self.0))
     }

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Area, Below, BottomLocation, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer,
-    Segments, keys,
+    Aio, Area, Below, BottomLocation, CacheMode, FilterSpec, FromLine, LayerInterface, LayerSpec, LayerType,
+    Part, PlannedLayer, Segments, keys,
 };
 use crate::target::{Layer, LayerKind};
 use crate::units::Bytes;
@@ -186,6 +186,19 @@ const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
+impl FileSpec {
+    /// Returns the bytes on disk of a file whose disk has `size` bytes: its data and 2% of metadata, the same again for a completely
+    /// written snapshot, and 1 MiB for each further backing file or snapshot in the image.
+    #[must_use]
+    pub fn on_disk(&self, size: Bytes) -> Bytes {
+        /// Estimated size in bytes of an empty overlay, or of the tables of a snapshot.
+        const EMPTY: u64 = 1 << 20;
+        let images = if self.snapshot.is_some() { 2 } else { 1 };
+        let further = u64::from(self.snapshot_count().unwrap_or(1) - 1) * EMPTY;
+        Bytes(size.0.saturating_add(size.0 / 50).saturating_mul(images).saturating_add(further))
+    }
+}
+
 impl LayerType for FileSpec {
     fn key(&self) -> &'static str {
         "file"
@@ -287,12 +300,39 @@ impl LayerType for FileSpec {
         Ok(())
     }
 
+    fn is_reusable(&self) -> bool {
+        self.snapshot.is_none()
+    }
+
+    /// Rejects an `aio` setting that QEMU would ignore: it always opens the extent files of a VMDK image with threads.
+    fn check_under(&self, above: &[PlannedLayer]) -> Result<(), String> {
+        let Some(subformat) = self.subformat.filter(|subformat| subformat.has_extents()) else {
+            return Ok(());
+        };
+        let opens = above.iter().find(|layer| FilterSpec::of(layer).is_none());
+        match opens.and_then(|layer| layer.kind().aio()).filter(|aio| *aio != Aio::Threads) {
+            Some(aio) => Err(format!(
+                "aio = \"{aio}\": QEMU opens the extents of an image with subformat = \"{subformat}\" with threads; use aio = \"threads\""
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn needed_at_bottom(&self) -> Option<&'static str> {
+        Some(super::DIR_OR_FILESYSTEM)
+    }
+
     fn location(&self) -> Option<BottomLocation<'_>> {
         self.dir.as_deref().map(BottomLocation::Directory)
     }
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         self.dir.iter_mut().collect()
+    }
+
+    fn size_below(&self, above: Bytes, _: &mut Option<Bytes>) -> Bytes {
+        // What a raw file takes beside its data is the filesystem's.
+        if self.format == Format::Raw { above } else { self.on_disk(above) }
     }
 
     fn confine(&self, area: &dyn Area) -> Result<(), String> {

@@ -86,6 +86,15 @@ impl LayerType for FilterSpec {
         self.errors.map(|errors| format!("errors = {errors}"))
     }
 
+    fn unfit(&self, below: &str) -> Option<String> {
+        (self.kind == FilterType::Quorum).then(|| {
+            format!(
+                "{0} needs a raw file right below it, for a second one next to it, and {below}; in a line: DIR > raw file > {0}",
+                self.kind
+            )
+        })
+    }
+
     fn check(&self) -> Result<(), String> {
         let has_burst = self.iops_max.is_some() || self.iops_max_length.is_some();
         let has_limit = self.iops.is_some() || self.rate.is_some() || has_burst;

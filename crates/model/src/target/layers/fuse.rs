@@ -6,9 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::guest::check_aio;
 use super::{
     Aio, Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
-    whole_sectors,
 };
-use crate::units::Bytes;
 
 /// An image that `qemu-storage-daemon` accesses as a guest's QEMU would, and shows as a raw file by a FUSE export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -47,6 +45,13 @@ impl LayerType for FuseSpec {
         Some(self.aio)
     }
 
+    fn wants_filesystem(&self) -> Option<&'static str> {
+        // A directory for files would be made next to the export, on the host's filesystem.
+        Some(
+            "fuse shows one file, in which no others can be made; leave fuse out, or use a guest with filesystem = \"ext4\"",
+        )
+    }
+
     fn check(&self) -> Result<(), String> {
         check_aio(self.aio, self.cache)
     }
@@ -58,10 +63,6 @@ impl LayerType for FuseSpec {
 
     fn parts(&self) -> Vec<Part> {
         vec![Part::new("fuse", "QEMU's block layer by FUSE", self, &[])]
-    }
-
-    fn size_below(&self, above: Bytes, _: &mut Option<Bytes>) -> Bytes {
-        whole_sectors(above)
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Area, Below, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys};
+use super::{
+    Area, Below, BottomLocation, FileSpec, FromLine, LayerInterface, LayerSpec, LayerType, Part,
+    PlannedLayer, Segments, Snapshot, keys,
+};
 use crate::target::{Layer, LayerKind};
 use crate::units::Bytes;
 use crate::words::words;
@@ -390,6 +393,25 @@ impl LayerType for GuestSpec {
             return Err(format!("count = {}: accepted: 1 to 64", self.count));
         }
         self.check_bus()
+    }
+
+    fn check_on(&self, below: &[PlannedLayer]) -> Result<(), String> {
+        if let Some(protocol) = below.iter().rev().find_map(|layer| layer.kind().shared_directory()) {
+            self.check_without_disk(protocol.word())?;
+        }
+        let snapshot = below.iter().rev().find_map(FileSpec::of).and_then(|file| file.snapshot);
+        if snapshot == Some(Snapshot::External) && self.filesystem.is_some() {
+            return Err(
+                "snapshot = \"external\" takes the disk back to what it was, which a filesystem mounted in the guest \
+                 does not survive; use snapshot = \"internal\", or leave guest.filesystem out"
+                    .into(),
+            );
+        }
+        let bottom = below.first().and_then(|bottom| bottom.kind().location());
+        if self.count > 1 && matches!(bottom, Some(BottomLocation::Device(_))) {
+            return Err("several guests need a disk each: use file or lvm with a volume group".into());
+        }
+        Ok(())
     }
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {

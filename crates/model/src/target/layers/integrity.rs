@@ -63,6 +63,10 @@ impl LayerType for IntegritySpec {
         true
     }
 
+    fn check_on(&self, below: &[PlannedLayer]) -> Result<(), String> {
+        super::check_made(below, "integrity: its superblock")
+    }
+
     fn check(&self) -> Result<(), String> {
         check_sector_size(self.sector_size)
     }

@@ -36,6 +36,14 @@ impl LayerType for LoopSpec {
         Some(if self.direct_io { CacheMode::None } else { CacheMode::Writeback })
     }
 
+    fn is_reusable(&self) -> bool {
+        true
+    }
+
+    fn wants_filesystem(&self) -> Option<&'static str> {
+        Some("a loop device is a raw disk; leave loop out")
+    }
+
     fn confine(&self, _: &dyn Area) -> Result<(), String> {
         let Self { direct_io: _ } = self;
         Ok(())

@@ -119,6 +119,10 @@ impl LayerType for MdSpec {
         true
     }
 
+    fn partitioned_by_zpool(&self) -> Option<&'static str> {
+        Some("an array; put luks = {} between")
+    }
+
     fn check(&self) -> Result<(), String> {
         let (level, least) = (self.level, self.level.least());
         if !(least..=Self::MOST).contains(&self.raid_devices) {
@@ -145,6 +149,10 @@ impl LayerType for MdSpec {
             ));
         }
         Ok(())
+    }
+
+    fn needed_at_bottom(&self) -> Option<&'static str> {
+        Some(super::DIR_OR_FILESYSTEM)
     }
 
     fn location(&self) -> Option<BottomLocation<'_>> {

@@ -42,9 +42,9 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Settings;
 use super::area::Area;
 use super::part::Part;
+use super::{DirectoryProtocol, Settings};
 use crate::units::Bytes;
 
 pub use cache::{CacheSpec, CacheType, DmCacheMode};
@@ -61,7 +61,7 @@ pub use integrity::{IntegrityMode, IntegritySpec};
 pub use iscsi::IscsiSpec;
 pub use loop_device::LoopSpec;
 pub use luks::LuksSpec;
-pub use lvm::{LvKind, LvmSpec};
+pub use lvm::{LvKind, LvmSpec, VolumeAllocation};
 pub use md::{MdSpec, RaidBitmap, RaidLevel};
 pub use nbd::{ErrorRate, NbdClient, NbdServer, NbdSpec};
 pub use nbd_export::{NbdAddress, NbdExportSpec};
@@ -156,14 +156,24 @@ impl LayerInterface {
     }
 }
 
-/// Rounds a size up to a multiple of 4 KiB, the largest sector size: QEMU's storage daemon rejects files that end within a sector.
-fn whole_sectors(size: Bytes) -> Bytes {
-    Bytes(size.0.next_multiple_of(4096))
-}
-
 /// Interfaces that QEMU's storage daemon can open as a disk.
 const BENEATH_A_DAEMON: &[LayerInterface] =
     &[LayerInterface::RawFile, LayerInterface::Image, LayerInterface::BlockNode, LayerInterface::Block];
+
+/// Needs of a layer that creates files, at the bottom of a stack.
+const DIR_OR_FILESYSTEM: &str = "dir = \"...\", or a filesystem of the target's own";
+
+/// Rejects a layer that leaves `left` on a device of the user, where it could not be told from the user's after a restart.
+fn check_made(below: &[PlannedLayer], left: &str) -> Result<(), String> {
+    let device = below.iter().rev().find(|layer| !layer.kind().is_transparent());
+    if device.is_none_or(|layer| DeviceSpec::of(layer).is_none()) {
+        return Ok(());
+    }
+    Err(format!(
+        "{left} would lie on that device with no UUID on record, and after a restart it could not be told from somebody's; put lvm = {{}} \
+         between, or use a file with a loop device"
+    ))
+}
 
 /// Location on this machine of the bottom layer of a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,6 +223,59 @@ pub trait LayerType {
         None
     }
 
+    /// Returns whether each byte lies on the layer below at the same place as without this layer, so that what stands on it is found
+    /// there too.
+    fn is_transparent(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the kernel's NFS server exports the layer's directory.
+    fn is_exported_by_nfs(&self) -> bool {
+        true
+    }
+
+    /// Returns the name and the remedy for a device that zpool(8) would partition; `None` for one that it takes as it is.
+    fn partitioned_by_zpool(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Returns the protocol by which a guest mounts the layer's directory; `None` if it mounts none.
+    fn shared_directory(&self) -> Option<DirectoryProtocol> {
+        None
+    }
+
+    /// Returns whether targets that differ in kernel settings alone can use one and the same storage of this layer in turn.
+    fn is_reusable(&self) -> bool {
+        false
+    }
+
+    /// Returns the remedy for workloads that make files if this layer is the topmost; `None` if it offers a filesystem for them.
+    fn wants_filesystem(&self) -> Option<&'static str> {
+        match self.offers() {
+            LayerInterface::GuestDisk => {
+                Some("the guest sees a raw disk; add filesystem = \"ext4\" to guest")
+            }
+            LayerInterface::VirtioQueue => Some(
+                "a virtio device is a raw disk; leave virtio out, or use a guest with filesystem = \"ext4\"",
+            ),
+            LayerInterface::Block => {
+                Some("a device or volume is raw; add filesystem = { type = \"ext4\" } and file = {}")
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns what the layer needs at the bottom of a stack, where a key of its own can say it; `None` if no key can.
+    fn needed_at_bottom(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Returns the error for a layer below that this layer does not accept, in place of the usual one; `below` names it and what it offers.
+    fn unfit(&self, below: &str) -> Option<String> {
+        let _ = below;
+        None
+    }
+
     /// Returns whether the layer formats the block device below it, and so destroys the device's content.
     fn formats(&self) -> bool {
         false
@@ -220,6 +283,19 @@ pub trait LayerType {
 
     /// Rejects values out of range, and settings that exclude each other.
     fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Rejects layers below that exclude this layer although their interfaces fit; `below` is the stack under this layer, from the bottom
+    /// up.
+    fn check_on(&self, below: &[PlannedLayer]) -> Result<(), String> {
+        let _ = below;
+        Ok(())
+    }
+
+    /// Rejects layers above that exclude settings of this layer; `above` is the stack on this layer, from the bottom up.
+    fn check_under(&self, above: &[PlannedLayer]) -> Result<(), String> {
+        let _ = above;
         Ok(())
     }
 
@@ -240,8 +316,9 @@ pub trait LayerType {
     /// Returns the layer as a list of parts, the units in which targets are compared; see [`Part`].
     fn parts(&self) -> Vec<Part>;
 
-    /// Returns the bytes that the layer below must offer so that this layer can offer `above` bytes. `files` is the space for files that
-    /// workloads create next to the target: the topmost layer with a filesystem adds it to its size and sets it to `None`.
+    /// Returns the bytes that the layer below must offer so that this layer can offer `above` bytes; the caller rounds them up to whole
+    /// sectors. `files` is the space for files that workloads create next to the target: the topmost layer with a filesystem adds it to its
+    /// size and sets it to `None`.
     fn size_below(&self, above: Bytes, files: &mut Option<Bytes>) -> Bytes {
         let _ = files;
         above
@@ -294,6 +371,12 @@ macro_rules! layers {
             /// Returns the layer as [`Self::kind`] does, but as a mutable reference.
             pub fn kind_mut(&mut self) -> &mut dyn LayerType {
                 match self { $(Self::$variant(spec) => spec),+ }
+            }
+
+            /// Returns the keys of all layers in a plan file.
+            #[cfg(test)]
+            pub(in crate::target) fn keys() -> Vec<&'static str> {
+                vec![$([$($key,)? stringify!($field)][0]),+]
             }
 
             /// Returns the forms of all layers in a stack's line, without settings.

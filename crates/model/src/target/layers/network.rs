@@ -296,6 +296,10 @@ impl LayerType for NetworkSpec {
         None
     }
 
+    fn wants_filesystem(&self) -> Option<&'static str> {
+        Some("it is a network; give a path, file, device or lvm")
+    }
+
     fn confine(&self, _: &dyn Area) -> Result<(), String> {
         let Self { via, nic: _, queues: _, vhost: _, mtu: _, peer: _, bind: _, cport: _, auth: _ } = self;
         if via.is_given() {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Area, Below, BottomLocation, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments,
 };
+use crate::target::DirectoryProtocol;
 use crate::units::Bytes;
 use crate::words::words;
 use crate::workload::{IoEngine, Workload};
@@ -98,6 +99,14 @@ impl LayerType for NinePSpec {
             Some(size) => Err(format!("9p: msize = {size}: accepted: 4k to 1GiB")),
             None => Ok(()),
         }
+    }
+
+    fn shared_directory(&self) -> Option<DirectoryProtocol> {
+        Some(DirectoryProtocol::NineP)
+    }
+
+    fn needed_at_bottom(&self) -> Option<&'static str> {
+        Some(super::DIR_OR_FILESYSTEM)
     }
 
     fn location(&self) -> Option<BottomLocation<'_>> {

@@ -33,6 +33,14 @@ impl LayerType for NvmeTcpSpec {
         true
     }
 
+    fn partitioned_by_zpool(&self) -> Option<&'static str> {
+        Some("an NVMe device; put luks = {} between")
+    }
+
+    fn check_on(&self, below: &[PlannedLayer]) -> Result<(), String> {
+        super::check_made(below, "nvme_tcp: a filesystem on it")
+    }
+
     fn confine(&self, _: &dyn Area) -> Result<(), String> {
         Err("nvme_tcp makes a target of the kernel's".into())
     }

@@ -39,6 +39,14 @@ impl LayerType for OverlaySpec {
         None
     }
 
+    fn is_exported_by_nfs(&self) -> bool {
+        false
+    }
+
+    fn needed_at_bottom(&self) -> Option<&'static str> {
+        Some(super::DIR_OR_FILESYSTEM)
+    }
+
     fn location(&self) -> Option<BottomLocation<'_>> {
         self.dir.as_deref().map(BottomLocation::Directory)
     }

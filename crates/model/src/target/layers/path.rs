@@ -38,6 +38,10 @@ impl LayerType for PathSpec {
         if Remote::is_meant(&self.0) { Remote::parse(&self.0.to_string_lossy()).map(drop) } else { Ok(()) }
     }
 
+    fn is_reusable(&self) -> bool {
+        true
+    }
+
     fn location(&self) -> Option<BottomLocation<'_>> {
         (!Remote::is_meant(&self.0)).then_some(BottomLocation::Path(&self.0))
     }

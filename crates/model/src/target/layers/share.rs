@@ -107,6 +107,28 @@ impl LayerType for ShareSpec {
         }
     }
 
+    fn check_on(&self, below: &[PlannedLayer]) -> Result<(), String> {
+        let Some(below) = below.last().map(PlannedLayer::kind).filter(|below| !below.is_exported_by_nfs())
+        else {
+            return Ok(());
+        };
+        if self.protocol != ShareProtocol::Nfs {
+            return Ok(());
+        }
+        let key = below.key();
+        Err(format!(
+            "share: the kernel's NFS server does not export what {key} makes; put share on a directory of a filesystem of its own, or {key} on the share"
+        ))
+    }
+
+    fn is_exported_by_nfs(&self) -> bool {
+        false
+    }
+
+    fn needed_at_bottom(&self) -> Option<&'static str> {
+        Some(super::DIR_OR_FILESYSTEM)
+    }
+
     fn location(&self) -> Option<BottomLocation<'_>> {
         self.dir.as_deref().map(BottomLocation::Directory)
     }

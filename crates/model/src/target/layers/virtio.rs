@@ -6,9 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::guest::check_aio;
 use super::{
     Aio, Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
-    whole_sectors,
 };
-use crate::units::Bytes;
 use crate::workload::{Kind, Workload};
 
 /// An image that `qemu-storage-daemon` accesses as a guest's QEMU would, and shows as a virtio block device (vhost-user-blk). iotax drives the
@@ -158,10 +156,6 @@ impl LayerType for VirtioSpec {
         part.open.insert("iothread", "true".into());
         part.open.insert("queue_size", Self::ENTRIES.to_string());
         vec![part]
-    }
-
-    fn size_below(&self, above: Bytes, _: &mut Option<Bytes>) -> Bytes {
-        whole_sectors(above)
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {

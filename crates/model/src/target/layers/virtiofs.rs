@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Area, Below, BottomLocation, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments,
 };
+use crate::target::DirectoryProtocol;
 use crate::words::words;
 
 words! {
@@ -67,6 +68,14 @@ impl LayerType for VirtiofsSpec {
 
     fn cache(&self) -> Option<CacheMode> {
         Some(if self.allow_direct_io { CacheMode::None } else { CacheMode::Writeback })
+    }
+
+    fn shared_directory(&self) -> Option<DirectoryProtocol> {
+        Some(DirectoryProtocol::Virtiofs)
+    }
+
+    fn needed_at_bottom(&self) -> Option<&'static str> {
+        Some(super::DIR_OR_FILESYSTEM)
     }
 
     fn location(&self) -> Option<BottomLocation<'_>> {

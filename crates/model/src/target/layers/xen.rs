@@ -101,6 +101,10 @@ impl LayerType for XenSpec {
         })
     }
 
+    fn wants_filesystem(&self) -> Option<&'static str> {
+        Some("the domain sees a raw disk; use a target of the host, or a guest with filesystem = \"ext4\"")
+    }
+
     fn check(&self) -> Result<(), String> {
         if self.vcpus == 0 || self.vcpus > 64 {
             return Err(format!("xen: vcpus = {}: accepted: 1 to 64", self.vcpus));

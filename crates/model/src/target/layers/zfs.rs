@@ -164,6 +164,20 @@ impl LayerType for ZfsSpec {
         self.check_block("recordsize", self.recordsize, ZfsKind::Dataset, Self::LARGEST_RECORD)
     }
 
+    fn partitioned_by_zpool(&self) -> Option<&'static str> {
+        Some("a zvol; put a filesystem on it")
+    }
+
+    fn check_on(&self, below: &[PlannedLayer]) -> Result<(), String> {
+        // zpool(8) partitions whole disks, and takes device-mapper and loop devices as they are (efi_get_info() in rdwr_efi.c).
+        match below.last().and_then(|below| below.kind().partitioned_by_zpool()) {
+            Some(below) => Err(format!(
+                "zfs: zpool writes a partition table to {below}, or use a file with a loop device"
+            )),
+            None => super::check_made(below, "zfs: a pool"),
+        }
+    }
+
     fn confine(&self, _: &dyn Area) -> Result<(), String> {
         Err("zfs makes a pool of the kernel's".into())
     }
@@ -183,7 +197,7 @@ impl LayerType for ZfsSpec {
         };
         let data = above.0.saturating_add(beside.0);
         let anew = data.min(WRITTEN_ANEW);
-        super::whole_sectors(Bytes(data.saturating_add(data / 4).saturating_add(anew + KEPT_FREE)))
+        Bytes(data.saturating_add(data / 4).saturating_add(anew + KEPT_FREE))
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use iotax_model::Plan;
-use iotax_model::target::RequiredSpace;
-use iotax_model::target::{LvKind, TargetSpec};
-use iotax_model::units::{Bytes, human};
+use iotax_model::target::{LvmSpec, RequiredSpace, TargetSpec, VolumeAllocation};
+use iotax_model::units::human;
 
 use super::location::{Sharing, VolumeLocation};
 use crate::device::Permission;
@@ -14,56 +13,13 @@ use crate::lvm::{self, LVM, ReportRow, Scope};
 use crate::program::ProgramError;
 use crate::refusal::Refusal;
 use crate::target::existing;
-use crate::target::sizes::{on_block, size_on};
+use crate::target::sizes::size_on;
 
-/// Extent size of a new volume group in bytes: LVM's default.
-pub(super) const EXTENT: u64 = 4 << 20;
-/// Bytes before the first extent of a new physical volume: label, metadata and alignment.
-const HEADER: u64 = 4 << 20;
-
-/// The space that one logical volume needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct VolumeAllocation {
-    /// Length of the volume in bytes, a multiple of the extent size.
-    pub(super) size: Bytes,
-    /// Number of extents of the volume or, if it is thin, of its pool.
-    pub(super) data: u64,
-    /// Bytes of the thin pool's metadata, a multiple of the extent size; `None` for a thick volume.
-    pub(super) pool_metadata: Option<u64>,
-    /// Number of extents of each snapshot; `None` without snapshots, or for a thin volume.
-    pub(super) copy_on_write: Option<u64>,
-    /// True if snapshots are taken of the volume.
-    pub(super) snapshots: bool,
-}
-
-impl VolumeAllocation {
-    /// Computes the space of a target's volume, with extents of `extent` bytes.
-    pub(super) fn of(spec: &TargetSpec, space: RequiredSpace, extent: u64) -> Self {
-        // Larger than any disk; avoids overflow below.
-        const MOST: Bytes = Bytes(1 << 60);
-        let size = size_on(on_block(spec), space).min(MOST).0;
-        let extents = size.div_ceil(extent);
-        let size = Bytes(extents * extent);
-        let lvm = spec.lvm();
-        let snapshots = lvm.is_some_and(|lvm| lvm.snapshot);
-        if lvm.is_some_and(|lvm| lvm.kind == LvKind::Thin) {
-            // The pool holds both versions of data that volume and snapshot do not share.
-            let data = if snapshots { 2 * extents } else { extents };
-            // 64 bytes per chunk of 64 KiB, and as much again for changes of the metadata itself; at least 4 MiB, at most 15 GiB, as LVM
-            // allows just under 16 GiB.
-            let metadata = (data * extent / 512).clamp(4 << 20, 15 << 30).next_multiple_of(extent);
-            return Self { size, data, pool_metadata: Some(metadata), copy_on_write: None, snapshots };
-        }
-        // Each copied chunk of 4 KiB needs 16 bytes of metadata.
-        let copies = size.0 + size.0 / 200 + (1 << 20);
-        let copy_on_write = snapshots.then(|| copies.div_ceil(extent));
-        Self { size, data: extents, pool_metadata: None, copy_on_write, snapshots }
-    }
-
-    fn extents(&self, extent: u64) -> u64 {
-        let metadata = self.pool_metadata.unwrap_or_default() / extent;
-        self.data + metadata + self.copy_on_write.unwrap_or_default()
-    }
+/// Computes the space of the volume at the bottom of a target, with extents of `extent` bytes. A target on the device itself takes as
+/// much as with a plain volume.
+pub(super) fn allocation(spec: &TargetSpec, space: RequiredSpace, extent: u64) -> VolumeAllocation {
+    let plain = LvmSpec::default();
+    spec.bottom_volume().unwrap_or(&plain).allocation(size_on(spec.on_bottom(), space), extent)
 }
 
 /// An existing volume group of the user.
@@ -108,7 +64,7 @@ pub(super) fn users_group(name: &str) -> Result<UsersGroup, Refusal> {
 
 /// Rejects a plan whose logical volumes cannot be created here, or do not fit.
 pub fn check(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
-    if !plan.everything().any(|spec| spec.lvm().is_some()) {
+    if !plan.everything().any(|spec| spec.stack.has::<LvmSpec>()) {
         return Ok(());
     }
     possible()?;
@@ -146,7 +102,7 @@ pub fn possible() -> Result<(), Refusal> {
 
 /// Returns the number of extents that all targets on one device or volume group need together.
 fn demand(specs: &[&TargetSpec], sharing: &Sharing, space: RequiredSpace, extent: u64) -> u64 {
-    let take = |spec: &&TargetSpec| VolumeAllocation::of(spec, space, extent).extents(extent);
+    let take = |spec: &&TargetSpec| allocation(spec, space, extent).extents(extent);
     let shared = specs.iter().find(|spec| sharing.shares(spec)).map_or(0, take);
     let own = specs.iter().filter(|spec| !sharing.shares(spec));
     let copies = |spec: &&TargetSpec| spec.guest().map_or(1, |guest| u64::from(guest.count));
@@ -159,7 +115,7 @@ fn check_device(
     sharing: &Sharing,
     space: RequiredSpace,
 ) -> Result<(), Refusal> {
-    let is_bare = |spec: &&&TargetSpec| spec.lvm().is_none();
+    let is_bare = |spec: &&&TargetSpec| spec.bottom_volume().is_none();
     if let Some((spec, layer)) =
         specs.iter().filter(is_bare).find_map(|spec| Some((spec, spec.formatted_by()?)))
     {
@@ -171,7 +127,8 @@ fn check_device(
         )));
     }
     let length = existing::length(device).map_err(|error| Refusal::environment(error.to_string()))?;
-    let need = demand(specs, sharing, space, EXTENT).saturating_mul(EXTENT).saturating_add(HEADER);
+    let extents = demand(specs, sharing, space, LvmSpec::EXTENT);
+    let need = extents.saturating_mul(LvmSpec::EXTENT).saturating_add(LvmSpec::HEADER);
     if need > length.0 {
         return Err(Refusal::environment(format!(
             "{}: {} are needed for the volumes of {} and it holds {}; use a smaller --size or fewer targets on it",
@@ -217,28 +174,22 @@ fn environment(error: &ProgramError) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use iotax_model::units::Bytes;
+
     use super::*;
 
-    fn allocation(target: &str, size: u64) -> VolumeAllocation {
-        let text = format!("workload = [{{}}]\n[[target]]\nname = 't'\ndevice = '/dev/none'\n{target}");
-        let plan = Plan::from_toml(&text).expect("a plan");
-        VolumeAllocation::of(&plan.targets[0], RequiredSpace { area: Bytes(size), files: Bytes(0) }, EXTENT)
-    }
-
     #[test]
-    fn each_kind_of_volume_takes_what_it_needs() {
-        const GIB: u64 = 1 << 30;
-        let thick = allocation("lvm = {}", GIB + 1);
-        assert_eq!((thick.size, thick.extents(EXTENT)), (Bytes(GIB + EXTENT), 257));
-        // Room for a copy of the whole volume and 0.4% of metadata.
-        let snapshot = allocation("lvm = { snapshot = true }", GIB);
-        assert_eq!(snapshot.copy_on_write, Some(258));
-        assert_eq!(snapshot.extents(EXTENT), 256 + 258);
-        let thin = allocation("lvm = { kind = 'thin', snapshot = true }", GIB);
-        assert_eq!((thin.size, thin.data, thin.pool_metadata), (Bytes(GIB), 512, Some(4 << 20)));
-        let file = allocation("lvm = {}\nfilesystem = { type = 'xfs' }\nfile = {}", 1 << 20);
-        assert_eq!(file.size, Bytes(300 << 20));
-        let encrypted = allocation("lvm = {}\nluks = {}", 1 << 20);
-        assert_eq!(encrypted.size, Bytes(36 << 20));
+    fn a_volume_holds_what_stands_on_it() {
+        for (target, size, whole) in [
+            ("lvm = {}", 1 << 20, 4 << 20),
+            ("lvm = {}\nfilesystem = { type = 'xfs' }\nfile = {}", 1 << 20, 300 << 20),
+            ("lvm = {}\nluks = {}", 1 << 20, 36 << 20),
+            ("", 5 << 20, 8 << 20),
+        ] {
+            let text = format!("workload = [{{}}]\n[[target]]\nname = 't'\ndevice = '/dev/none'\n{target}");
+            let plan = Plan::from_toml(&text).expect("a plan");
+            let space = RequiredSpace { area: Bytes(size), files: Bytes(0) };
+            assert_eq!(allocation(&plan.targets[0], space, LvmSpec::EXTENT).size, Bytes(whole), "{target}");
+        }
     }
 }

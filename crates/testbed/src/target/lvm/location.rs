@@ -30,17 +30,17 @@ pub(super) struct Sharing {
 
 impl Sharing {
     pub(super) fn of(plan: &Plan, permission: &Permission) -> Self {
-        let with_lvm = plan.everything().filter(|spec| spec.lvm().is_some());
+        let with_volume = plan.everything().filter(|spec| spec.bottom_volume().is_some());
         Self {
             permission: permission.clone(),
-            devices: with_lvm.filter_map(|spec| Some(permission.kernel_path(spec.device()?))).collect(),
+            devices: with_volume.filter_map(|spec| Some(permission.kernel_path(spec.device()?))).collect(),
             noisy: plan.neighbours.iter().map(|neighbour| neighbour.target.name.clone()).collect(),
         }
     }
 
-    /// Returns the volume group or device that a target uses, if it uses LVM or shares a device with a target that does; `None` otherwise.
+    /// Returns the volume group or device that a target's bottom uses, if that is a volume or shares a device with one; `None` otherwise.
     pub(super) fn location(&self, spec: &TargetSpec) -> Option<VolumeLocation> {
-        if let Some(group) = spec.lvm().and_then(|lvm| lvm.vg.as_ref()) {
+        if let Some(group) = spec.bottom_volume().and_then(|volume| volume.vg.as_ref()) {
             return Some(VolumeLocation::Group(group.clone()));
         }
         let device = self.permission.kernel_path(spec.device()?);
@@ -49,7 +49,8 @@ impl Sharing {
 
     /// Returns whether a target uses the shared volume of its group. Such targets are measured one at a time.
     pub(super) fn shares(&self, spec: &TargetSpec) -> bool {
-        let plain = spec.lvm().is_none_or(|lvm| lvm.kind == LvKind::Thick && !lvm.snapshot);
+        let plain =
+            spec.bottom_volume().is_none_or(|volume| volume.kind == LvKind::Thick && !volume.snapshot);
         // A filesystem created by one guest must survive the next.
         let alone = spec.guest().is_none_or(|guest| guest.count == 1 && guest.filesystem.is_none());
         plain && alone && spec.formatted_by().is_none() && !self.noisy.contains(&spec.name)
@@ -76,6 +77,8 @@ mod tests {
                 { name = "users", lvm = { vg = "vg0" } },
                 { name = "many", lvm = { vg = "vg0" }, guest = { count = 2 } },
                 { name = "other", device = "/dev/zero" },
+                { name = "over", stack = "device /dev/zero > luks > thick LVM volume" },
+                { name = "nested", stack = "vg0 > thick LVM volume > luks > thin LVM volume" },
             ]
             [[neighbour]]
             target = { name = "noise", device = "/dev/none" }
@@ -97,6 +100,8 @@ mod tests {
             ("users", &users, true),
             ("many", &users, false),
             ("other", &None, true),
+            ("over", &None, false),
+            ("nested", &users, false),
             ("noise", &group, false),
         ];
         for (spec, (name, location, shares)) in plan.everything().zip(expected) {

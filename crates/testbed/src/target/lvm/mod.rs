@@ -1,8 +1,9 @@
-//! Creates logical volumes, in an existing volume group of the user or in a new one on a device.
+//! Creates logical volumes, in an existing volume group of the user or in a new one on a block device.
 //!
-//! Targets of a plan share one volume group per device. In each group, one volume is shared by all targets without snapshots, thin
-//! provisioning or formatting, if they are measured one at a time. Raw targets on such a device use the bytes below that volume, so that
-//! device and LVM are compared on the same part of the disk.
+//! On a device that iotax made for a target, the group is that target's alone. Targets of a plan on a device of the user share one group
+//! per device. In each of these and of the user's groups, one volume is shared by all targets without snapshots, thin provisioning or
+//! formatting, if they are measured one at a time. Raw targets on such a device use the bytes below that volume, so that device and LVM are
+//! compared on the same part of the disk.
 
 mod capacity;
 mod location;
@@ -11,21 +12,22 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
-use iotax_model::target::{Layer, LayerKind, LvmSpec, RequiredSpace, TargetSpec};
+use iotax_model::target::{Layer, LayerKind, LvmSpec, RequiredSpace, TargetSpec, VolumeAllocation};
 use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
 
 use super::ExportedImage;
-use super::ground::{BlockGround, Ground};
+use super::ground::{BlockGround, Ground, TakenBlock};
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::origin::{Origin, create};
+use super::preflight::check_created;
 use crate::build_error::BuildError;
 use crate::device::{self, DeviceArea, DevicePin, OverwrittenDevice, Permission};
 use crate::lvm::{self, Group, LVM, Physical, Scope};
 use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoLog};
-use capacity::{EXTENT, VolumeAllocation};
+use capacity::allocation;
 pub use capacity::{check, possible};
 use location::Sharing;
 pub use location::VolumeLocation;
@@ -48,16 +50,22 @@ pub struct Volume {
 }
 
 impl Build for LvmSpec {
-    /// Checks nothing: [`check`] checks all volumes of a plan together.
-    fn check(&self, _: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
-        Ok(())
+    /// Checks the workloads alone: [`check`] checks all volumes of a plan together.
+    fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
+        check_created(at.plan, &at.plan.work_on(at.target))
     }
 
-    fn build(&self, _: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
-        match at.builder.volumes.location(at.target) {
-            Some(location) => ground(&location, at),
-            None => Err(Refusal::input("lvm stands on a device or in a group, and there is none").into()),
+    fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
+        if matches!(below, Ground::Machine) {
+            return match at.builder.volumes.location(at.target) {
+                Some(location) => ground(&location, at),
+                None => Err(Refusal::input("lvm stands on a device or in a group, and there is none").into()),
+            };
         }
+        let taken = below.block()?.take(at.builder.permission.signature)?;
+        let allocation = self.allocation(at.size(), LvmSpec::EXTENT);
+        let volume = at.builder.volumes.build_on(&taken, &allocation, at.undo_log)?;
+        Ok(on_volume(volume, taken.transient, at))
     }
 
     fn recorded(&self, _: Option<&ExportedImage>) -> Vec<Layer> {
@@ -70,10 +78,17 @@ impl Build for LvmSpec {
 pub(super) fn ground(location: &VolumeLocation, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
     let permission = at.builder.permission.clone();
     let volume = at.builder.volumes.build(at.target, location, &permission, at.undo_log)?;
+    Ok(on_volume(volume, false, at))
+}
+
+/// Converts a volume to a block device for the next layer. `transient` is true if the volume goes with the device that it is on.
+fn on_volume(volume: Volume, transient: bool, at: &mut LayerSite<'_>) -> Ground {
     let Volume { path, offset, size, shared, identity, origin } = volume;
-    *at.origin = origin;
+    if origin.is_some() {
+        *at.origin = origin;
+    }
     let area = DeviceArea { path, offset, size };
-    Ok(Ground::Block(BlockGround { area, shared, identity, claim: None, transient: false }))
+    Ground::Block(BlockGround { area, shared, identity, claim: None, transient })
 }
 
 /// The volume groups and logical volumes of one run.
@@ -83,6 +98,8 @@ pub struct Volumes {
     space: RequiredSpace,
     sharing: Sharing,
     groups: BTreeMap<VolumeLocation, OpenGroup>,
+    /// Number of groups that this run created.
+    created: usize,
 }
 
 /// A volume group that this run uses.
@@ -104,7 +121,7 @@ impl Volumes {
     #[must_use]
     pub fn new(tag: &str, plan: &Plan, permission: &Permission) -> Self {
         let sharing = Sharing::of(plan, permission);
-        Self { tag: tag.to_owned(), space: plan.space(), sharing, groups: BTreeMap::new() }
+        Self { tag: tag.to_owned(), space: plan.space(), sharing, groups: BTreeMap::new(), created: 0 }
     }
 
     /// Returns the volume group or device that a target uses, if it uses LVM or shares a device with a target that does; `None` otherwise.
@@ -121,16 +138,15 @@ impl Volumes {
         permission: &Permission,
         undo_log: &mut UndoLog,
     ) -> Result<Volume, BuildError> {
-        let number = self.groups.len();
         if !self.groups.contains_key(location) {
             let volume_group = match location {
-                VolumeLocation::Device(device) => new_group(device, &self.tag, number, permission, undo_log)?,
+                VolumeLocation::Device(device) => self.on_users_device(device, permission, undo_log)?,
                 VolumeLocation::Group(name) => users_group(name)?,
             };
             self.groups.insert(location.clone(), volume_group);
         }
         let volume_group = self.groups.get_mut(location).expect("inserted above");
-        let allocation = VolumeAllocation::of(spec, self.space, volume_group.extent);
+        let allocation = allocation(spec, self.space, volume_group.extent);
         let name = match &volume_group.shared {
             Some(name) if self.sharing.shares(spec) => name.clone(),
             _ => {
@@ -141,22 +157,67 @@ impl Volumes {
                 name
             }
         };
-        if let (VolumeLocation::Device(device), None) = (location, spec.lvm()) {
+        if let (VolumeLocation::Device(device), None) = (location, spec.bottom_volume()) {
             let offset = offset_of(device, &volume_group.name, &name)?;
             let (path, size) = (device.clone(), self.space.area);
             let identity = volume_group.pin.as_ref().map(|pin| Identity::Disk(pin.disk));
             return Ok(Volume { path, offset, size, shared: true, identity, origin: None });
         }
-        let path = Path::new("/dev").join(&volume_group.name).join(&name);
-        let origin = allocation.snapshots.then(|| Origin {
-            group: volume_group.group.clone(),
-            group_name: volume_group.name.clone(),
-            name,
-            copy_on_write: allocation.copy_on_write,
-            taken: 0,
-        });
-        let (offset, size) = (Bytes(0), allocation.size);
-        Ok(Volume { path, offset, size, shared: false, identity: None, origin })
+        Ok(volume_group.volume(name, &allocation))
+    }
+
+    /// Builds a volume in a new group on a block device that iotax made.
+    fn build_on(
+        &mut self,
+        below: &TakenBlock,
+        allocation: &VolumeAllocation,
+        undo_log: &mut UndoLog,
+    ) -> Result<Volume, BuildError> {
+        let mut group = self.new_group(&below.area.path, below.transient, false, undo_log)?;
+        let name = group.add(&self.tag, allocation, undo_log)?;
+        Ok(group.volume(name, allocation))
+    }
+
+    /// Claims a device of the user for a new group.
+    fn on_users_device(
+        &mut self,
+        device: &Path,
+        permission: &Permission,
+        undo_log: &mut UndoLog,
+    ) -> Result<OpenGroup, BuildError> {
+        let claim = device::claim(device, permission)?;
+        let pin = claim.pin();
+        undo_log.record(Effect::Overwritten(OverwrittenDevice::new(claim.block.path.clone())))?;
+        // LVM must claim the device exclusively itself.
+        drop(claim);
+        let group = self.new_group(device, false, permission.signature, undo_log)?;
+        Ok(OpenGroup { pin: Some(pin), ..group })
+    }
+
+    /// Turns a block device into a physical volume with a new group, after wiping all signatures if `wipe` is true.
+    fn new_group(
+        &mut self,
+        device: &Path,
+        transient: bool,
+        wipe: bool,
+        undo_log: &mut UndoLog,
+    ) -> Result<OpenGroup, BuildError> {
+        let (tag, number) = (&self.tag, self.created);
+        self.created += 1;
+        let physical = Physical::new(device.to_owned(), transient, tag, number);
+        let name = format!("iotax-{tag}{}", if number == 0 { String::new() } else { format!("-{number}") });
+        let (scope, node) = (Scope::Device(device), device.to_string_lossy());
+        undo_log.record(Effect::PhysicalVolume(physical.clone()))?;
+        if wipe {
+            undo_log.run(device::WIPEFS, ["--all", &node])?;
+        }
+        let identity = ["--uuid", &physical.uuid, "--norestorefile"];
+        undo_log.run(LVM, scope.command("pvcreate", &[&identity[..], &[&node]].concat()))?;
+        undo_log.record(Effect::VolumeGroup { name: name.clone(), physical: physical.clone() })?;
+        let extent = format!("{}b", LvmSpec::EXTENT);
+        undo_log.run(LVM, scope.command("vgcreate", &["--physicalextentsize", &extent, &name, &node]))?;
+        let group = Group::Own(Box::new(physical));
+        Ok(OpenGroup { group, name, extent: LvmSpec::EXTENT, pin: None, shared: None, volumes: 0 })
     }
 }
 
@@ -199,35 +260,19 @@ impl OpenGroup {
         }
         Ok(name)
     }
-}
 
-/// Turns a device into a physical volume with a new volume group.
-fn new_group(
-    device: &Path,
-    tag: &str,
-    number: usize,
-    permission: &Permission,
-    undo_log: &mut UndoLog,
-) -> Result<OpenGroup, BuildError> {
-    let claim = device::claim(device, permission)?;
-    let pin = claim.pin();
-    undo_log.record(Effect::Overwritten(OverwrittenDevice::new(claim.block.path.clone())))?;
-    // LVM must claim the device exclusively itself.
-    drop(claim);
-    let physical = Physical::new(device.to_owned(), tag, number);
-    let name = format!("iotax-{tag}{}", if number == 0 { String::new() } else { format!("-{number}") });
-    let (scope, node) = (Scope::Device(device), device.to_string_lossy());
-    undo_log.record(Effect::PhysicalVolume(physical.clone()))?;
-    if permission.signature {
-        undo_log.run(device::WIPEFS, ["--all", &node])?;
+    /// Describes a volume of the group.
+    fn volume(&self, name: String, allocation: &VolumeAllocation) -> Volume {
+        let path = Path::new("/dev").join(&self.name).join(&name);
+        let origin = allocation.snapshots.then(|| Origin {
+            group: self.group.clone(),
+            group_name: self.name.clone(),
+            name,
+            copy_on_write: allocation.copy_on_write,
+            taken: 0,
+        });
+        Volume { path, offset: Bytes(0), size: allocation.size, shared: false, identity: None, origin }
     }
-    let identity = ["--uuid", &physical.uuid, "--norestorefile"];
-    undo_log.run(LVM, scope.command("pvcreate", &[&identity[..], &[&node]].concat()))?;
-    undo_log.record(Effect::VolumeGroup { name: name.clone(), physical: physical.clone() })?;
-    let extent = format!("{EXTENT}b");
-    undo_log.run(LVM, scope.command("vgcreate", &["--physicalextentsize", &extent, &name, &node]))?;
-    let group = Group::Own(Box::new(physical));
-    Ok(OpenGroup { group, name, extent: EXTENT, pin: Some(pin), shared: None, volumes: 0 })
 }
 
 /// Looks up an existing volume group of the user. Its free space was checked with the plan.
