@@ -1,6 +1,7 @@
 //! Images measured through a virtio block device of QEMU's storage daemon, through NBD and block filters, without a guest.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -269,6 +270,11 @@ fn errors_of_nbdkit_are_counted_exactly() {
 #[test]
 fn an_image_that_exists_is_read_and_stays_as_it_is() {
     require!(program "qemu-storage-daemon", "qemu-img");
+    let misnamed = lab.path("plain.vmdk");
+    fs::copy(&raw, &misnamed).expect("copied");
+    let bench = lab.run(&["bench", &misnamed.display().to_string(), "--runtime=300ms"]);
+    let said = text(&bench.stderr);
+    assert!(bench.status.success() && said.contains("QEMU finds no vmdk image in "), "{said}");
     let lab = Lab::new();
     let image = lab.path("mine.vmdk");
     let of_qemu_img = |arguments: &[&str]| {
@@ -308,6 +314,37 @@ fn an_image_that_exists_is_read_and_stays_as_it_is() {
         "-F",
         "raw",
         &elsewhere,
+/// By its path too. QEMU's lock of a raw image says who writes it and keeps no reader out.
+#[test]
+fn a_raw_image_that_a_machine_writes_is_refused_and_one_that_it_reads_is_not() {
+    require!(program "qemu-io");
+    let lab = Lab::new();
+    let path = lab.path("held.img");
+    fs::write(&path, vec![0x5a; 16 << 20]).expect("written");
+    let inode = fs::metadata(&path).expect("there").ino();
+    let path = path.display().to_string();
+    for (more, is_written, last) in [(&[][..], true, 101), (&["-r"], false, 100)] {
+        let mut holder = Command::new("qemu-io")
+            .args(["-f", "raw", &path])
+            .args(more)
+            .args(["-c", "sleep 20000"])
+            .spawn()
+            .expect("held");
+        let lock = format!(":{inode} 100 {last}");
+        while !fs::read_to_string("/proc/locks").expect("locks").contains(&lock) {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let bench = lab.run(&["bench", &path, "--runtime=300ms"]);
+        let said = text(&bench.stderr);
+        let refusal =
+            format!("{path}: qemu-io (process {}) has it open as an image and writes it", holder.id());
+        holder.kill().and_then(|()| holder.wait()).expect("ended");
+        assert_eq!(bench.status.code(), Some(if is_written { 4 } else { 0 }), "{said}");
+        assert_eq!(said.contains(&refusal), is_written, "{said}");
+    }
+    lab.assert_nothing_left();
+}
+
         "16m",
     ]);
     // What a guest has open to write is not read, raw images too, whose lock keeps no reader out.
