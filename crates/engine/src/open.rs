@@ -127,7 +127,7 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
         return Err(refuse(OpenRefusal::Cut));
     }
     if workload.trims() {
-        target.check_trim().map_err(&refuse)?;
+        target.check_trim(workload.libblkio_write_zeroes_on_trim).map_err(&refuse)?;
     }
     // A virtio device's queue is memory, which can always be polled.
     if workload.hipri && target.virtio.is_none() && queue::attribute(&target.file, "io_poll") == Some(0) {
@@ -275,14 +275,16 @@ impl Target {
         }
     }
 
-    /// Fails if the target is known not to support discard. Discards no data to find out: a file is tested by punching a hole beyond its
+    /// Fails if the target is known not to support discard or, if `zeroes` is true, write zeroes. Discards no data to find out: a file is tested by punching a hole beyond its
     /// end.
-    pub(crate) fn check_trim(&self) -> Result<(), OpenRefusal> {
+    pub(crate) fn check_trim(&self, zeroes: bool) -> Result<(), OpenRefusal> {
         if let Some(device) = &self.virtio {
-            return if device.discards {
-                Ok(())
-            } else {
-                Err(OpenRefusal::NoTrim("its virtio device discards nothing"))
+            return match zeroes {
+                true if !device.writes_zeroes => {
+                    Err(OpenRefusal::NoTrim("its virtio device does not take write zeroes"))
+                }
+                false if !device.discards => Err(OpenRefusal::NoTrim("its virtio device discards nothing")),
+                _ => Ok(()),
             };
         }
         if self.is_device {

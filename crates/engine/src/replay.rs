@@ -79,7 +79,7 @@ impl Replay {
             unit,
             longest: workload.bs.0,
             writes: workload.rw.writes(),
-            trims: workload.rw.writes() && target.check_trim().is_ok(),
+            trims: workload.rw.writes() && target.check_trim(false).is_ok(),
         };
         let scale = workload.replay_time_scale;
         let (sender, chunks) = mpsc::sync_channel(AHEAD);

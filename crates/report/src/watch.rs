@@ -4,8 +4,8 @@ pub(super) mod price_comparison;
 pub(super) mod timeouts;
 
 use iotax_analysis::watch::{
-    CompletionGap, DeviceOwner, Episode, EventEffect, FigureChange, Judged, Price, RecoveryTime, SHORTEST_NS,
-    Sight, Stalled, episodes, price_comparisons, prices,
+    CompletionGap, DeviceOwner, Episode, EventEffect, FigureChange, FirstWrites, Judged, Price, RecoveryTime,
+    SHORTEST_NS, Sight, Stalled, episodes, price_comparisons, prices,
 };
 use iotax_model::Workload;
 use iotax_model::plan::{Limit, Requirement, WatchSpec};
@@ -40,7 +40,8 @@ pub(super) fn all(run: &Run) -> Vec<String> {
         let compared = price_comparisons(run, &episodes);
         let rows: Vec<_> = price_comparison::tables(&compared).flat_map(price_comparison::rows).collect();
         let against = rows.iter().map(|row| price_comparison::sentence(run, row));
-        let prices = prices.iter().map(price_sentence);
+        let prices =
+            prices.iter().flat_map(|price| [price_sentence(price)].into_iter().chain(first_writes(price)));
         return prices.chain(against).chain(summary(run, watch, &episodes)).collect();
     }
     let of_one = |episode: &Episode<'_>| -> Vec<String> {
@@ -154,6 +155,28 @@ fn price_sentence(price: &Price<'_>) -> String {
         took.unwrap_or_default(),
         counted(price.rounds as u64, "round")
     )
+}
+
+/// Describes the writes after a snapshot: `snapshot on vm: writes in the 5.00 s after it 451 us → 1.40 ms (+210% [+150, +280]), slower for
+/// 3 s.`; `None` for other events.
+pub(super) fn first_writes(price: &Price<'_>) -> Option<String> {
+    let FirstWrites { mean, span_ns, slower_ns } = price.first_writes.as_ref()?;
+    let lasts = match slower_ns {
+        _ if price.first_writes.is_some_and(|writes| writes.outlasts()) => {
+            "slower to the end of it".to_owned()
+        }
+        0 => "slower in no second for certain".to_owned(),
+        ns => format!("slower for {}", human::time(*ns as f64)),
+    };
+    Some(format!(
+        "{} on {}: writes in the {} after it {} → {} ({}), {lasts}.",
+        price.event,
+        price.target,
+        human::time(*span_ns as f64),
+        human::time(mean.without),
+        human::time(mean.with),
+        change_with(mean.ratio(), mean.interval)
+    ))
 }
 
 /// Formats the longest gap without and with an event: `none → 3.02 s`; `none` if there was no gap at all.

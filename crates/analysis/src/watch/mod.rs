@@ -12,7 +12,7 @@ use iotax_model::record::{Happened, Measurement, Occurrence, Sample, Source, Sto
 use iotax_model::units::human;
 
 pub use clock::{CompletionGap, Stalled};
-pub use price::{FigureChange, Price, SHORTEST_NS, prices};
+pub use price::{FigureChange, FirstWrites, Price, SHORTEST_NS, prices};
 pub use price_comparison::{EventFigure, PriceComparison, price_comparisons};
 pub use recovery::{RecoveryTime, Unknown};
 pub use stall::{DeviceOwner, GapOrigin, Sight};

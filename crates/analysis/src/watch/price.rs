@@ -3,6 +3,7 @@
 //! The compared seconds are those of the event's command or operation, at least one second. They do not depend on the event's effect:
 //! seconds chosen because an effect was seen would show a cost even in pure noise.
 
+use iotax_model::plan::{Action, Operation};
 use iotax_model::record::{Measurement, Sample};
 use iotax_model::{CellKey, Histogram};
 
@@ -40,6 +41,46 @@ pub struct Price<'a> {
     pub mean: Option<FigureChange>,
     /// 99th percentile of response times in nanoseconds, without and with the event; absent if unknown in any round.
     pub p99: Option<FigureChange>,
+    /// The writes after a snapshot; absent for other events, and if less than a second of them was observed in any round.
+    pub first_writes: Option<FirstWrites>,
+}
+
+/// The writes from the end of a snapshot to the next event or the end of the window. The first write to each block of a disk copies it into
+/// the overlay and is slower than later ones.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FirstWrites {
+    /// Mean response time of the writes in nanoseconds, without and with the snapshot.
+    pub mean: FigureChange,
+    /// Length of the compared span in nanoseconds: the shortest over the rounds.
+    pub span_ns: u64,
+    /// Time after the snapshot in which the writes of every second were slower, by the 95% interval over the rounds, in nanoseconds: 0 if those
+    /// of the first second are not decided. The slowdown lasts beyond the span if no whole second of it is left.
+    pub slower_ns: u64,
+}
+
+impl FirstWrites {
+    fn of(pairs: &[Pair<'_>]) -> Option<Self> {
+        let span_ns = pairs.iter().map(Pair::quiet_ns).min()?;
+        let change = |from_ns, to_ns| {
+            let both: Option<Vec<(f64, f64)>> =
+                pairs.iter().map(|pair| pair.writes(from_ns, to_ns)).collect();
+            FigureChange::of(&both?)
+        };
+        let is_slower = |second: &u64| {
+            change(second * SHORTEST_NS, (second + 1) * SHORTEST_NS)
+                .and_then(|change| change.interval)
+                .is_some_and(|interval| interval.low > 1.0)
+        };
+        let slower = (0..span_ns / SHORTEST_NS).take_while(is_slower).count() as u64;
+        (span_ns >= SHORTEST_NS)
+            .then(|| Some(Self { mean: change(0, span_ns)?, span_ns, slower_ns: slower * SHORTEST_NS }))?
+    }
+
+    /// Returns whether the writes were slower until the end of the compared span.
+    #[must_use]
+    pub const fn outlasts(&self) -> bool {
+        self.slower_ns + SHORTEST_NS > self.span_ns
+    }
 }
 
 /// A figure without and with an event.
@@ -116,7 +157,10 @@ pub fn prices<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<Price<'a>> {
                     let done = of_event.filter(|effect| effect.failure.is_none());
                     let took: Vec<f64> =
                         done.filter_map(|effect| effect.duration_ns).map(|ns| ns as f64).collect();
-                    all.push(price(&target.name, &workload.name, &event.name, &pairs, median(&took)));
+                    let is_snapshot = event.action == Action::Operation(Operation::Snapshot);
+                    let first_writes = is_snapshot.then(|| FirstWrites::of(&pairs)).flatten();
+                    let price = price(&target.name, &workload.name, &event.name, &pairs, median(&took));
+                    all.push(Price { first_writes, ..price });
                 }
             }
         }
@@ -138,6 +182,26 @@ impl Pair<'_> {
         let of = |episode: &Episode<'_>| figure(&Seconds::of(episode.measurement, span(self.effect)));
         let pair = (of(self.episode)?, of(self.control)?);
         (pair.0 > 0.0 && pair.1 > 0.0).then_some(pair)
+    }
+
+    /// Returns the end of the event's operation, in nanoseconds from the start of the window.
+    fn end_ns(&self) -> u64 {
+        self.effect.at_ns + self.effect.duration_ns.unwrap_or(0)
+    }
+
+    /// Returns the time in nanoseconds from the end of the event's operation to the next event, or to the end of the shorter window.
+    fn quiet_ns(&self) -> u64 {
+        let later = self.episode.effects.iter().map(|other| other.at_ns).filter(|at| *at > self.effect.at_ns);
+        let windows = [self.episode, self.control].map(|episode| episode.measurement.outcome.duration_ns);
+        later.chain(windows).min().unwrap_or(0).saturating_sub(self.end_ns())
+    }
+
+    /// Returns the mean response time of writes in nanoseconds between two times after the event's operation, in the window with the event and
+    /// in the control; `None` without writes in one of the two.
+    fn writes(&self, from_ns: u64, to_ns: u64) -> Option<(f64, f64)> {
+        let span = (self.end_ns() + from_ns, self.end_ns() + to_ns);
+        let of = |episode: &Episode<'_>| Seconds::of(episode.measurement, span).writes.mean();
+        Some((of(self.episode)?, of(self.control)?))
     }
 
     /// Returns the longest gap in the event's seconds, in nanoseconds, in the window with the event and in the control; `None` if one of
@@ -164,13 +228,15 @@ pub(super) struct Seconds {
     ios: u64,
     length_ns: u64,
     pub(super) response: Histogram,
+    /// Response times of writes; in a closed loop their latencies.
+    writes: Histogram,
 }
 
 impl Seconds {
     /// Sums the intervals that overlap a span, on the host's clock.
     pub(super) fn of(m: &Measurement, (begin, end): (u64, u64)) -> Self {
         let clock = HostClock::of(m);
-        let mut all = Self { ios: 0, length_ns: 0, response: Histogram::new() };
+        let mut all = Self { ios: 0, length_ns: 0, response: Histogram::new(), writes: Histogram::new() };
         let ends = |sample: &Sample| {
             (clock.of_agent(sample.at_ns.saturating_sub(sample.duration_ns)), clock.of_agent(sample.at_ns))
         };
@@ -181,6 +247,9 @@ impl Seconds {
                 all.length_ns += to - from;
                 if let Some(response) = sample.tallies.response() {
                     all.response.merge(&response);
+                }
+                if let Some(write) = &sample.tallies.write {
+                    all.writes.merge(write.response.as_ref().unwrap_or(&write.latency));
                 }
             }
         }
@@ -218,6 +287,7 @@ fn price<'a>(
         iops: change(|seconds| Some(seconds.ios as f64 * 1e9 / seconds.length_ns.max(1) as f64)),
         mean: change(|seconds| seconds.response.mean()),
         p99: change(|seconds| percentile(&seconds.response, 0.99)),
+        first_writes: None,
     }
 }
 

@@ -52,6 +52,8 @@ pub(crate) struct Setup {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
     pub(crate) hipri: bool,
+    /// True if a virtio device writes zeroes in place of each trim.
+    pub(crate) zeroes_on_trim: bool,
     /// True if each write is durable when it completes: the file is open with O_SYNC or O_DSYNC, or `rwf_dsync` is set.
     pub(crate) sync: bool,
     /// True if each write asks for durability with RWF_DSYNC.
@@ -69,7 +71,18 @@ impl Options {
         let priority = PriorityShare::new(workload);
         let sync = workload.sync != SyncMode::None;
         let rwf_dsync = workload.sync == SyncMode::RwfDSync;
-        Self { hipri, sync, rwf_dsync, nowait, sqthread_poll, sqthread_poll_cpu, mem, priority }
+        let zeroes_on_trim = workload.libblkio_write_zeroes_on_trim;
+        Self {
+            hipri,
+            zeroes_on_trim,
+            sync,
+            rwf_dsync,
+            nowait,
+            sqthread_poll,
+            sqthread_poll_cpu,
+            mem,
+            priority,
+        }
     }
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct Virtio {
     is_behind: bool,
     /// True if the worker polls the queue instead of sleeping until it is notified.
     polls: bool,
+    /// True if each trim is a request to write zeroes, which may deallocate the range.
+    zeroes_on_trim: bool,
     /// True if each write must be followed by a flush to be durable.
     flushes: bool,
     done: Vec<Completion>,
@@ -73,6 +75,7 @@ impl Backend for Virtio {
             in_flight: 0,
             is_behind: false,
             polls: setup.options.hipri,
+            zeroes_on_trim: setup.options.zeroes_on_trim,
             flushes: setup.options.sync,
             done: Vec::with_capacity(slots.len()),
             device,
@@ -98,6 +101,9 @@ impl Backend for Virtio {
             IoKind::Write | IoKind::DurableWrite => unsafe {
                 queue.write_raw(io.offset, address, length, request)
             },
+            IoKind::Trim if self.zeroes_on_trim => {
+                queue.write_zeroes(io.offset, io.length.into(), true, request)
+            }
             IoKind::Trim => queue.discard(io.offset, io.length.into(), request),
             // VirtioSpec::refusal keeps sync_file_range away from here.
             IoKind::Sync | IoKind::DataSync | IoKind::RangeSync(_) => queue.flush(request),
@@ -291,12 +297,17 @@ mod tests {
     impl Lab {
         /// Starts a device with `queues` queues; `None`, with a message, if the server program is missing.
         fn new(queues: u32) -> Option<Self> {
+            Self::with(queues, "unmap")
+        }
+
+        /// As `new`; the server unmaps or ignores discards.
+        fn with(queues: u32, discard: &str) -> Option<Self> {
             iotax_testkit::require!(program "qemu-storage-daemon");
             let directory = tempfile::tempdir().expect("a directory");
             let file = directory.path().join("file");
             fs::write(&file, vec![7; 64 * BLOCK as usize]).expect("written");
             let socket = directory.path().join("socket");
-            let node = format!("driver=file,node-name=f,filename={},discard=unmap", file.display());
+            let node = format!("driver=file,node-name=f,filename={},discard={discard}", file.display());
             let export = format!(
                 "type=vhost-user-blk,id=e,node-name=f,writable=on,num-queues={queues},addr.type=unix,addr.path={}",
                 socket.display()
@@ -376,14 +387,22 @@ mod tests {
     }
 
     #[test]
-    fn discards_are_passed_on_and_errors_come_back() {
+    fn discards_and_zeroes_are_passed_on_and_errors_come_back() {
+        // What is not discarded can still be overwritten by zeroes.
+        for (discard, zeroes_on_trim, is_zero) in
+            [("unmap", false, true), ("ignore", false, false), ("ignore", true, true)]
+        {
+            let Some(lab) = Lab::with(1, discard) else { return };
+            let (mut backend, mut free) = lab.open(1, Options { zeroes_on_trim, ..Options::default() });
+            assert!(backend.device.discards && backend.device.writes_zeroes);
+            assert_eq!(carry_out(&mut backend, &mut free, IoKind::Trim, 0), BLOCK.cast_signed());
+            let mut content = [1; BLOCK as usize];
+            File::open(lab.file()).and_then(|file| file.read_exact_at(&mut content, 0)).expect("read");
+            assert_eq!(content.iter().all(|byte| *byte == 0), is_zero, "{discard}, {zeroes_on_trim}");
+        }
         let Some(lab) = Lab::new(1) else { return };
         let (mut backend, mut free) = lab.open(1, Options::default());
-        assert!(backend.device.discards && backend.device.length == BLOCKS * u64::from(BLOCK));
-        assert_eq!(carry_out(&mut backend, &mut free, IoKind::Trim, 0), BLOCK.cast_signed());
-        let mut content = [1; BLOCK as usize];
-        File::open(lab.file()).and_then(|file| file.read_exact_at(&mut content, 0)).expect("read");
-        assert!(content.iter().all(|byte| *byte == 0));
+        assert_eq!(backend.device.length, BLOCKS * u64::from(BLOCK));
         let beyond = BLOCKS * u64::from(BLOCK);
         assert_eq!(carry_out(&mut backend, &mut free, IoKind::Read, beyond), -libc::EIO);
         assert_eq!(carry_out(&mut backend, &mut free, IoKind::Write, 100), -libc::EINVAL, "no whole sectors");

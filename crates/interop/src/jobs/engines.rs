@@ -166,7 +166,6 @@ pub(super) const OPTIONS: &[&str] = &[
     "libblkio_queue_size",
     "libblkio_pre_start_props",
     "libblkio_vectored",
-    "libblkio_write_zeroes_on_trim",
     "libblkio_wait_mode",
     "libblkio_force_enable_completion_eventfd",
     "no_completion_thread",

@@ -147,6 +147,7 @@ const DONE: &[KnownOption] = &[
         value.triple(OptionValue::number).map(|level| draft.cmdprio_level = level)
     }),
     switch(&["hipri"], into!(keys.hipri = flag)),
+    done(&["libblkio_write_zeroes_on_trim"], into!(keys.libblkio_write_zeroes_on_trim = bool)),
     switch(&["nowait"], into!(keys.nowait = flag)),
     switch(&["sqthread_poll"], into!(keys.sqthread_poll = flag)),
     done(&["sqthread_poll_cpu"], into!(keys.sqthread_poll_cpu = number)),

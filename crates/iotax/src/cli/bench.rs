@@ -1,6 +1,6 @@
 //! `iotax bench`: measures one target with one workload, or with the jobs of a job file of fio or vdbench.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
@@ -110,7 +110,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         )));
     }
     if let Some(path) = target.path().filter(|path| target.remote().is_none() && !path.exists())
-        && let Some(format) = named_as_image(path)
+        && let Some(format) = existing_image::named_as(path)
     {
         return Err(usage(format!(
             "{0}: it is not there, and a new file would be raw, not {format} as its name says; give the path of an image, another name, or a \
@@ -140,13 +140,6 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     }
     let session = Session::new(plan, &args.output).with(&args.session, permission);
     Session { keep: args.keep, ask: false, ..session }.carry_out()
-}
-
-/// Returns the image format that a file name's extension implies; `None` for raw images and other files.
-fn named_as_image(path: &Path) -> Option<Format> {
-    let extension = path.extension()?.to_str()?.to_ascii_lowercase();
-    let format = if extension == "vhd" { Format::Vpc } else { extension.parse().ok()? };
-    Some(format).filter(|format| *format != Format::Raw)
 }
 
 /// Maximum size in bytes of an image's descriptor file, which only names the files that hold the data.

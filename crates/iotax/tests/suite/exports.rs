@@ -137,11 +137,11 @@ fn an_overlay_is_not_put_on_an_image_that_a_machine_runs_on() {
 }
 
 /// A server process; killed on drop.
-struct Server(Child);
+pub(crate) struct Server(Child);
 
 impl Server {
     /// Starts the server and waits until it accepts connections.
-    fn start(command: &mut Command, connects: impl Fn() -> bool) -> Self {
+    pub(crate) fn start(command: &mut Command, connects: impl Fn() -> bool) -> Self {
         let server = Self(command.spawn().expect("a server"));
         for _ in 0..100 {
             if connects() {

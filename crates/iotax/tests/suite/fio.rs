@@ -9,7 +9,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
 use iotax_testbed::agent_client::AgentClient;
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testkit::{require, skip, thorough};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::lab::{Lab, text};
@@ -198,11 +199,9 @@ fn spread(values: &[f64]) -> f64 {
     (most - least) / median(values)
 }
 
-/// Runs the tools in turns on one shape, in a group that limits the disk. Returns the figures on which they disagree.
-fn compare(lab: &Lab, slowed: &Slowed, number: usize, shape: &Shape, path: &Path) -> Vec<String> {
-    let fio_exe = slowed.program(lab, &format!("fio-{number}"), &iotax_testkit::program("fio"));
-    let exe = slowed.program(lab, &format!("agent-{number}"), Path::new(env!("CARGO_BIN_EXE_iotax")));
-    let mut link = AgentClient::spawn_local(&exe, &Interrupt::default()).expect("an agent");
+/// Runs fio and an agent, given by their programs, in turns on one shape. Returns the figures on which they disagree.
+fn compare([fio_exe, exe]: [&Path; 2], shape: &Shape, path: &Path) -> Vec<String> {
+    let mut link = AgentClient::spawn_local(exe, &Interrupt::default()).expect("an agent");
     // Direct I/O drops the pages that it writes over.
     if !shape.direct {
         std::fs::read(path).expect("cached");
@@ -210,11 +209,11 @@ fn compare(lab: &Lab, slowed: &Slowed, number: usize, shape: &Shape, path: &Path
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
     for pair in 0..shape.pairs() {
         if pair % 2 == 0 {
-            theirs.push(fio(&fio_exe, shape, path));
+            theirs.push(fio(fio_exe, shape, path));
             ours.push(iotax(&mut link, shape, path));
         } else {
             ours.push(iotax(&mut link, shape, path));
-            theirs.push(fio(&fio_exe, shape, path));
+            theirs.push(fio(fio_exe, shape, path));
         }
     }
     let mut disagreements = Vec::new();
@@ -235,6 +234,43 @@ fn compare(lab: &Lab, slowed: &Slowed, number: usize, shape: &Shape, path: &Path
     disagreements
 }
 
+/// Creates a file whose blocks all differ.
+fn create(path: &Path) {
+    let mut file = File::create(path).expect("created");
+    let chunk: Vec<u8> = (0..1_u32 << 18).flat_map(|n| n.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect();
+    (0..SIZE.0 >> 20).for_each(|_| file.write_all(&chunk).expect("written"));
+    file.sync_all().expect("synced");
+}
+
+/// A file that QEMU's storage daemon shows as another file, by FUSE. The daemon ends on drop.
+struct FuseExport(Child);
+
+impl FuseExport {
+    fn start(file: &Path, shown: &Path) -> Self {
+        File::create(shown).expect("created");
+        let node =
+            format!("driver=file,node-name=f,filename={},cache.direct=on,aio=io_uring", file.display());
+        let export = format!("type=fuse,id=e,node-name=f,mountpoint={},writable=on", shown.display());
+        let mut daemon = Command::new("qemu-storage-daemon");
+        let export = Self(daemon.args(["--blockdev", &node, "--export", &export]).spawn().expect("a daemon"));
+        for _ in 0..100 {
+            if shown.metadata().is_ok_and(|found| found.len() == SIZE.0) {
+                return export;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        panic!("{}: the export is not there", shown.display());
+    }
+}
+
+impl Drop for FuseExport {
+    fn drop(&mut self) {
+        // It unmounts what it shows.
+        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        let _ = self.0.wait();
+    }
+}
+
 /// Tests that have the machine to themselves.
 mod alone {
     use super::*;
@@ -244,18 +280,20 @@ mod alone {
         require!(program "fio");
         let lab = Lab::alone();
         let path = lab.work().join("data");
-        let mut file = File::create(&path).expect("created");
-        let chunk: Vec<u8> =
-            (0..1_u32 << 18).flat_map(|n| n.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect();
-        (0..SIZE.0 >> 20).for_each(|_| file.write_all(&chunk).expect("written"));
-        file.sync_all().expect("synced");
+        create(&path);
         let shapes = &SHAPES[..if thorough() { SHAPES.len() } else { FEW }];
         let limit = |number| Slowed::new(&path, DISK_IOPS, number);
         let slowed = match (0..shapes.len()).map(limit).collect::<Result<Vec<Slowed>, String>>() {
             Ok(slowed) => slowed,
             Err(reason) => skip!("{reason}"),
         };
-        let compare = |(number, shape)| compare(&lab, &slowed[number], number, shape, &path);
+        let compare = |(number, shape): (usize, &Shape)| {
+            let program =
+                |name: &str, exe: &Path| slowed[number].program(&lab, &format!("{name}-{number}"), exe);
+            let fio = program("fio", &iotax_testkit::program("fio"));
+            let agent = program("agent", Path::new(env!("CARGO_BIN_EXE_iotax")));
+            super::compare([&fio, &agent], shape, &path)
+        };
         let (direct, cached): (Vec<_>, Vec<_>) =
             shapes.iter().enumerate().partition(|(_, shape)| shape.direct);
         let mut disagreements = Vec::new();
@@ -267,6 +305,24 @@ mod alone {
             });
         }
         disagreements.extend(cached.into_iter().flat_map(compare));
+        assert_eq!(disagreements, Vec::<String>::new());
+    }
+    #[test]
+    fn an_export_gives_the_same_figures() {
+        require!(program "fio", "qemu-storage-daemon");
+        let lab = Lab::alone();
+        let (file, shown) = (lab.work().join("data"), lab.work().join("export"));
+        create(&file);
+        let _export = FuseExport::start(&file, &shown);
+        let programs = [&iotax_testkit::program("fio"), Path::new(env!("CARGO_BIN_EXE_iotax"))];
+        let shapes = [
+            disk(Rw::RandRead, "4k", IoEngine::Psync, 1),
+            disk(Rw::RandRead, "4k", IoEngine::IoUring, 32),
+            disk(Rw::Read, "64k", IoEngine::IoUring, 4),
+            disk(Rw::RandWrite, "4k", IoEngine::IoUring, 4),
+        ];
+        let disagreements: Vec<String> =
+            shapes.iter().flat_map(|shape| compare(programs, shape, &shown)).collect();
         assert_eq!(disagreements, Vec::<String>::new());
     }
 }

@@ -13,6 +13,7 @@ mod device;
 mod disk;
 mod doctor;
 mod escapes;
+mod export_truth;
 mod exports;
 mod failing;
 mod fallback;

@@ -1,6 +1,7 @@
 //! Tests of images measured through a virtio block device of QEMU's storage daemon, NBD and block filters, without a guest.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -189,54 +190,6 @@ fn a_queue_is_polled() {
     lab.assert_nothing_left();
 }
 
-/// Tests that a known limit and a known delay are measured correctly through every export.
-#[test]
-fn a_limit_and_a_delay_come_out_as_they_are() {
-    require!(root);
-    require!(program "qemu-storage-daemon", "nbdkit");
-    let lab = Lab::new();
-    let stacks = [
-        // In memory: a disk that others keep busy is slower than the limit now and then.
-        ("limited", "tmpfs > raw file > throttle iops=500 > virtio cache=writeback aio=threads"),
-        ("delayed", "WORK > raw file > nbd server=nbdkit delay=5ms > virtio"),
-        ("mounted", "WORK > raw file > nbd server=nbdkit delay=5ms > fuse"),
-    ];
-    let workloads = "[[workload]]\nrw = 'randread'\nruntime = '2s'\nramp_time = '500ms'\n";
-    let json = lab.json(&["run", &plan(&lab, &stacks, workloads), "--yes", "--json", "-"]);
-    let rates = |target: &str| -> Vec<f64> {
-        let own = measurements(&json).iter().filter(|measurement| measurement["target"] == target);
-        own.filter_map(|measurement| measurement["read"]["iops"].as_f64()).collect()
-    };
-    // A CPU that others have, and a timer that is late, take from these rates; nothing adds to them.
-    for (target, least, most) in
-        [("limited", 490.0, 510.0), ("delayed", 100.0, 200.0), ("mounted", 100.0, 200.0)]
-    {
-        let found = rates(target);
-        assert!(found.len() == 2 && found.iter().all(|rate| *rate <= most), "{target}: {found:?}");
-        assert!(found.iter().any(|rate| *rate >= least), "{target}: {found:?}");
-    }
-    lab.assert_nothing_left();
-}
-
-/// Tests a limit of nbdkit in bits against iotax's bytes.
-#[test]
-fn a_rate_of_nbdkit_comes_out_as_it_is() {
-    require!(root);
-    require!(program "qemu-storage-daemon", "nbdkit");
-    let lab = Lab::new();
-    // The two seconds' worth that pass at once are over before the warm-up is.
-    let stacks = [("limited", "tmpfs > raw file > nbd server=nbdkit rate=4m > virtio")];
-    let workload =
-        "[[workload]]\nrw = 'randread'\nbs = '16k'\niodepth = 4\nruntime = '3s'\nramp_time = '1s'\n";
-    let json = lab.json(&["run", &plan(&lab, &stacks, workload), "--yes", "--json", "-"]);
-    let iops = measurements(&json).iter().filter_map(|measurement| measurement["read"]["iops"].as_f64());
-    let shares: Vec<f64> = iops.map(|iops| iops / 256.0).collect();
-    // A busy machine takes from this rate; nothing adds to it.
-    assert!(shares.len() == 2 && shares.iter().all(|share| *share <= 1.02), "{shares:?}");
-    assert!(shares.iter().any(|share| *share >= 0.98), "{shares:?}");
-    lab.assert_nothing_left();
-}
-
 #[test]
 fn errors_of_nbdkit_are_counted_exactly() {
     require!(program "qemu-storage-daemon", "nbdkit");
@@ -317,6 +270,11 @@ fn an_image_that_exists_is_read_and_stays_as_it_is() {
     let said = text(&refused.stderr);
     assert!(refused.status.code() == Some(4) && said.contains("has it, or a file that it reads"), "{said}");
     drop(held);
+    let misnamed = lab.path("plain.vmdk");
+    fs::copy(&raw, &misnamed).expect("copied");
+    let bench = lab.run(&["bench", &misnamed.display().to_string(), "--runtime=300ms"]);
+    let said = text(&bench.stderr);
+    assert!(bench.status.success() && said.contains("QEMU finds no vmdk image in "), "{said}");
     let missing = lab.path("missing.vmdk").display().to_string();
     let refused = lab.run(&["bench", &missing]);
     let said = text(&refused.stderr);
@@ -353,6 +311,37 @@ fn an_image_that_a_machine_runs_on_is_refused() {
     let said = text(&refused.stderr);
     holder.kill().and_then(|()| holder.wait()).expect("ended");
     assert!(!refused.status.success() && said.contains("a program has it open to write it"), "{said}");
+    lab.assert_nothing_left();
+}
+
+/// By its path too. QEMU's lock of a raw image says who writes it and keeps no reader out.
+#[test]
+fn a_raw_image_that_a_machine_writes_is_refused_and_one_that_it_reads_is_not() {
+    require!(program "qemu-io");
+    let lab = Lab::new();
+    let path = lab.path("held.img");
+    fs::write(&path, vec![0x5a; 16 << 20]).expect("written");
+    let inode = fs::metadata(&path).expect("there").ino();
+    let path = path.display().to_string();
+    for (more, is_written, last) in [(&[][..], true, 101), (&["-r"], false, 100)] {
+        let mut holder = Command::new("qemu-io")
+            .args(["-f", "raw", &path])
+            .args(more)
+            .args(["-c", "sleep 20000"])
+            .spawn()
+            .expect("held");
+        let lock = format!(":{inode} 100 {last}");
+        while !fs::read_to_string("/proc/locks").expect("locks").contains(&lock) {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let bench = lab.run(&["bench", &path, "--runtime=300ms"]);
+        let said = text(&bench.stderr);
+        let refusal =
+            format!("{path}: qemu-io (process {}) has it open as an image and writes it", holder.id());
+        holder.kill().and_then(|()| holder.wait()).expect("ended");
+        assert_eq!(bench.status.code(), Some(if is_written { 4 } else { 0 }), "{said}");
+        assert_eq!(said.contains(&refusal), is_written, "{said}");
+    }
     lab.assert_nothing_left();
 }
 

@@ -86,6 +86,7 @@ impl Workload {
             ("startdelay", self.startdelay.as_ref().and_then(|value| text(value))),
             ("stride", self.stride.as_ref().and_then(|value| text(value))),
             ("hipri", on(self.hipri)),
+            ("libblkio_write_zeroes_on_trim", on(self.libblkio_write_zeroes_on_trim)),
             ("rate", self.rate.as_ref().and_then(|value| text(value))),
             ("rate_iops", self.rate_iops.as_ref().filter(|_| !has_rate).and_then(|value| text(value))),
             (

@@ -421,6 +421,8 @@ keys! {
         mem "MEMORY": Memory = Memory::Thp;
         /// Poll the device for completions instead of using interrupts: io_uring (IOPOLL), pvsync2 (RWF_HIPRI) and libblkio
         hipri "0|1": bool = false;
+        /// Write zeroes in place of each trim (rw = trim or randtrim), as a guest's blkdiscard -z does: libblkio
+        libblkio_write_zeroes_on_trim "0|1": bool = false;
         /// Try each I/O without blocking first (RWF_NOWAIT) and count those that would block: pvsync2
         nowait "0|1": bool = false;
         /// Submit from a kernel thread (SQPOLL), without system calls, at the cost of a CPU: io_uring

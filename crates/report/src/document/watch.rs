@@ -3,9 +3,9 @@
 use super::{Field, Grid, Page, Part, figure, words};
 use crate::figure::{UNKNOWN, counted, or_unknown};
 use crate::watch::{
-    LEGEND, PRICES, SIDE_BY_SIDE, SIGHTS, failures, from_to, gap_from_to, heading, heading_of_all,
-    is_repeated, is_side_by_side, longest_gap, price_comparison, recovery, recovery_of_price, sentences,
-    side_by_side, sights, summary, timeouts, verdict, verdicts_of_all,
+    LEGEND, PRICES, SIDE_BY_SIDE, SIGHTS, failures, first_writes, from_to, gap_from_to, heading,
+    heading_of_all, is_repeated, is_side_by_side, longest_gap, price_comparison, recovery, recovery_of_price,
+    sentences, side_by_side, sights, summary, timeouts, verdict, verdicts_of_all,
 };
 use iotax_analysis::watch::{
     Episode, EventEffect, Observation, Price, PriceComparison, episodes, price_comparisons, prices,
@@ -98,7 +98,7 @@ fn add_summary(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[Episod
             counted(u64::from(run.plan.repeat), "round")
         )));
         page.add(Part::Table(price_table(&prices)));
-        page.add(Part::Lines(vec![PRICES.into()]));
+        page.add(Part::Lines(prices.iter().filter_map(first_writes).chain([PRICES.into()]).collect()));
     }
     let compared = price_comparisons(run, episodes);
     for table in price_comparison::tables(&compared) {

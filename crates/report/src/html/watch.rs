@@ -6,9 +6,9 @@ use super::COLOURS;
 use super::chart::{Axis, Cell, Chart, ChartId, Panel, Plot, Unit};
 use crate::figure::{UNKNOWN, change_with};
 use crate::watch::{
-    LEGEND, PRICES, SIDE_BY_SIDE, SIGHTS, failures, from_to, gap_from_to, heading, heading_of_all,
-    is_repeated, is_side_by_side, longest_gap, price_comparison, recovery, recovery_of_price, sentences,
-    side_by_side, sights, summary, timeouts, verdict, verdicts_of_all,
+    LEGEND, PRICES, SIDE_BY_SIDE, SIGHTS, failures, first_writes, from_to, gap_from_to, heading,
+    heading_of_all, is_repeated, is_side_by_side, longest_gap, price_comparison, recovery, recovery_of_price,
+    sentences, side_by_side, sights, summary, timeouts, verdict, verdicts_of_all,
 };
 use iotax_analysis::watch::{
     Episode, FigureChange, Price, PriceComparison, episodes, price_comparisons, prices,
@@ -98,6 +98,7 @@ fn price_table(prices: &[Price<'_>]) -> Markup {
                 }
             }
         }
+        @for line in prices.iter().filter_map(first_writes) { p { (line) } }
         p.note { (PRICES) }
     }
 }

@@ -168,6 +168,20 @@ pub(super) struct PriceEntry<'a> {
     iops: Option<PricedFigure>,
     response_mean_ns: Option<PricedFigure>,
     response_p99_ns: Option<PricedFigure>,
+    /// The writes from the end of a snapshot to the next event or the end of the window; absent for other events, and if less than a second of
+    /// them was observed.
+    first_writes: Option<FirstWritesEntry>,
+}
+
+/// The writes after a snapshot, of which the first to each block is slower.
+#[derive(Serialize, JsonSchema)]
+struct FirstWritesEntry {
+    response_mean_ns: PricedFigure,
+    /// Length of the compared span; the shortest over the rounds.
+    span_ns: u64,
+    /// Time after the snapshot in which the writes of every second were slower, by the 95% interval over the rounds; 0 if those of the first
+    /// second are not decided.
+    slower_ns: u64,
 }
 
 /// A metric with and without the event, over at least one second; geometric means over the rounds.
@@ -234,6 +248,11 @@ pub(super) fn price<'a>(price: &Price<'a>) -> PriceEntry<'a> {
         iops: price.iops.as_ref().map(change),
         response_mean_ns: price.mean.as_ref().map(change),
         response_p99_ns: price.p99.as_ref().map(change),
+        first_writes: price.first_writes.as_ref().map(|writes| FirstWritesEntry {
+            response_mean_ns: change(&writes.mean),
+            span_ns: writes.span_ns,
+            slower_ns: writes.slower_ns,
+        }),
     }
 }
 

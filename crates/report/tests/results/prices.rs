@@ -186,3 +186,37 @@ fn a_single_round_compares_no_prices() {
     let run = watched(&[("host-file", 400.0, 2.0), ("vm-raw", 900.0, 2.0)], 1);
     assert_eq!(price_comparisons(&run, &episodes(&run)), []);
 }
+
+/// Doubled from the snapshot's end at 2.4 s until 4 s.
+#[test]
+fn writes_after_a_snapshot_have_a_price_and_an_end() {
+    let mut run = watched(&[("host-file", 400.0, 2.0)], 5);
+    if let Design::Watch(watch) = &mut run.plan.design {
+        watch.events = vec!["snapshot@2s".parse().expect("an event")];
+    }
+    for m in &mut run.measurements {
+        m.samples.iter_mut().for_each(|sample| sample.tallies.write = sample.tallies.read.take());
+        for occurrence in &mut m.occurrences {
+            if let Happened::Event { name, .. } = &mut occurrence.what {
+                *name = "snapshot".into();
+            }
+        }
+    }
+    let episodes = episodes(&run);
+    let all = prices(&run, &episodes);
+    let writes = all[0].first_writes.expect("writes");
+    assert_eq!((writes.slower_ns, writes.outlasts()), (2000 * MS, false), "{writes:?}");
+    // Two seconds of those that are left of the window; fewer I/Os complete in them.
+    assert!((1.1..1.5).contains(&writes.mean.ratio()) && writes.mean.is_decided(), "{writes:?}");
+    let document = checked(&run);
+    assert_eq!(document["prices"][0]["first_writes"]["slower_ns"], 2000 * MS);
+    let told = sentences(&run).join("\n");
+    assert!(
+        told.contains("snapshot on host-file: writes in the ") && told.contains("), slower for 2"),
+        "{told}"
+    );
+
+    // Of another event nothing is said.
+    let commit = watched(&[("host-file", 400.0, 2.0)], 5);
+    assert_eq!(prices(&commit, &iotax_analysis::watch::episodes(&commit))[0].first_writes, None);
+}

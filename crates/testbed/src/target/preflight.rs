@@ -16,7 +16,7 @@ use super::layer::{self, Check};
 pub use super::needs::{Needs, OverwrittenNeed, Room};
 use super::needs::{free_space, unusable};
 use super::scratch::scratch_size;
-use super::{existing, lvm};
+use super::{existing, existing_image, image_lock, lvm};
 use crate::device::{self, Permission};
 use crate::host_info::{FilesystemSpace, is_in_memory};
 use crate::libvirt::ScratchSource;
@@ -83,6 +83,13 @@ fn check_programs(work: &[&Workload]) -> Result<(), Refusal> {
 fn check_path(path: &Path, target: &TargetSpec, plan: &Plan, needs: &mut Needs) -> Result<(), Refusal> {
     let work = plan.work_on(target);
     if is_there(path)? {
+        check_unwritten(path)?;
+        if let Some(format) = existing_image::misnamed(path) {
+            let (name, path) = (&target.name, path.display());
+            needs
+                .notes
+                .push(format!("{name}: QEMU finds no {format} image in {path}, so it is measured as raw"));
+        }
         return check_found(&path.display().to_string(), Some(length_of(path)?), plan, &work)
             .map_err(|refusal| device::or_named_twice(path, plan, refusal));
     }
@@ -149,6 +156,17 @@ fn is_there(path: &Path) -> Result<bool, Refusal> {
     }
 }
 
+/// Rejects a file that a QEMU writes as an image. A device's other users are other load, which is measured.
+fn check_unwritten(path: &Path) -> Result<(), Refusal> {
+    match image_lock::writer(path) {
+        Some(writer) => Err(Refusal::environment(format!(
+            "{}: {writer} has it open as an image and writes it; measure it when that has ended",
+            path.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Rejects direct I/O to new files in a directory on tmpfs or ramfs.
 pub(super) fn check_direct(dir: &Path, work: &[&Workload]) -> Result<(), Refusal> {
     match rustix::fs::statfs(dir) {
@@ -189,6 +207,7 @@ fn check_storage(
 /// created there.
 pub fn check_agent_path(path: &Path, size: Bytes) -> Result<Option<Bytes>, Refusal> {
     if is_there(path)? {
+        check_unwritten(path)?;
         return length_of(path).map(Some);
     }
     let dir = directory_of(path)?;

@@ -41,6 +41,8 @@ pub(crate) struct Device {
     pub(crate) length: u64,
     /// True if the device supports discard.
     pub(crate) discards: bool,
+    /// True if the device supports write zeroes.
+    pub(crate) writes_zeroes: bool,
     /// Maximum number of I/Os in flight in one queue.
     pub(crate) depth: u32,
     queues: usize,
@@ -104,8 +106,10 @@ impl Device {
         let pid = rustix::net::sockopt::socket_peercred(&probe).ok().map(|found| found.pid);
         let server = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         drop(probe);
-        let wanted =
-            VirtioBlkFeatureFlags::FLUSH | VirtioBlkFeatureFlags::MQ | VirtioBlkFeatureFlags::DISCARD;
+        let wanted = VirtioBlkFeatureFlags::FLUSH
+            | VirtioBlkFeatureFlags::MQ
+            | VirtioBlkFeatureFlags::DISCARD
+            | VirtioBlkFeatureFlags::WRITE_ZEROES;
         let ring = VirtioFeatureFlags::VERSION_1 | VirtioFeatureFlags::RING_EVENT_IDX;
         let mut transport: Box<VirtioBlkTransport> =
             Box::new(VhostUser::new(path, wanted.bits() | ring.bits())?);
@@ -116,6 +120,7 @@ impl Device {
         Ok(Self {
             length: u64::from(config.capacity).saturating_mul(SECTOR),
             discards: features.contains(VirtioBlkFeatureFlags::DISCARD),
+            writes_zeroes: features.contains(VirtioBlkFeatureFlags::WRITE_ZEROES),
             depth: VirtioSpec::depth_of(entries),
             queues: count,
             free: Mutex::new(queues.into_iter().enumerate().rev().collect()),
