@@ -141,6 +141,10 @@ pub struct TraceSummary {
     pub reach: u64,
     /// Number of I/Os whose completion time the trace records.
     pub completed: u64,
+    /// Queue or volume of the first I/O that has one.
+    pub first_queue: Option<u32>,
+    /// True if I/Os belong to different queues or volumes.
+    pub has_several_queues: bool,
 }
 
 impl TraceSummary {
@@ -161,6 +165,9 @@ impl TraceSummary {
         }
         self.reach = self.reach.max(event.offset.saturating_add(event.length));
         self.completed += u64::from(event.latency_ns.is_some());
+        if let Some(queue) = event.queue {
+            self.has_several_queues |= *self.first_queue.get_or_insert(queue) != queue;
+        }
     }
 
     /// Returns the number of reads, writes, trims and flushes together.

@@ -8,6 +8,7 @@ mod curve;
 pub(crate) mod demands;
 pub mod document;
 mod durability;
+mod fidelity;
 pub(crate) mod figure;
 mod grid;
 pub mod html;

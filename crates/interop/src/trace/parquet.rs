@@ -205,6 +205,7 @@ pub(super) fn open<R: ChunkReader + 'static>(source: R) -> Result<(TraceFacts, E
         column_indices,
         group: 0,
         columns: None,
+        declared: 0,
         batch: Vec::new().into_iter(),
         read: 0,
         is_over: false,
@@ -224,6 +225,8 @@ struct Rows<R: ChunkReader + 'static> {
     /// Index of the row group to be read next.
     group: usize,
     columns: Option<Columns>,
+    /// Rows of this group and of those before it, as the file's footer has them.
+    declared: u64,
     batch: std::vec::IntoIter<TracedIo>,
     read: u64,
     is_over: bool,
@@ -269,12 +272,17 @@ impl<R: ChunkReader + 'static> Rows<R> {
                 return Ok(false);
             }
             self.columns = Some(self.open_group()?);
+            let rows = self.file.metadata().row_group(self.group).num_rows();
+            self.declared = self.declared.saturating_add(u64::try_from(rows).unwrap_or(0));
             self.group += 1;
         }
         let Some(columns) = &mut self.columns else { return Ok(false) };
         let rows = columns.read()?;
         if rows.is_empty() {
             self.columns = None;
+            if self.read != self.declared {
+                return Err(format!("the file declares {} rows up to here and has {}", self.declared, self.read));
+            }
         }
         self.batch = rows.into_iter();
         Ok(true)

@@ -75,6 +75,32 @@ proptest! {
 }
 
 #[test]
+fn a_footer_that_declares_more_rows_than_there_are_is_an_error() {
+    let event = |n: u64| TracedIo {
+        at_ns: n,
+        latency_ns: None,
+        operation: TracedOperation::Read,
+        offset: 0,
+        length: 4096,
+        fua: false,
+        process: None,
+        queue: None,
+    };
+    let events: Vec<TracedIo> = (0..500).map(event).collect();
+    let mut file = written(TraceExport::Parquet, &events);
+    // In the footer's compact encoding, a count is a field header and a zigzag number: 500 becomes 1,000.
+    let (counted, doubled) = ([0x16, 0xe8, 0x07], [0x16, 0xd0, 0x0f]);
+    for at in (0..file.len() - counted.len()).rev() {
+        if file[at..].starts_with(&counted) {
+            file[at..at + doubled.len()].copy_from_slice(&doubled);
+        }
+    }
+    let (_, events) = read(file).expect("recognised");
+    let errors: Vec<String> = events.filter_map(Result::err).collect();
+    assert!(matches!(&errors[..], [error] if error.contains("declares 1000 rows")), "{errors:?}");
+}
+
+#[test]
 fn many_rows_make_several_groups_and_little_of_each() {
     let mut writer = TraceWriter::new(Vec::new()).expect("begun");
     let rows = 300_000_u64;

@@ -43,7 +43,7 @@ pub(super) fn take_over(plan: &mut Plan) -> Result<(), Failure> {
 pub(super) fn complete(workload: &mut Workload) -> Result<(), Failure> {
     let Some(path) = workload.read_iolog.as_ref().map(PathBuf::from) else { return Ok(()) };
     let opened = open(&path)?;
-    let caveat = opened.format.caveat();
+    let (caveat, lost) = (opened.format.caveat(), opened.facts.lost.unwrap_or(0));
     let summary = trace::summary(opened.events, workload.replay_offsets);
     let summary = summary.map_err(|reason| broken(&path, &reason))?;
     if summary.ios() == 0 {
@@ -54,6 +54,12 @@ pub(super) fn complete(workload: &mut Workload) -> Result<(), Failure> {
     }
     if let Some(caveat) = caveat {
         note!("note: {}: {caveat}", path.display());
+    }
+    if lost > 0 {
+        note!("note: {}: {} events were lost when it was recorded; the replay lacks them", path.display(), human::grouped(lost));
+    }
+    if summary.has_several_queues {
+        note!("note: {}: it has several volumes; all are replayed on the same offsets of each target", path.display());
     }
     let absolute = std::path::absolute(&path).or_exit(Exit::Environment)?;
     let given = workload.runtime;

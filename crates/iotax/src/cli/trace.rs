@@ -111,7 +111,7 @@ fn lines(file: &Path, format: TraceFormat, facts: &TraceFacts, profile: &TracePr
         "{} ({format}): {} I/Os in {}",
         file.display(),
         grouped(ios),
-        human::duration(duration_s)
+        if duration_s < 1.0 { human::time(duration_s * 1e9) } else { human::duration(duration_s) }
     )];
     let mut put = |name: &str, text: String| lines.push(format!("  {name:<12} {text}"));
     if let Some(source) = &facts.source {
@@ -161,7 +161,9 @@ fn lines(file: &Path, format: TraceFormat, facts: &TraceFacts, profile: &TracePr
     }
     let lengths = length_shares(&profile.lengths);
     if !lengths.is_empty() {
-        put("lengths", format!("{}; the longest {}", lengths.join(", "), human::bytes(profile.longest)));
+        // `profile.longest` leaves out I/Os that are too long to be replayed.
+        let longest = profile.lengths.iter().map(|length| length.bytes).fold(profile.longest, u64::max);
+        put("lengths", format!("{}; the longest {}", lengths.join(", "), human::bytes(longest)));
     }
     if let Some(share) = profile.sequential {
         put("order", format!("{:.0}% sequential", share * 100.0));

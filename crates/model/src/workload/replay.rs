@@ -162,6 +162,8 @@ mod tests {
         longest: 5000,
         reach: 3_000_000,
         completed: 16,
+        first_queue: None,
+        has_several_queues: false,
     };
 
     #[test]

@@ -70,6 +70,7 @@ pub(super) fn whole(run: &Run, judgement: &Judgement) -> Page {
         more.into_iter().flatten().for_each(|grid| page.add(Part::Table(grid)));
         steady_state::add(&mut page, run, workload);
         let mut lines = guests::noises(run, judgement, workload);
+        lines.extend(crate::fidelity::lines(run, &workload.name));
         lines.extend(layers::insides(judgement, &workload.name));
         lines.extend(layers::flows(judgement, &workload.name));
         lines.extend(amplification::counted(run, &workload.name));

@@ -43,6 +43,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> 
                     @for remark in suite.remarks_on(suite.test(workload)) { p.note { "Note: " (remark) "." } }
                 }
                 @if let Some(missing) = latency::not_given(&cells) { p.note { (missing) } }
+                @for line in crate::fidelity::lines(run, &workload.name) { p.note { (line) } }
                 (all_figures(judgement, workload, &cells))
                 (network::details(run, judgement, workload))
                 (steady_state::section(run, workload))
