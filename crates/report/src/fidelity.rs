@@ -22,7 +22,8 @@ fn sentence(rounds: &[&Replayed]) -> String {
         format!("{} of {} I/Os", human::grouped(sum(|it| it.begun)), human::grouped(sum(|it| it.due))),
         format!("99% of them within {} of their time", human::time(late as f64)),
     ];
-    let shares = rounds.iter().filter(|it| it.recorded_ns > 0).map(|it| it.took_ns as f64 / it.recorded_ns as f64);
+    let shares =
+        rounds.iter().filter(|it| it.recorded_ns > 0).map(|it| it.took_ns as f64 / it.recorded_ns as f64);
     let shares: Vec<String> = shares.map(|share| format!("{share:.3}")).collect();
     if let (Some(least), Some(most)) = (shares.iter().min(), shares.iter().max()) {
         let range = if least == most { least.clone() } else { format!("{least} to {most}") };

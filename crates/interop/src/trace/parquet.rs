@@ -281,7 +281,10 @@ impl<R: ChunkReader + 'static> Rows<R> {
         if rows.is_empty() {
             self.columns = None;
             if self.read != self.declared {
-                return Err(format!("the file declares {} rows up to here and has {}", self.declared, self.read));
+                return Err(format!(
+                    "the file declares {} rows up to here and has {}",
+                    self.declared, self.read
+                ));
             }
         }
         self.batch = rows.into_iter();

@@ -88,12 +88,26 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         workload.runtime = args.runtime.unwrap_or(workload.runtime);
         workload.size = args.size.or(workload.size);
     }
+    add_guest_filesystems(&mut plan);
     leave_out_page_cache(&mut plan);
     plan.check().map_err(|error| usage(format!("{application}: {error}")))?;
     if args.print_plan {
         return print_plan(&plan, &[]);
     }
     Session { output: &args.run.output, ..args.run.session(plan, permission) }.carry_out()
+}
+
+/// Adds a filesystem to guests without one if a workload is buffered or makes files: an application's files are on a filesystem there, as on
+/// the host.
+fn add_guest_filesystems(plan: &mut Plan) {
+    if plan.workloads.iter().all(|workload| workload.direct && !workload.needs_directory()) {
+        return;
+    }
+    for target in &mut plan.targets {
+        if target.stack.add_guest_filesystem() {
+            note!("{}: filesystem = ext4 in the guest, for the files of {}", target.name, plan.name);
+        }
+    }
 }
 
 /// Makes buffered workloads use direct I/O in whole pages if any target is a virtio device, whose driver has no page cache.

@@ -10,7 +10,7 @@ use iotax_model::plan::{self, FleetSpec, LeftOut, Plan, PlanAxis, PlanFile};
 use iotax_model::target::Accel;
 use iotax_model::units::human;
 use iotax_model::visible;
-use iotax_model::workload::Workload;
+use iotax_model::workload::{Kind, Workload};
 use iotax_report::counted;
 use iotax_testbed::device::Permission;
 use iotax_testbed::target::preflight::{self, Needs};
@@ -198,6 +198,13 @@ fn show(reading: &PlanFile, json: &JsonOutput) -> Result<(), Failure> {
     for workload in &plan.workloads {
         print_line!("  {:<24} {}", visible::line(&workload.name), work(workload));
     }
+    if !plan.require.is_empty() {
+        print_line!("\nDemands");
+    }
+    for demand in &plan.require {
+        let workload = demand.workload.as_deref().unwrap_or(&plan.workloads[0].name);
+        print_line!("  {:<24} {}", visible::line(workload), demand.keep);
+    }
     if !plan.neighbours.is_empty() {
         print_line!("\nNeighbours");
     }
@@ -270,14 +277,11 @@ fn job(workload: &Workload) -> String {
             workload.replay_offsets, workload.runtime
         );
     }
-    format!(
-        "{} {}, iodepth {}{jobs}{rate}, {} after {}",
-        workload.rw,
-        workload.lengths(),
-        workload.iodepth,
-        workload.runtime,
-        workload.ramp_time
-    )
+    let work = match workload.kind {
+        Kind::Block => format!("{} {}, iodepth {}", workload.rw, workload.lengths(), workload.iodepth),
+        Kind::Files(_) | Kind::Foreign | Kind::Streams(_) | Kind::RoundTrips(_) => workload.doing(),
+    };
+    format!("{work}{jobs}{rate}, {} after {}", workload.runtime, workload.ramp_time)
 }
 
 fn document(reading: &PlanFile, needs: Result<&Needs, String>) -> Value {
@@ -296,6 +300,7 @@ fn document(reading: &PlanFile, needs: Result<&Needs, String>) -> Value {
         "targets": targets.collect::<Vec<_>>(),
         "workloads": plan.workloads,
         "neighbours": plan.neighbours,
+        "require": plan.require,
         "looks": plan.looks(),
         "margin": plan.margin,
         "measurements": plan.cells() * plan.repeat as usize,

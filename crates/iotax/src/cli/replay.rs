@@ -56,10 +56,17 @@ pub(super) fn complete(workload: &mut Workload) -> Result<(), Failure> {
         note!("note: {}: {caveat}", path.display());
     }
     if lost > 0 {
-        note!("note: {}: {} events were lost when it was recorded; the replay lacks them", path.display(), human::grouped(lost));
+        note!(
+            "note: {}: {} events were lost when it was recorded; the replay lacks them",
+            path.display(),
+            human::grouped(lost)
+        );
     }
     if summary.has_several_queues {
-        note!("note: {}: it has several volumes; all are replayed on the same offsets of each target", path.display());
+        note!(
+            "note: {}: it has several volumes; all are replayed on the same offsets of each target",
+            path.display()
+        );
     }
     let absolute = std::path::absolute(&path).or_exit(Exit::Environment)?;
     let given = workload.runtime;
