@@ -35,7 +35,7 @@ fn is_published<T: JsonSchema>(file: &str) {
     }
     let published = std::fs::read_to_string(&path).expect("readable");
     let published: Value = serde_json::from_str(&published).expect("JSON");
-    assert!(published == schema, "{file}: IOTAX_UPDATE_DOCS=1 writes it anew");
+    assert!(published == schema, "{file}: IOTAX_UPDATE_DOCS=1 updates it");
 }
 
 #[test]
