@@ -17,7 +17,7 @@ const FIRST: &[Example] = &[
     ("iotax net ladder", "And the network?"),
 ];
 
-/// The examples of each command and subcommand. A command with subcommands shows some of theirs.
+/// The examples of each command and subcommand. A command with subcommands shows examples of some subcommands.
 const OF_COMMANDS: &[(&str, &[Example])] = &[
     (
         "ladder",

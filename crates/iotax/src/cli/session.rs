@@ -122,7 +122,7 @@ pub(super) struct LiveOutput<'a> {
 /// Resources opened before a run starts, and results of the checks made before it.
 struct Opened {
     needs: Needs,
-    /// Lines on what is written to the devices that the plan overwrites.
+    /// Lines about writes to the devices that the plan overwrites.
     wear: Vec<String>,
     tokens: HashMap<String, String>,
     tag: String,

@@ -235,7 +235,7 @@ fn compare(lab: &Lab, slowed: &Slowed, number: usize, shape: &Shape, path: &Path
     disagreements
 }
 
-/// Tests that have the machine to themselves.
+/// Tests that run while no other test does.
 mod alone {
     use super::*;
 
