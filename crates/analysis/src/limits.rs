@@ -30,7 +30,7 @@ const SAME: f64 = 0.03;
 pub enum LimitScope {
     /// Reads and writes share the limit.
     Together,
-    /// Reads and writes each have a limit of their own, and both limits are equal.
+    /// Reads and writes have separate, equal limits.
     Each,
     /// The limit applies to reads only: writes have another limit or none, or mixed I/O was not measured.
     Reads,

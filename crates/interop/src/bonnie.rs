@@ -25,7 +25,7 @@ pub enum Version {
 pub enum NotBonnie {
     /// No workload of the run has the name of a test of suite `bonnie`.
     #[error(
-        "run {run} is none of the suite bonnie: it has {found}; its workloads are putc, put_block, rewrite, getc, get_block, seeks"
+        "run {run} is not of the suite bonnie: it has {found}; its workloads are putc, put_block, rewrite, getc, get_block, seeks"
     )]
     NotBonnie {
         /// Number of the run in its store.

@@ -179,7 +179,7 @@ fn open_port(path: &Path) -> Result<File> {
         if seen.contains(PollFlags::OUT) && !seen.contains(PollFlags::HUP) {
             return Ok(port);
         }
-        ensure!(Instant::now() < end, "{}: nobody opened the host's end", path.display());
+        ensure!(Instant::now() < end, "{}: the host's end was not opened", path.display());
         threads::sleep(POLL);
     }
 }

@@ -318,6 +318,6 @@ mod tests {
         }
         let published = std::fs::read_to_string(path).expect("readable");
         let published: serde_json::Value = serde_json::from_str(&published).expect("JSON");
-        assert!(published == schema, "IOTAX_UPDATE_DOCS=1 writes it anew");
+        assert!(published == schema, "IOTAX_UPDATE_DOCS=1 updates it");
     }
 }

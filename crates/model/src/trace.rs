@@ -61,7 +61,7 @@ impl TraceFormat {
                 Some("its times are whole seconds: the I/Os of a second are due at once, in their order")
             }
             Self::OracleGeneral => Some(
-                "it tells no direction: all are taken for reads; its times are whole seconds: the I/Os of a second are due at once, in their \
+                "it has no direction: all are taken for reads; its times are whole seconds: the I/Os of a second are due at once, in their \
                  order; an object's number is taken for its sector",
             ),
             _ => None,

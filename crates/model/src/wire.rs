@@ -64,8 +64,8 @@ pub enum Request {
     /// Starts the load. Answered by [`Event::Measuring`], [`Event::Sample`] for each interval, and [`Event::Over`]. The next request must be
     /// [`Request::Conclude`].
     Go {
-        /// Start time in nanoseconds of the monotonic clock that runner and agent share; `None` to start immediately. With a start time, the agent also
-        /// sends [`Event::Started`].
+        /// Start time in nanoseconds of the monotonic clock that runner and agent share; `None` to start immediately. With a start time,
+        /// the agent also sends [`Event::Started`].
         at_ns: Option<u64>,
     },
     /// Flushes and verifies what the load wrote; sent after the runner has read its counters. Answered by [`Event::Done`].

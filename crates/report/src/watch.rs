@@ -372,7 +372,7 @@ fn origin(episode: &Episode<'_>) -> Option<String> {
             DeviceOwner::Host => "this machine",
         };
         return Some(format!(
-            "The load itself did not run for {length} from {at} on: {machine} or its agent stood still, so this gap says nothing of the storage."
+            "The load itself did not run for {length} from {at} on: {machine} or its agent stood still, so this gap says nothing about the storage."
         ));
     }
     let Some((sight, hung)) = origin.lowest.and_then(|index| {

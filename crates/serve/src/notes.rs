@@ -145,7 +145,7 @@ fn conflict(app: &App, id: i64, others: &Notes, notes: &Notes) -> Response {
     let body = html! {
         main id="main" tabindex="-1" {
             h1 { "The notes of run " (id) " have changed meanwhile" }
-            p { "Nothing was kept yet. What is there now:" }
+            p { "Nothing has been saved. The current notes:" }
             (spoken(app, others))
             @if others == &Notes::default() { p.note { "None." } }
             h2 { "Yours" }

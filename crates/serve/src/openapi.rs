@@ -232,7 +232,7 @@ impl ApiPath {
             json!({ "application/problem+json": { "schema": { "$ref": "#/components/schemas/Problem" } } });
         json!({
             "200": { "description": self.summary, "content": { "application/json": { "schema": answer } } },
-            "default": { "description": "What is wrong with the request", "content": problem },
+            "default": { "description": "Description of the error", "content": problem },
         })
     }
 }

@@ -46,7 +46,7 @@ pub(crate) async fn page(State(app): State<Shared>) -> Result<Response, Problem>
                 ul { @for file in &files { li { (file) " " @if can_begin { (begin(&app, "file", file, file)) } } } }
             }
             @if launcher.is_none() {
-                p.note { "Runs can be begun here where the server is started with " code { "--allow-run" } "." }
+                p.note { "Runs can be started here if the server runs with " code { "--allow-run" } "." }
             }
         }
     };
@@ -105,7 +105,7 @@ fn last(app: &App, begun: &Begun) -> Markup {
             @match &begun.ended {
                 Some(ended) => p { "Ended: " (ended) "." },
                 None => {
-                    p { "Begun here, going on." }
+                    p { "Started here, still running." }
                     form method="post" action=(app.link("/plans/cancel")) { (form_token(app)) button { "Stop it" } }
                 },
             }
@@ -190,12 +190,12 @@ pub(crate) async fn cancel(
 fn allowed(app: &App) -> Result<&Launcher, Problem> {
     if app.config.read_only {
         return Err(Problem::forbidden(
-            "this server is for reading only; runs are begun where it runs without --read-only",
+            "this server is for reading only; runs can be started if it runs without --read-only",
         ));
     }
     app.launcher
         .as_ref()
-        .ok_or_else(|| Problem::forbidden("runs can be begun where the server is started with --allow-run"))
+        .ok_or_else(|| Problem::forbidden("runs can be started if the server runs with --allow-run"))
 }
 
 /// Removes the seed from a plan. A new run then draws another seed instead of repeating the same order.

@@ -35,7 +35,7 @@ impl Pool {
         self.blocking(move || {
             let store = pop(&idle).map_or_else(|| Store::open_to_read(location), Ok)?;
             let done = work(&store);
-            // A store that failed may have lost its connection: the next request opens one anew.
+            // A store that failed may have lost its connection: the next request opens another.
             if !matches!(&done, Err(problem) if problem.is_of_the_store()) {
                 idle.lock().unwrap_or_else(PoisonError::into_inner).push(store);
             }

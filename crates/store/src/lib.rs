@@ -193,7 +193,8 @@ impl Store {
     /// Opens a store for writing. Creates it if the file is missing or empty, or if the database has no store; migrates a store with an
     /// older schema version. The file's directory must exist.
     ///
-    /// Refuses, and leaves unchanged, what is damaged, no iotax store, of an unsupported version, or open to other users' journals.
+    /// Rejects a file that is damaged, is not an iotax store, has an unsupported version, or may have a journal from another user, and
+    /// leaves it unchanged.
     pub fn open(location: impl Into<Location>) -> Result<Self, StoreError> {
         let mut database: Box<dyn Database> = match location.into() {
             Location::File(path) => Box::new(Sqlite::to_write(&path)?),

@@ -12,8 +12,8 @@ use crate::netlink;
 
 const LOOPBACK: &str = "lo";
 
-/// Lists the interfaces in this process's network namespace, sorted by name. The caller sets `position`. Reads /sys below `root`; offloads and
-/// software interface types are only known if `root` is `/`.
+/// Lists the interfaces in this process's network namespace, sorted by name. The caller sets `position`. Reads /sys below `root`; offloads
+/// and software interface types are only known if `root` is `/`.
 ///
 /// # Errors
 /// The interfaces cannot be listed.

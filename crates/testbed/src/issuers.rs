@@ -31,7 +31,7 @@ pub enum IssuedBy {
     Issuer,
     /// A thread of another process.
     Other,
-    /// A thread of the kernel, such as one that writes back the page cache; whose data that is cannot be told.
+    /// A thread of the kernel, such as one that writes back the page cache; the owner of that data is unknown.
     Kernel,
     /// The thread has ended, so that its process is unknown.
     Ended,

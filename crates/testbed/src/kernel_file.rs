@@ -100,7 +100,7 @@ impl KernelFile {
             return Ok(());
         }
         let words =
-            format!("it is {now} and was {} when the run was begun; somebody else changed it", self.was);
+            format!("it is {now} and was {} when the run was started; somebody else changed it", self.was);
         Err(io::Error::other(words))
     }
 

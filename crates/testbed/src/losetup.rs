@@ -141,8 +141,7 @@ impl Attached {
                 None => break all,
                 Some(_) if is_dead => break all,
                 Some(hidden) if Instant::now() > deadline => {
-                    let words =
-                        format!("{} stands on a file that cannot be looked at from here", hidden.name);
+                    let words = format!("{} is on a file that cannot be inspected from here", hidden.name);
                     return Err(io::Error::other(words));
                 }
                 Some(_) => threads::sleep(Duration::from_millis(20)),

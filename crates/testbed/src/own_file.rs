@@ -119,7 +119,7 @@ fn check_writers(path: &Path, found: &fs::Metadata, is_ancestor: bool) -> io::Re
     Err(io::Error::new(
         io::ErrorKind::PermissionDenied,
         format!(
-            "{0} can be written by other users (mode {1:o}), so it may be somebody else's word; look at what is in it, then chmod go-w {0}",
+            "{0} can be written by other users (mode {1:o}), so others may have changed it; check its contents, then chmod go-w {0}",
             path.display(),
             found.mode() & 0o7777
         ),

@@ -283,7 +283,7 @@ fn setting_dirs(root: &Path, target: &TargetSpec, setting: Setting) -> Result<Ve
         return Ok(vec![root.join("proc/sys/vm")]);
     }
     let beneath =
-        beneath(target).ok_or_else(|| refused("name the device or the directory beneath it".into()))?;
+        beneath(target).ok_or_else(|| refused("name the device or the directory below it".into()))?;
     let found = stack::of_path(root, &beneath).map_err(|error| refused(error.to_string()))?;
     let is_built = target.stack.has::<LvmSpec>() || target.loop_device().is_some();
     let devices = match scope {
@@ -299,7 +299,7 @@ fn setting_dirs(root: &Path, target: &TargetSpec, setting: Setting) -> Result<Ve
         _ => queues(root, &found),
     };
     if devices.is_empty() {
-        return Err(refused(format!("no block device is known beneath {}", beneath.display())));
+        return Err(refused(format!("no block device is known below {}", beneath.display())));
     }
     Ok(devices.iter().map(|name| directory(root, name).join("queue")).collect())
 }

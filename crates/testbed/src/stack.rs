@@ -59,7 +59,7 @@ impl LayerStack {
 #[derive(Debug, thiserror::Error)]
 pub enum StackError {
     /// The path does not exist or cannot be accessed.
-    #[error("cannot look beneath {path}: {source}; name an existing file, directory or block device")]
+    #[error("cannot inspect {path}: {source}; name an existing file, directory or block device")]
     Path {
         /// The path whose layers were to be read, as given.
         path: PathBuf,
@@ -214,7 +214,7 @@ impl Walk<'_> {
 }
 
 /// Text in a filesystem layer's description before the source of a filesystem without a known block device.
-const NO_DEVICE: &str = ", no block device beneath it is known: its source is ";
+const NO_DEVICE: &str = ", no block device below it is known: its source is ";
 
 /// Returns the layers that existed below a target's directory before the run, up to the directory's filesystem. `made` is the number of
 /// host filesystems that iotax created above it.

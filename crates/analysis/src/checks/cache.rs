@@ -59,7 +59,7 @@ pub(super) fn answered(case: &Case<'_>) -> Option<Finding> {
         measured_instead(case)
     );
     let rest = "fill the area first, or make it larger than every cache";
-    let remedy = format!("a cache beneath answered: {}", past_the_cache(case, PAST_THE_ARC, Some(rest)));
+    let remedy = format!("a cache below answered: {}", past_the_cache(case, PAST_THE_ARC, Some(rest)));
     Some(case.finding(WarningKind::CacheLie, evidence, &remedy).unusable_if(true))
 }
 
@@ -128,7 +128,7 @@ pub(super) fn put_off(case: &Case<'_>) -> Option<Finding> {
     let is_kept = case.spec.is_none_or(|spec| spec.stack.ignores_flushes().is_none());
     let rest = is_kept.then_some("sync = \"dsync\" to count a write when it is safe");
     let remedy =
-        format!("a cache beneath took the writes: {}", past_the_cache(case, "sync = \"always\"", rest));
+        format!("a cache below took the writes: {}", past_the_cache(case, "sync = \"always\"", rest));
     Some(case.finding(WarningKind::CacheLie, evidence, &remedy).unusable_if(true))
 }
 

@@ -191,6 +191,6 @@ pub(super) fn steal(case: &Case<'_>) -> Option<Finding> {
     .into_iter()
     .flatten()
     .collect();
-    let remedy = "latencies contain waits for a CPU: measure while the machine beneath is idle, or with CPUs of your own";
+    let remedy = "latencies contain waits for a CPU: measure while the machine below is idle, or with CPUs of your own";
     (!found.is_empty()).then(|| case.finding(WarningKind::Clock, found.join("; "), remedy))
 }

@@ -51,8 +51,7 @@ pub(super) fn holes(run: &Run) -> Vec<Warning> {
                 share(allocation.shared) * 100.0,
                 allocation.source
             );
-            let remedy = "the first write to each place copies: measure a file of its own, or a snapshot that is made anew before \
-                          each measurement";
+            let remedy = "the first write to each place copies: measure a file of its own, or a snapshot that is recreated before each measurement";
             found.push(about_target(record, WarningKind::Holes, evidence, remedy));
         }
     }

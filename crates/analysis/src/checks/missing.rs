@@ -85,7 +85,7 @@ pub(super) fn not_one_layer(run: &Run, edge: &Edge) -> Option<Warning> {
         workload: None,
         round: None,
         evidence: format!(
-            "{} stands on {to} and {} on {from}, so what {} costs cannot be told from what the devices differ by",
+            "{} stands on {to} and {} on {from}, so the cost of {} cannot be separated from the difference of the devices",
             edge.to, edge.from, edge.name
         ),
         remedy: "put both on one device".into(),
@@ -191,7 +191,7 @@ pub(super) fn stopped(case: &Case<'_>) -> Option<Finding> {
 
 pub(super) fn unverified(case: &Case<'_>) -> Option<Finding> {
     let reason = case.m.outcome.verify.as_ref()?.incomplete()?;
-    let remedy = "nothing is known of the rest: mend what stopped it, then measure again";
+    let remedy = "nothing is known of the rest: fix what stopped it, then measure again";
     Some(case.finding(WarningKind::Incomplete, reason, remedy).unusable_if(true))
 }
 
@@ -208,7 +208,7 @@ pub(super) fn corrupt(case: &Case<'_>) -> Option<Finding> {
     let remedy = if is_foreign && findings.faulty() == findings.checked {
         "nothing here was written by a workload with verify: write it by one, with --keep, and check that"
     } else {
-        "do not trust this storage with data; the kernel log may name the device, and the same check on the layers beneath finds \
+        "do not trust this storage with data; the kernel log may name the device, and the same check on the layers below finds \
          the one that is to blame"
     };
     Some(case.finding(WarningKind::Corrupt, evidence, remedy).unusable_if(true))

@@ -129,7 +129,7 @@ impl More {
 }
 
 impl Account {
-    /// Extracts what a comparison needs from a stored run and its judgement.
+    /// Extracts the data that a comparison needs from a stored run and its judgement.
     #[must_use]
     pub fn of(run: &Run, judgement: &Judgement) -> Self {
         let kinds = Kinds::of(judgement);

@@ -29,7 +29,7 @@ pub(crate) fn holds_in(page: &str, name: &str, made: &str) {
     let asked = std::env::var_os("IOTAX_UPDATE_DOCS").is_some();
     assert!(
         asked,
-        "{} is not what is simulated; IOTAX_UPDATE_DOCS=1 writes it anew:\n{made}\nthere:\n{there}",
+        "{} is not what is simulated; IOTAX_UPDATE_DOCS=1 updates it:\n{made}\nthere:\n{there}",
         path.display()
     );
     std::fs::write(&path, [before, made, after].concat()).expect("written");
@@ -46,7 +46,7 @@ pub(crate) fn holds_rows_in(page: &str, name: &str, made: &str) {
     let lines: Vec<&str> = there.lines().collect();
     assert!(
         made.lines().all(|line| lines.contains(&line)),
-        "scripts/test --all with IOTAX_UPDATE_DOCS=1 writes it anew:\n{made}\nthere:\n{there}"
+        "scripts/test --all with IOTAX_UPDATE_DOCS=1 updates it:\n{made}\nthere:\n{there}"
     );
 }
 

@@ -211,7 +211,7 @@ pub(super) const RULES: &[Rule] = &[
                         &filesystem.point,
                         "data=journal",
                         &filesystem.options,
-                        "data=ordered in /etc/fstab, then mount it anew",
+                        "data=ordered in /etc/fstab, then unmount it and mount it again",
                     )
                 })?
             })
@@ -232,7 +232,7 @@ pub(super) const RULES: &[Rule] = &[
                         &filesystem.point,
                         "data=writeback",
                         &filesystem.options,
-                        "data=ordered in /etc/fstab, then mount it anew",
+                        "data=ordered in /etc/fstab, then unmount it and mount it again",
                     )
                 })?
             })

@@ -72,7 +72,7 @@ pub(super) const RULES: &[Rule] = &[
         subject: Subject::Image,
         sureness: Sureness::Depends,
         title: "An image can grow beyond the space that is left",
-        why: "When the filesystem is full, the guest's writes fail or QEMU pauses the guest. Whoever overcommits on purpose watches the free space.",
+        why: "When the filesystem is full, the guest's writes fail or QEMU pauses the guest. If you overcommit on purpose, monitor the free space.",
         source: "QEMU: qemu-img(1), preallocation; libvirt domain XML, error_policy='enospace'",
         check: |survey| {
             images(survey, |image| {

@@ -86,7 +86,7 @@ pub(super) const RULES: &[Rule] = &[
                     title(disk),
                     value,
                     offset,
-                    "make it anew on aligned partitions (pvcreate --dataalignment 1m)",
+                    "recreate it on aligned partitions (pvcreate --dataalignment 1m)",
                 )
             })
         },

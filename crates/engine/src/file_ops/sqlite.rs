@@ -1,7 +1,7 @@
 //! Transactions of SQLite: each changes a random account and adds a line to a history, like pgbench's `simple-update`.
 //!
-//! Each worker has a database of its own, because SQLite commits one transaction at a time. The history is a ring, so that the database does not
-//! grow during a measurement.
+//! Each worker has a separate database, because SQLite commits one transaction at a time. The history is a ring, so that the database does
+//! not grow during a measurement.
 
 use std::fs::File;
 use std::io;

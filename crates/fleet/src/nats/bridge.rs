@@ -16,8 +16,8 @@ const SETTLE: Duration = Duration::from_secs(10);
 
 impl Agent {
     /// Forwards messages between the coordinator and the worker process until either end is gone or forwarding fails, and returns the
-    /// reason. Waits at most `patience` for each message, and calls `on_poll` before each wait. Afterwards, `input` is closed and the process
-    /// undoes its changes; wait for its end before calling [`Self::free`].
+    /// reason. Waits at most `patience` for each message, and calls `on_poll` before each wait. Afterwards, `input` is closed and the
+    /// process undoes its changes; wait for its end before calling [`Self::free`].
     pub fn carry(
         &mut self,
         output: impl Read + Send + 'static,

@@ -104,7 +104,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects and subscribes to subjects. With `is_patient`, keeps trying while the server is unreachable; returns other errors immediately.
+    /// Connects and subscribes to subjects. With `is_patient`, keeps trying while the server is unreachable; returns other errors
+    /// immediately.
     pub(super) fn open(
         address: &Address,
         name: &str,

@@ -346,7 +346,7 @@ impl NatsHub {
             AgentRole::Agent => {
                 let known = self.members.get(&presence.name);
                 if known.is_some_and(|known| known.process != presence.process) {
-                    self.lose(&presence.name, "its agent has been started anew");
+                    self.lose(&presence.name, "its agent has been restarted");
                 }
             }
         }

@@ -1,9 +1,9 @@
 //! Links over NATS, for fleets that are too large for ssh connections from one machine, and for machines that can only make outgoing
 //! connections.
 //!
-//! NATS drops messages that it cannot deliver immediately. `session` therefore makes a reliable stream for each member: frames are numbered,
-//! acknowledged and repeated. The users of a link see the same as over a pipe: every message once and in order, or the loss of the member.
-//! Samples are not part of the stream: a lost sample does no harm, and leaves can merge samples on the way.
+//! NATS drops messages that it cannot deliver immediately. `session` therefore makes a reliable stream for each member: frames are
+//! numbered, acknowledged and repeated. The users of a link see the same as over a pipe: every message once and in order, or the loss of
+//! the member. Samples are not part of the stream: a lost sample does no harm, and leaves can merge samples on the way.
 //!
 //! Subjects begin with a prefix (`iotax` unless the URL sets another):
 //!

@@ -107,7 +107,7 @@ fn an_agent_that_is_started_anew_is_lost_at_once() {
     let mut hub = hub(&format!("{}?expect=1&wait=30s", server.url()), "f1");
     let _second = Double::start(&server.url(), "one", 0);
     let all = receive(&mut hub, |all| !all.is_empty());
-    assert!(matches!(&all[0], Incoming::Lost { reason, .. } if reason.contains("started anew")), "{all:?}");
+    assert!(matches!(&all[0], Incoming::Lost { reason, .. } if reason.contains("restarted")), "{all:?}");
     drop(first);
 }
 

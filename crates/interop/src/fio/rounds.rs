@@ -63,13 +63,13 @@ fn refuse(run: &Run, m: &Measurement) -> Result<(), Unfit> {
     if let (Some(_), true) = (&m.stated, none) {
         let tool = run.source.imported().map_or("another tool", |source| source.tool.as_str());
         return Err(Unfit(format!(
-            "run {} comes from {tool}, which tells no counts and latencies of {:?}; fio's formats are made of them",
+            "run {} comes from {tool}, which reports no counts and latencies of {:?}; fio's formats are made of them",
             run.id, m.workload
         )));
     }
     if m.stated.is_some() && m.outcome.duration_ns == 0 {
         return Err(Unfit(format!(
-            "run {} is imported and tells not how long {:?} took; fio's rates are made of that",
+            "run {} is imported and does not say how long {:?} took; fio's rates are made of that",
             run.id, m.workload
         )));
     }

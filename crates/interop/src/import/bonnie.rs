@@ -515,7 +515,7 @@ fn rates(entries: &[Entry], is_on_a_file: bool) -> Rates {
     rates
 }
 
-const MISALIGNED: &str = "its figures do not stand beneath their heads";
+const MISALIGNED: &str = "its figures are not below their heads";
 
 /// Width in characters of the blanks that replace a skipped test: rate, CPU share and separators.
 const PAIR: usize = 10;

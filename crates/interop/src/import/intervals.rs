@@ -47,7 +47,7 @@ pub struct Intervals {
     pub not_understood: Vec<Line>,
 }
 
-/// Reads the intervals of a text; `None` if it has none of iostat or atop, apart from those since boot.
+/// Reads the intervals of a text; `None` if it has no intervals of iostat or atop apart from those since boot.
 #[must_use]
 pub fn intervals(text: &str) -> Option<Intervals> {
     let text = clean(text);

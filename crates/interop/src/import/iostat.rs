@@ -173,7 +173,7 @@ fn entry(device: &str, means: &BTreeMap<&str, f64>) -> Entry {
     if let Some(iops) = split.or(of("tps")).filter(|iops| *iops > 0.0) {
         entry.state(Metric::IOPS, Some(iops));
         if split.is_none() {
-            entry.notes.push("discards are among the I/Os: iostat told them together".into());
+            entry.notes.push("discards are among the I/Os: iostat reports them together".into());
         }
         if let Some(bytes) = bytes(means).filter(|bytes| *bytes > 0.0) {
             entry.state(Metric::BYTES_PER_S, Some(bytes));

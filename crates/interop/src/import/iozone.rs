@@ -153,7 +153,7 @@ impl Reader {
         };
         let is_broken = may_be_rest(next) && !next.is_some_and(begins);
         let Some(in_columns) = in_columns(&row, &self.ends, LEFT).filter(|_| !is_broken) else {
-            let reason = "its figures do not stand beneath their heads".to_owned();
+            let reason = "its figures are not below their heads".to_owned();
             self.found.miss(Line { number: at, text: line.to_owned(), reason });
             return;
         };
@@ -234,7 +234,7 @@ impl Reader {
             return;
         }
         let why =
-            if self.direct { "O_DIRECT does not reach stdio" } else { "iozone says nothing of O_DIRECT" };
+            if self.direct { "O_DIRECT does not reach stdio" } else { "iozone says nothing about O_DIRECT" };
         entry.notes.push(format!("{why}: what memory answered or took may be in the figures"));
     }
 

@@ -72,7 +72,7 @@ pub const READERS: &[(&str, Reader, &str)] = &[
         iozone::read,
         "its columns under \"kB reclen write\", its report for spreadsheets, or throughput mode",
     ),
-    ("vdbench", vdbench::read, "avg_ lines beneath their heads, or flatfile"),
+    ("vdbench", vdbench::read, "avg_ lines below their heads, or flatfile"),
     ("dd", dd::read, "\"N bytes copied, N s, N MB/s\" in any language"),
     (
         "ping",

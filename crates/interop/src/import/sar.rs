@@ -209,7 +209,7 @@ fn entry(columns: &[(String, f64)]) -> Entry {
         let bytes = BYTES.iter().find_map(|(read, write, unit)| Some((of(read)? + of(write)?) * unit));
         entry.state(Metric::BYTES_PER_S, bytes);
         entry.state(Metric::LATENCY_MEAN, of("await").map(|ms| ms * 1e6));
-        entry.notes.push("discards are among the I/Os: sar tells them together".into());
+        entry.notes.push("discards are among the I/Os: sar reports them together".into());
     }
     for (name, value) in columns {
         let unit = match name.as_str() {

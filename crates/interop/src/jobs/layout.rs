@@ -275,7 +275,7 @@ fn on_files(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -
         workload.numjobs = group.iter().map(|job| job.workload.numjobs).fold(0, u32::saturating_add);
         workload.name = format!("{}..{}", first.name, last.name);
         notes.sentences.push(format!(
-            "{}: they are alike, and one workload of {} threads, whose figures are told together",
+            "{}: they are alike, and one workload of {} threads, whose figures are reported together",
             workload.name, workload.numjobs
         ));
     }

@@ -25,7 +25,7 @@ const TRIMS: &str = "trims cannot be mixed with other I/O; use rw = trim or rand
 const ONCE: &str = "jobs of a group are measured within one window; use runtime";
 const VERIFYING: &str =
     "verify = crc32c or xxhash checks what is read, and at the end what was written; use it alone";
-const PRIVILEGES: &str = "jobs run as whoever started iotax; leave it out";
+const PRIVILEGES: &str = "jobs run as the user who started iotax; leave it out";
 const COMMANDS: &str = "iotax runs no commands of others; run it before or after";
 
 /// Unsupported options, each with the reason and the alternative.
@@ -52,7 +52,7 @@ pub(super) const UNSUPPORTED: &[KnownOption] = &[
     ),
     refused(&["write_barrier"], OFF, "use fsync or fdatasync"),
     refused(&["atomic"], OFF, "writes are not atomic beyond what the target gives; use direct = 1"),
-    refused(&["write_hint"], &["none"], "no life time is told with writes; leave it out"),
+    refused(&["write_hint"], &["none"], "no lifetime is passed with writes; leave it out"),
     refused(&["experimental_verify"], OFF, VERIFYING),
     refused(&["verify_state_load"], OFF, VERIFYING),
     refused(&["trim_percentage"], OFF, TRIMS),
@@ -110,7 +110,7 @@ pub(super) const UNSUPPORTED: &[KnownOption] = &[
     ),
     refused(&["ramp_size"], OFF, "use ramp_time"),
     refused(&["thinkcycles"], OFF, "a job sleeps between I/Os; use thinktime"),
-    refused(&["priohint"], OFF, "no hint is told with I/Os; leave it out"),
+    refused(&["priohint"], OFF, "no hint is passed with I/Os; leave it out"),
     alone(&["end_syncfs"], "use end_fsync"),
     refused(&["verify_policy"], &[], VERIFYING),
     refused(

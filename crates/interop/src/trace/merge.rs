@@ -1,4 +1,4 @@
-//! Merges several traces into one by time, each into an area of its own.
+//! Merges several traces into one by time, each into a separate area.
 
 use std::path::PathBuf;
 

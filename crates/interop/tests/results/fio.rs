@@ -240,7 +240,7 @@ fn what_has_no_form_is_refused_with_the_reason() {
     let mut empty = bench();
     empty.measurements.clear();
     for (run, reason) in [
-        (imported, "comes from bonnie++, which tells no counts and latencies of \"randread-4k-qd32\""),
+        (imported, "comes from bonnie++, which reports no counts and latencies of \"randread-4k-qd32\""),
         (files, "operations on files as such"),
         (empty, "run 17 has no measurement yet"),
     ] {

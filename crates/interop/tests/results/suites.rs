@@ -250,7 +250,7 @@ fn each_classics_form_is_exported_of_its_own_suite_only() {
     );
     let Ok(Document::Text(text)) = found else { panic!("{found:?}") };
     assert!(text.lines().count() == 3 && mark.stands_in(text.as_bytes()), "{text}");
-    for (name, words) in [("iozone-excel", "iotax suite records"), ("bonnie-csv", "none of the suite bonnie")]
+    for (name, words) in [("iozone-excel", "iotax suite records"), ("bonnie-csv", "not of the suite bonnie")]
     {
         let error = written(name, threads()).0.expect_err("of another suite").to_string();
         assert!(error.contains(words), "{error}");

@@ -37,7 +37,7 @@ impl Files {
     /// Creates a file. Fails if the path exists, if too little free space would remain on the filesystem, or if the file cannot be created.
     pub(super) fn create(&mut self, path: &Path, size: Bytes) -> Result<(), String> {
         if preflight::check_agent_path(path, size).map_err(|refusal| refusal.to_string())?.is_some() {
-            return Err(format!("{}: something has come to stand there; it is left alone", path.display()));
+            return Err(format!("{}: something else is there now; it is left alone", path.display()));
         }
         let file = raw::build(path, size, Preallocation::Off, self.undo_log()?);
         let file = file.map_err(|error| error.to_string())?;

@@ -109,7 +109,7 @@ impl Directories {
     /// Refuses a workload that drops the machine's caches or writes a journal outside of the directories.
     fn workload(&self, workload: &Workload) -> Result<(), String> {
         if workload.jobs().any(|job| job.invalidate_machine) {
-            return Err("invalidate_machine drops everybody's caches".into());
+            return Err("invalidate_machine drops the caches of all processes".into());
         }
         for journal in workload.jobs().filter_map(|job| job.write_journal.as_ref()) {
             let path = std::path::absolute(journal).map_err(|error| format!("{journal}: {error}"))?;
@@ -180,7 +180,7 @@ mod tests {
         let watched = "rw = 'randread'\nrate_iops = 10\nblackout = '100ms'\nruntime = '30s'";
         for (head, target, workload, words) in [
             (command, here.as_str(), watched, "event \"x\" runs a command"),
-            ("", &here, "rw = 'randread'\ninvalidate_machine = true", "everybody's caches"),
+            ("", &here, "rw = 'randread'\ninvalidate_machine = true", "caches of all processes"),
             ("", "path = '/etc/cron.d/new'", io, "path = /etc/cron.d/new: a file would be made there"),
             ("", &format!("path = '{at}/../new'"), io, "a file would be made there"),
             ("", &format!("path = '{at}/out/new'"), io, "a file would be made there"),

@@ -228,7 +228,7 @@ fn on_volatile(mut target: TargetSpec) -> Result<TargetSpec, String> {
             PlannedLayer::Guest(_) => Some(
                 "the journal of a guest's writes would be lost with it; use the virtio rung of the same image",
             ),
-            _ => Some("it is made anew each time, so nothing of it outlives a cut; leave it out"),
+            _ => Some("it is recreated each time, so nothing of it outlives a cut; leave it out"),
         };
         if let Some(reason) = reason {
             return Err(format!("{}: {}: {reason}", target.name, layer.kind().key()));

@@ -91,7 +91,7 @@ impl Destination {
                 // As for stdout, a reader that has read enough is no error.
                 Err(Errno::PIPE) => Ok(()),
                 Err(Errno::CANCELED) => Err(Interrupted)
-                    .with_context(|| format!("nobody reads {}", self.name.display()))
+                    .with_context(|| format!("{} has no reader", self.name.display()))
                     .or_exit(Exit::Interrupted),
                 written => written.map_err(|error| self.failed(error.into())),
             },

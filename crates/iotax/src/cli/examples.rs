@@ -17,7 +17,7 @@ const FIRST: &[Example] = &[
     ("iotax net ladder", "And the network?"),
 ];
 
-/// The examples of each command and subcommand. A command with subcommands shows some of theirs.
+/// The examples of each command and subcommand. A command with subcommands shows examples of some subcommands.
 const OF_COMMANDS: &[(&str, &[Example])] = &[
     (
         "ladder",
@@ -168,7 +168,7 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
     (
         "record",
         &[
-            ("iotax record /srv/images -o day.parquet --time 10m", "The I/O of the disk beneath a path"),
+            ("iotax record /srv/images -o day.parquet --time 10m", "The I/O of the disk below a path"),
             (
                 "iotax record /dev/sdb -o vm.parquet --pid 4711",
                 "What one process issues, such as a guest's QEMU",

@@ -57,7 +57,7 @@ const HEADINGS: [(&str, &[&str]); 6] = [
 
 type ListDefaults = fn() -> OwnDefaults;
 
-/// Commands with defaults of their own. Each command's file lists them from the constants that it uses.
+/// Commands with special defaults. Each command's file lists them from the constants that it uses.
 const DEFAULTS: [(&str, ListDefaults); 7] = [
     ("ask", ask::own_defaults),
     ("audit", audit::own_defaults),

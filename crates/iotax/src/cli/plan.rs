@@ -149,7 +149,7 @@ fn check(reading: &PlanFile, permission: &Permission, guest: &GuestArgs) -> Resu
         let obstacle = runner::obstacle_to_kvm(&guest.options(), &args::undo_dir()?, &stop);
         if let Some(reason) = obstacle.or_exit(Exit::Environment)? {
             print_line!(
-                "Guests are EMULATED here ({reason}): their figures would say nothing of a real machine."
+                "Guests are EMULATED here ({reason}): their figures would say nothing about a real machine."
             );
         }
     }

@@ -10,7 +10,7 @@ use super::{Failure, OrExit};
 /// Prints a plan as a file that `iotax run` reads, with notes as comments.
 pub(super) fn print_plan(plan: &Plan, notes: &[String]) -> Result<Exit, Failure> {
     let text = plan.to_toml().context("this has no form as a plan").or_exit(Exit::Usage)?;
-    print_line!("# Look at it with iotax plan show FILE, carry it out with iotax run FILE.");
+    print_line!("# Show it with iotax plan show FILE, run it with iotax run FILE.");
     notes.iter().for_each(|note| print_line!("# {note}"));
     say::document(&format!("{}\n", text.trim_end()));
     Ok(Exit::Fine)

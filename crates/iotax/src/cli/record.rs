@@ -30,7 +30,7 @@ use crate::runner;
 const SECTOR: u64 = 512;
 /// Time between two looks at the events, if the processes of their threads are looked up.
 const SOON: Duration = Duration::from_millis(5);
-/// Nanoseconds after which the process or cgroup of a thread is read anew.
+/// Nanoseconds after which the process or cgroup of a thread is read again.
 const KNOWN_FOR: u64 = 1_000_000_000;
 
 /// Flags of `iotax record`.

@@ -25,7 +25,7 @@ pub(super) struct Args {
     /// Extend the run to this many rounds
     #[arg(long, value_name = "N", value_parser = number::whole::<u32>(1..=1000))]
     repeat: Option<u32>,
-    /// Measure the run's plan anew, as a new run with rounds added, or rates searched, for at most this long
+    /// Measure the run's plan again, as a new run with rounds added, or rates searched, for at most this long
     #[arg(long, value_name = "TIME", conflicts_with_all = ["repeat", "max_time"])]
     time: Option<Nanos>,
     /// For a run with --until-decided: stop adding rounds if the next interim look would come later than this after resuming

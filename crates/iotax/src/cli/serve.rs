@@ -103,7 +103,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         let access_mode = if read_only { " (read only)" } else { "" };
         say!("Serving {} at {scheme}://{address}{base}/{access_mode}; Ctrl-C ends it", config.store);
         if has_launch {
-            say!("Whoever reaches it can begin runs on this machine.");
+            say!("Anyone who reaches it can start runs on this machine.");
         }
     };
     iotax_serve::serve(config.clone(), listening).map_err(|error| Failure {

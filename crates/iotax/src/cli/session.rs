@@ -122,7 +122,7 @@ pub(super) struct LiveOutput<'a> {
 /// Resources opened before a run starts, and results of the checks made before it.
 struct Opened {
     needs: Needs,
-    /// Lines on what is written to the devices that the plan overwrites.
+    /// Lines about writes to the devices that the plan overwrites.
     wear: Vec<String>,
     tokens: HashMap<String, String>,
     tag: String,
@@ -444,7 +444,7 @@ fn repeated_look_warning(earlier: &Earlier, plan: &Plan) -> Option<Warning> {
         workload: None,
         round: None,
         evidence: format!(
-            "the run had {} rounds when more were asked for, {} in all: who looks again errs more often than one look does",
+            "the run had {} rounds when more were requested, {} in all: repeated looks raise the false-positive rate",
             earlier.rounds, plan.repeat
         ),
         remedy: "take verdicts close to the margin as hints; a new run, or one with --until-decided, keeps its error rate"
@@ -497,7 +497,7 @@ fn same_machine(then: &Environment, guests: Option<&Guests>) -> Result<(), Failu
             && then != now
         {
             return Err(anyhow::anyhow!(
-                "the run was begun with {what} {then:?} and this is {now:?}: their measurements cannot be compared \
+                "the run was started with {what} {then:?} and this is {now:?}: their measurements cannot be compared \
                  within one run; begin a new one"
             ))
             .or_exit(Exit::Environment);

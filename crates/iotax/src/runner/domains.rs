@@ -63,7 +63,7 @@ impl Domains {
         lost
     }
 
-    /// Starts a target's domain anew, if it has one, to replace one that failed.
+    /// Restarts a target's failed domain, if it has one.
     pub(super) fn reboot(&self, target: &mut Target, context: &mut RunContext<'_>) -> anyhow::Result<()> {
         target.domain().map_or(Ok(()), |(name, site)| self.start(name, site, context))
     }

@@ -364,7 +364,7 @@ impl Stage {
                     };
                     let (duration_ns, failure) = match done {
                         Ok(failure) => (Some(begun.elapsed()), failure),
-                        Err(error) => (None, Some(format!("sh could not be begun: {error}"))),
+                        Err(error) => (None, Some(format!("sh could not be started: {error}"))),
                     };
                     let duration_ns = duration_ns.map(nanos);
                     let what = Happened::Event { name: event.name.clone(), duration_ns, failure };

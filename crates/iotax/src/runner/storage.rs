@@ -37,7 +37,7 @@ pub(super) fn same_directories(plan: &Plan, before: &[TargetRecord]) -> anyhow::
         if let (Some(BottomLocation::Path(path)), Some(_)) = (spec.stack.location(), &record.found) {
             anyhow::ensure!(
                 path.exists(),
-                "target {:?}: {} was there when the run was begun, and is gone; put it back and resume again, or begin a new run",
+                "target {:?}: {} was there when the run was started, and is gone; put it back and resume again, or begin a new run",
                 spec.name,
                 path.display()
             );
@@ -50,7 +50,7 @@ pub(super) fn same_directories(plan: &Plan, before: &[TargetRecord]) -> anyhow::
         // For a target that was not built yet, only the layers below its directory are recorded.
         anyhow::ensure!(
             then.is_empty() || was(then) || was(&record.layers),
-            "target {:?}: {} was on {} when the run was begun, and is on {} now; mount what was there and resume again, or \
+            "target {:?}: {} was on {} when the run was started, and is on {} now; mount what was there and resume again, or \
              begin a new run",
             spec.name,
             directory.display(),
@@ -108,7 +108,7 @@ pub(super) fn same_disks(before: &[TargetRecord], now: &TargetRecord) -> anyhow:
     let Some(then) = before.iter().find(|record| record.name == now.name) else { return Ok(()) };
     anyhow::ensure!(
         disks(then) == disks(now),
-        "target {:?} stood on {} when the run was begun, and stands on {} now: their measurements cannot be compared \
+        "target {:?} stood on {} when the run was started, and stands on {} now: their measurements cannot be compared \
          within one run; begin a new one",
         now.name,
         disks(then).join(" and "),

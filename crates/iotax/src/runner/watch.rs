@@ -381,7 +381,7 @@ impl<'a> Watch<'a> {
     pub(super) fn finish(self) -> anyhow::Result<Watched> {
         let mut measured = Vec::with_capacity(self.agents.len());
         for (number, agent) in self.agents.into_iter().enumerate() {
-            let ended = agent.outcome.context("an agent was never asked")?;
+            let ended = agent.outcome.context("an agent was never queried")?;
             let ended = match ended {
                 Err(AgentError::Interrupted) | Ok(_) => ended.map_err(interrupted),
                 Err(error) if !self.keeps || agent.samples.is_empty() => Err(interrupted(error)),

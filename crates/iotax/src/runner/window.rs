@@ -210,8 +210,8 @@ impl<'a> Watches<'a> {
         self.0.iter().map(|part| &part.watch)
     }
 
-    /// Returns the start of the last window to begin; `None` until in every part all measured agents have begun, or one has ended or
-    /// failed, and if no window has begun.
+    /// Returns the start of the last window to begin. `None` until all measured agents of every part have begun, or one of them has ended
+    /// or failed; also `None` if no window has begun.
     fn began(&self) -> Option<Instant> {
         self.all().all(Watch::is_settled).then(|| self.all().filter_map(Watch::began).max()).flatten()
     }

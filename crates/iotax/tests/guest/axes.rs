@@ -67,7 +67,7 @@ fn exercise_on(rig: &Rig, name: &str, spec: GuestSpec, disk: &str) {
         assert!(allocated(&overlay) > empty, "writes went to the overlay");
         below = (overlay, Format::Qcow2);
     }
-    assert!(filled == fs::read(&base).expect("readable"), "what is beneath was written");
+    assert!(filled == fs::read(&base).expect("readable"), "what is below was written");
 
     let top = below.0;
     for _ in 0..times {

@@ -30,7 +30,7 @@ fn groups(hierarchy: &Path) -> Vec<String> {
     names.filter(|name| name.starts_with("iotax-") && !name.starts_with("iotax-test")).collect()
 }
 
-/// Tests that have the machine to themselves.
+/// Tests that run while no other test does.
 mod alone {
     use super::*;
 

@@ -391,7 +391,7 @@ fn what_is_not_iotaxs_to_cut_is_refused() {
         ("ssh://host/srv".into(), "ssh://host/srv: only what iotax creates here is cut"),
         (format!("{work} > raw file > fuse"), "loses writes that arrive at the same time"),
         (format!("vm-raw:{work}"), "use the virtio rung"),
-        (format!("{work} > raw file > loop > ext4 > raw file"), "made anew each time"),
+        (format!("{work} > raw file > loop > ext4 > raw file"), "recreated each time"),
         (format!("{work} > qcow2 file + external snapshot > virtio"), "new for each use"),
         (format!("{work} > overlay > raw file"), "only what iotax creates here is cut"),
         (format!("{work} > volatile drop_flush=0 > raw file"), "accepted: 1"),

@@ -271,7 +271,7 @@ impl Drop for FuseExport {
     }
 }
 
-/// Tests that have the machine to themselves.
+/// Tests that run while no other test does.
 mod alone {
     use super::*;
 

@@ -93,10 +93,7 @@ fn a_known_rate_decides() {
         .filter_map(|demand| demand["kept"].as_str())
         .collect();
     assert_eq!(kept, ["yes", "no"], "{}", json["demands"]);
-    assert!(
-        said.contains("Does it keep what is demanded? (log)") && said.contains(" no; IOPS is "),
-        "{said}"
-    );
+    assert!(said.contains("Are the demands met? (log)") && said.contains(" no; IOPS is "), "{said}");
     let html = fs::read_to_string(lab.path("out.html")).expect("written");
     assert!(html.contains("id=\"demands\"") && html.contains("promised"), "no section");
     lab.assert_nothing_left();

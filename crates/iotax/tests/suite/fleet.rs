@@ -347,7 +347,7 @@ fn what_one_member_cannot_do_begins_nothing_anywhere() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(
-        said.contains("nothing was begun") && said.contains("b: ") && said.contains("/nowhere/at/all"),
+        said.contains("nothing was started") && said.contains("b: ") && said.contains("/nowhere/at/all"),
         "{said}"
     );
     lab.assert_nothing_left();
@@ -372,7 +372,7 @@ fn two_with(lab: &Lab, target: &str, size: &str, values: [&str; 2]) -> Vec<Strin
 fn refused_together(lab: &Lab, output: &Output) -> String {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{said}");
-    assert!(said.contains("nothing was begun"), "{said}");
+    assert!(said.contains("nothing was started"), "{said}");
     lab.assert_nothing_left();
     assert_eq!(lab.json(&["list", "--db", "f.db", "--json"]), serde_json::json!([]), "no run was made");
     said

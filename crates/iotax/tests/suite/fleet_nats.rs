@@ -300,7 +300,7 @@ fn a_killed_server_is_waited_for_and_a_killed_agent_is_not() {
     drop(one);
     let _again = AgentProcess::start(&lab, &server, "a");
     assert!(!leading.wait().expect("it ends").success());
-    await_text(&lab.path("log"), "a is lost: its agent has been started anew");
+    await_text(&lab.path("log"), "a is lost: its agent has been restarted");
     assert_complete(&lab, "f.db", 4, 12);
     await_nothing_left(&lab);
 }

@@ -242,7 +242,7 @@ fn an_import_says_when_it_was_and_what_it_did_not_find() {
     assert_eq!(document["run"]["source"]["dated"], "source");
 }
 
-/// Tests that have the machine to themselves.
+/// Tests that run while no other test does.
 mod alone {
     use super::*;
 

@@ -140,7 +140,7 @@ fn bench_in(lab: &mut LabGuest) -> Value {
     serde_json::from_str(&lab.sh("cat /tmp/result.json")).unwrap_or_else(|error| panic!("{error}: {said}"))
 }
 
-/// Tests that have the machine to themselves.
+/// Tests that run while no other test does.
 mod alone {
     use super::*;
 
@@ -189,7 +189,7 @@ mod guests {
         assert!(beside.len() == 1 && beside[0].contains("are not its own"), "{beside:?}");
     }
 
-    /// Tests that have the machine to themselves.
+    /// Tests that run while no other test does.
     mod alone {
         use super::*;
 

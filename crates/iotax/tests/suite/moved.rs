@@ -211,7 +211,7 @@ fn a_run_is_not_resumed_where_its_filesystem_is_not_mounted() {
                 .all(|word| said.contains(*word)),
             "{said}"
         );
-        assert_eq!(list(&removal.point), Vec::<PathBuf>::new(), "it wrote beneath the mount point");
+        assert_eq!(list(&removal.point), Vec::<PathBuf>::new(), "it wrote below the mount point");
         removal.back();
         let resumed = lab.run(&["resume", "1", "--yes"]);
         assert!(resumed.status.success(), "{}", text(&resumed.stderr));

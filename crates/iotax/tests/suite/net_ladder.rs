@@ -112,7 +112,7 @@ fn what_cannot_be_is_refused_with_the_remedy() {
     lab.assert_nothing_left();
 }
 
-/// Tests that have the machine to themselves.
+/// Tests that run while no other test does.
 mod alone {
     use super::*;
 
@@ -196,7 +196,7 @@ mod alone {
 mod guests {
     use super::*;
 
-    /// Tests that have the machine to themselves.
+    /// Tests that run while no other test does.
     mod alone {
         use super::*;
 

@@ -57,7 +57,7 @@ fn number(value: &Value, key: &str) -> f64 {
     value[key].as_f64().unwrap_or_else(|| panic!("{key} in {value}"))
 }
 
-/// Tests that have the machine to themselves.
+/// Tests that run while no other test does.
 mod alone {
     use super::*;
 

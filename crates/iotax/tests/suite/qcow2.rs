@@ -106,7 +106,7 @@ fn an_encrypted_image_is_measured_and_keeps_what_is_written() {
     let workload = "[[workload]]\nrw = 'randrw'\nverify = 'crc32c'\n";
     let path = plan(&lab, stacks, workload);
     let mut run = start_until(lab.iotax().args(["run", &path, "--yes", "--json", "out.json"]), "cell 1/");
-    let of_chain = ["chain.beneath-1", "chain.overlay-2"];
+    let of_chain = ["chain.below-1", "chain.overlay-2"];
     let images: BTreeSet<&str> = stacks.iter().map(|(name, _)| *name).chain(of_chain).collect();
     let mut seen = BTreeSet::new();
     while run.try_wait().expect("asked").is_none() {

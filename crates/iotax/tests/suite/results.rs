@@ -297,7 +297,7 @@ fn a_file_that_iotax_makes_or_measures_is_no_place_for_results() {
         let arguments = bench(more);
         refused(&lab, &arguments.iter().map(String::as_str).collect::<Vec<_>>(), words);
     }
-    assert!(!text(&lab.run(&["list"]).stdout).contains("bench"), "nothing was begun");
+    assert!(!text(&lab.run(&["list"]).stdout).contains("bench"), "nothing was started");
     fs::create_dir(lab.path("csv")).expect("made");
     let csv = ["report", "1", "--csv", "csv", "--json", "csv/measurements.csv"];
     refused(&lab, &csv, "--json: csv/measurements.csv is among");

@@ -133,7 +133,7 @@ fn a_search_finds_the_rate_of_the_disk() {
     }
 }
 
-/// Tests that have the machine to themselves.
+/// Tests that run while no other test does.
 mod alone {
     use super::*;
 
@@ -195,7 +195,7 @@ mod alone {
 mod guests {
     use super::*;
 
-    /// Tests that have the machine to themselves.
+    /// Tests that run while no other test does.
     mod alone {
         use super::*;
 

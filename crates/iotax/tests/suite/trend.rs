@@ -52,7 +52,7 @@ fn a_short_history_is_said_to_be_short_and_judges_no_gate() {
     make_runs(&lab, 1);
     let said = text(&lab.run(&["trend"]).stdout);
     assert!(
-        said.contains("One run tells no change: 14 are needed (1 run, 2") && !said.contains(" to 2"),
+        said.contains("One run shows no change: 14 are needed (1 run, 2") && !said.contains(" to 2"),
         "{said}"
     );
     make_runs(&lab, 1);

@@ -189,7 +189,7 @@ fn wear_has_a_limit_that_is_agreed_to() {
     lab.assert_nothing_left();
 }
 
-/// Tests that have the machine to themselves.
+/// Tests that run while no other test does.
 mod alone {
     use iotax_model::record::Measurement;
     use iotax_store::Store;

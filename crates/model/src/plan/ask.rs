@@ -238,7 +238,7 @@ fn clash(one: &Slo, other: &Slo) -> Option<&'static str> {
         return None;
     };
     let never = (a < b && a_most >= b_most) || (b < a && b_most >= a_most);
-    never.then_some("whoever keeps that of the higher percentile keeps the other; leave that out")
+    never.then_some("the limit of the higher percentile implies the other; leave that out")
 }
 
 impl Plan {

@@ -157,8 +157,8 @@ impl Plan {
     }
 
     /// Adds an open-loop copy of each workload for each rate, and sets the number of rounds that fits the time limit, if there is one.
-    /// `results` has an entry per workload: the capacity and latencies of each measured target, by name. A plan of another design stays as it
-    /// is.
+    /// `results` has an entry per workload: the capacity and latencies of each measured target, by name. A plan of another design stays as
+    /// it is.
     ///
     /// # Errors
     /// The time limit is too short for the minimum number of rounds, or the plan with the added workloads is not valid.

@@ -175,7 +175,7 @@ impl FromStr for Keep {
         }
         .map_err(|error: super::SloError| refuse(error.reason))?;
         if slo == Slo::NoErrors {
-            return Err(refuse("failed I/Os are told of every run".into()));
+            return Err(refuse("failed I/Os are reported for every run".into()));
         }
         Ok(Self::Latency { of, slo })
     }
@@ -221,7 +221,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
         };
         let Some(workload) = workload else {
             return refuse(format!(
-                "workload = {:?} is none of the plan's",
+                "workload = {:?} is not in the plan",
                 demand.workload.as_deref().unwrap_or("")
             ));
         };
@@ -272,7 +272,7 @@ mod tests {
             ("p99 >= 10ms", "has no least"),
             ("fsync p99 <= 10ms", "accepted: [read|write|sync] pN"),
             ("sync p99", "it has no <="),
-            ("errors = 0", "told of every run"),
+            ("errors = 0", "reported for every run"),
         ] {
             let error = text.parse::<Keep>().expect_err(text).to_string();
             assert!(error.contains(reason) && error.contains(&format!("{text:?}")), "{error}");

@@ -29,8 +29,8 @@ pub enum FleetRates {
 }
 
 impl Plan {
-    /// Divides the rates of all workloads among `members` machines, and keeps the share of the machine with index `index`, from 0. All shares add up
-    /// to the plan's rates.
+    /// Divides the rates of all workloads among `members` machines, and keeps the share of the machine with index `index`, from 0. All
+    /// shares add up to the plan's rates.
     ///
     /// # Errors
     /// A machine would get less than one I/O or byte per second.

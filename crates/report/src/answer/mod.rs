@@ -27,7 +27,7 @@ pub(crate) struct Answer {
     pub(crate) remarks: Vec<String>,
 }
 
-const EMULATED: &str = "EMULATED guests (no KVM): their figures say nothing of a real machine.";
+const EMULATED: &str = "EMULATED guests (no KVM): their figures say nothing about a real machine.";
 
 /// Returns a warning if any guest's CPU was emulated; else `None`.
 pub(crate) fn emulated(run: &Run) -> Option<&'static str> {

@@ -16,7 +16,7 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement) -> bool {
     if all.is_empty() {
         return false;
     }
-    page.add(Part::Head(format!("Does it keep what is demanded? ({})", run.plan.name)));
+    page.add(Part::Head(format!("Are the demands met? ({})", run.plan.name)));
     page.add_lines(sentences(run, judgement));
     let mut head = vec![words("target"), words("demand"), figure("measured"), figure("room"), words("")];
     let several = run.plan.workloads.len() > 1;

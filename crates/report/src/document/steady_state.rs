@@ -23,7 +23,7 @@ pub(super) fn add(page: &mut Page, run: &Run, workload: &Workload) {
     }
 }
 
-/// Returns the same as a page of its own, for HTML.
+/// Returns the same as a separate page, for HTML.
 pub(crate) fn section(run: &Run, workload: &Workload) -> Page {
     let mut page = Page::default();
     add(&mut page, run, workload);

@@ -72,7 +72,7 @@ fn headline(runs: &[PastRun], trends: &Trends, changes: &[(&Trend, &TrendChange)
     };
     let series = trends.trends.len();
     if trends.trends.iter().all(Trend::is_short) {
-        let few = if runs.len() == 1 { "One run tells no change" } else { "Too few runs to tell a change" };
+        let few = if runs.len() == 1 { "One run shows no change" } else { "Too few runs to tell a change" };
         return format!("{few}: {LEAST_RUNS} are needed ({span}).");
     }
     let pending = trends.trends.iter().filter(|trend| !trend.is_control && trend.pending.is_some()).count();
@@ -128,7 +128,7 @@ fn notes(trends: &Trends, series: usize, small: usize) -> Vec<String> {
     let controls: Vec<&str> = trends.trends.iter().filter_map(|trend| trend.control.as_deref()).collect();
     if let Some(control) = controls.first() {
         notes.push(format!(
-            "What is followed is the ratio of each target to {control} in the same rounds: what the machine does to both is taken out."
+            "The trend follows the ratio of each target to {control} in the same rounds: effects of the machine on both cancel out."
         ));
     }
     if trends.trends.iter().any(|trend| trend.control.is_none() && !trend.is_control) {
@@ -146,7 +146,7 @@ fn notes(trends: &Trends, series: usize, small: usize) -> Vec<String> {
         ));
     }
     notes.push(format!(
-        "A change needs {LEAST_SIDE} runs on each side, and {LEAST_RUNS} in all. \"run to run\" is the standard deviation of what is followed."
+        "A change needs {LEAST_SIDE} runs on each side, and {LEAST_RUNS} in all. \"run to run\" is the standard deviation of the followed ratio."
     ));
     notes
 }

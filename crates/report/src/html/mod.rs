@@ -376,7 +376,7 @@ pub fn environment(run: &Run) -> Markup {
         ("Distribution", text(&e.os)),
         ("Frequency governor", text(&e.governor)),
         ("Clocksource", text(&e.clocksource)),
-        ("Hypervisor beneath", text(&e.hypervisor)),
+        ("Hypervisor below", text(&e.hypervisor)),
         ("QEMU", text(&e.qemu)),
         ("Guests run by", text(&e.accel)),
         ("because", text(&e.accel_reason)),

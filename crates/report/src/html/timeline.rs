@@ -57,7 +57,7 @@ pub(super) fn timeline(run: &Run, workload: &Workload, clock: &Clock<'_>) -> Cha
         let mut keep = known.iter();
         row.retain(|_| keep.next().copied().unwrap_or_default());
     }
-    let beneath = if panels.len() > 1 { "; beneath: what the host did meanwhile" } else { "" };
+    let beneath = if panels.len() > 1 { "; below: the host in the same time" } else { "" };
     let note = format!("{}{beneath}", clock.note());
     Chart {
         key: "over-time".into(),

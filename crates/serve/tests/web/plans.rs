@@ -66,11 +66,11 @@ fn a_run_is_begun_and_stopped_once() {
         assert_eq!(begin(wrong).status, status, "{wrong}");
     }
     assert_eq!(server.post("/plans/begin", "", "form_token=&run=1").status, 403);
-    assert!(!dir.path().join("arguments").exists(), "nothing was begun");
+    assert!(!dir.path().join("arguments").exists(), "nothing was started");
 
     assert_eq!(begin("run=1").status, 303);
     let page = page_with(&server, "measuring");
-    assert!(page.contains("going on") && page.contains("Stop it"), "{page}");
+    assert!(page.contains("still running") && page.contains("Stop it"), "{page}");
     assert_eq!(begin("file=mine.toml").status, 409, "two at once would measure each other");
     for _ in 0..2 {
         assert_eq!(server.post("/plans/cancel", "", &format!("form_token={token}")).status, 303);

@@ -213,7 +213,7 @@ pub fn check_sharing(plan: &Plan, permission: &Permission) -> Result<(), Refusal
             && let Some(taking) = alone.or(other_alone)
         {
             return Err(Refusal::input(format!(
-                "targets {other:?} and {:?} are on the same device, and {} takes all of it; use lvm = {{}} beneath, another device, or a \
+                "targets {other:?} and {:?} are on the same device, and {} takes all of it; use lvm = {{}} below, another device, or a \
                  plan for each",
                 target.name,
                 if taking == "filesystem" { "a filesystem" } else { taking }
@@ -271,7 +271,7 @@ pub fn claim(path: &Path, permission: &Permission) -> Result<DeviceClaim, Refusa
 /// Waits up to 500 ms until no process has the device or its backing files open for writing. The error names the process.
 fn until_unwritten(shared: &usage::SharedBytes) -> Result<(), String> {
     let deadline = Instant::now() + PASSING;
-    let all = [("it", &shared.devices[..], &[][..]), ("the file beneath it", &[], &shared.files)];
+    let all = [("it", &shared.devices[..], &[][..]), ("the file below it", &[], &shared.files)];
     for (what, devices, files) in all {
         while let Some(writer) = holders::writers(devices, files).first() {
             if Instant::now() > deadline {
@@ -292,8 +292,7 @@ fn check_signature(device: &File, shown: &Path) -> Result<(), Refusal> {
         return match content.map_err(|error| Refusal::environment(format!("{shown}: {error}")))? {
             None => Ok(()),
             Some(at) => Err(Refusal::environment(format!(
-                "{shown}: it carries no signature that is known, but is not empty: byte {at} is not zero; if nobody needs what is on it, \
-                 add --overwrite-signature"
+                "{shown}: it carries no signature that is known, but is not empty: byte {at} is not zero; if its content is not needed, add --overwrite-signature"
             ))),
         };
     }
@@ -304,7 +303,7 @@ fn check_signature(device: &File, shown: &Path) -> Result<(), Refusal> {
     };
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();
     Err(Refusal::environment(format!(
-        "{shown}: it carries {}; if nobody needs that any more, add --overwrite-signature{wipe}",
+        "{shown}: it carries {}; if it is not needed any more, add --overwrite-signature{wipe}",
         found.join(", ")
     )))
 }

@@ -73,7 +73,7 @@ pub(super) fn open(node: &Path, number: u64, exclusive: bool) -> io::Result<File
     let file = File::options().read(true).custom_flags(flags).open(node)?;
     let found = file.metadata()?;
     if !found.file_type().is_block_device() || found.rdev() != number {
-        return Err(io::Error::other("another device has come to stand here just now; name it again"));
+        return Err(io::Error::other("another device has just appeared under this name; name it again"));
     }
     Ok(file)
 }

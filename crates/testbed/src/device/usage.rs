@@ -269,7 +269,7 @@ fn looped(root: &Path, family: &[Relative], loops: &[Loop]) -> Result<(), String
         };
         if let Some(relative) = below {
             return Err(format!(
-                "{} is beneath {name}; detach that first (losetup --detach /dev/{name})",
+                "{} is below {name}; detach that first (losetup --detach /dev/{name})",
                 relative.name
             ));
         }

@@ -227,8 +227,8 @@ impl Signs {
     }
 
     /// Returns whether the guest showed a sign of life since the last check. CPU time stops counting once the guest has used 20 s per
-    /// virtual CPU without console output. Checks at most once per [`CHECK_EVERY`] and returns false in between. Also returns true once QEMU has
-    /// exited, which the caller detects by the closed socket.
+    /// virtual CPU without console output. Checks at most once per [`CHECK_EVERY`] and returns false in between. Also returns true once
+    /// QEMU has exited, which the caller detects by the closed socket.
     pub(super) fn is_alive(&mut self) -> bool {
         if self.checked.elapsed() < CHECK_EVERY {
             return false;

@@ -42,7 +42,7 @@ pub enum QmpError {
     },
     /// The command was not sent, because QEMU has not answered an earlier one: its late answer could be mistaken for the answer to this
     /// command.
-    #[error("QEMU was not asked for {command}: it has not answered {earlier}")]
+    #[error("{command} was not sent to QEMU: it has not answered {earlier}")]
     Silent {
         /// The command that was not sent.
         command: String,

@@ -96,7 +96,8 @@ fn is_root() -> bool {
 pub(super) struct Virtiofsd(StorageDaemon);
 
 impl Virtiofsd {
-    /// Starts virtiofsd for a directory. It listens on its socket in the run directory immediately, and exits when QEMU closes the connection.
+    /// Starts virtiofsd for a directory. It listens on its socket in the run directory immediately, and exits when QEMU closes the
+    /// connection.
     pub(super) fn start(
         spec: &VirtiofsSpec,
         directory: &Path,

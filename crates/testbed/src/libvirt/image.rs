@@ -23,7 +23,7 @@ pub(super) fn like(source: Option<&Path>, format: Format, backing: u32, notes: &
             header(&chain[0], &mut file);
             let format = |info: &Value| info["format"].as_str().map(str::to_owned);
             if let Some(other) = chain[1..].iter().filter_map(format).find(|format| format != "qcow2") {
-                notes.push(format!("an image beneath the disk's own is {other}; here they are qcow2"));
+                notes.push(format!("an image below the disk's own is {other}; here they are qcow2"));
             }
             u32::try_from(chain.len() - 1).unwrap_or(u32::MAX)
         }
@@ -42,7 +42,7 @@ pub(super) fn like(source: Option<&Path>, format: Format, backing: u32, notes: &
         file.snapshot = Some(Snapshot::External);
         file.backing_depth = Some(backing);
         notes.push(format!(
-            "images beneath the disk's own: {backing}; here the overlay is new before each measurement, so that all it writes \
+            "images below the disk's own: {backing}; here the overlay is new before each measurement, so that all it writes \
              is written for the first time"
         ));
     }

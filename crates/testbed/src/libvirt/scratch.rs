@@ -101,7 +101,7 @@ impl ScratchSource {
                 path.display()
             )
         })?;
-        // The scratch disk is a whole image, whatever is beneath the disk.
+        // The scratch disk is a whole image, whatever is below the disk.
         let file = FileSpec { snapshot: None, backing_depth: None, ..found.file };
         Ok(Self {
             address: address.clone(),

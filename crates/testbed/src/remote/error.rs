@@ -75,7 +75,7 @@ pub(super) fn refused(host: &RemoteHost, line: &str) -> RemoteError {
             format!("there is no place for the agent's program: {said} {room}")
         }
         "copy" => format!("the agent's program could not be copied: {said}"),
-        "leave" => format!("{said}; without --leave-agent the program needs no place of its own in ~/.cache"),
+        "leave" => format!("{said}; without --leave-agent the program needs no directory in ~/.cache"),
         _ => format!("unexpected: {line}"),
     };
     RemoteError::Refused { host: host.clone(), reason }

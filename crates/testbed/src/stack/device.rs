@@ -321,7 +321,7 @@ fn loop_device(directory: &Path, name: &str, file: &str, reached: bool) -> Layer
     let offset = number(directory, "loop/offset").filter(|offset| *offset > 0);
     let detail = row([
         Some(format!("of {file}")),
-        (!reached).then(|| "which cannot be reached: what is beneath it is not known".to_owned()),
+        (!reached).then(|| "which cannot be reached: what is below it is not known".to_owned()),
         sectors(directory, "size"),
         direct,
         offset.map(|offset| format!("begins at byte {offset}")),

@@ -126,8 +126,7 @@ fn inspect(spec: &ImageSpec, shared: bool) -> Result<FoundImage, Refusal> {
     }
     if found.encrypted || found.format == Format::Luks {
         return Err(Refusal::input(format!(
-            "image {shown}: it is encrypted, and iotax asks nobody for a key; what encryption costs tells a new one: \
-             format = \"luks\""
+            "image {shown}: it is encrypted, and iotax has no key; to measure the cost of encryption use a new one: format = \"luks\""
         )));
     }
     if let Some(beyond) = found.others.iter().find(|name| !is_here(Path::new(name))) {

@@ -410,7 +410,7 @@ impl ExportedImage {
             (below, format) = (path.clone(), Format::Qcow2);
         }
         while self.lower.len() + 1 < file.backing_depth.unwrap_or(1) as usize {
-            let Some(path) = self.beside(&format!("beneath-{}.qcow2", self.lower.len() + 1)) else {
+            let Some(path) = self.beside(&format!("below-{}.qcow2", self.lower.len() + 1)) else {
                 return Ok(None);
             };
             super::image::overlay(&path, &below, format, file, undo_log)?;

@@ -36,7 +36,7 @@ impl Build for FilterSpec {
         let needed = match self.kind {
             FilterType::Compress => "an image that can hold compressed clusters: qcow2 file without encrypt",
             FilterType::Quorum => "a raw file right below it, for a second one next to it: raw file > quorum",
-            _ => "something beneath the image to copy from: qcow2 file + external snapshot",
+            _ => "something below the image to copy from: qcow2 file + external snapshot",
         };
         Err(Refusal::input(format!("{} needs {needed}", self.kind)))
     }

@@ -55,8 +55,8 @@ fn stand_in_for_a_clean() {
     assert!(cleaned.failed.is_empty() && cleaned.unreadable.is_empty(), "{cleaned:?}");
 }
 
-/// Starts this test program to run one function in the directory `test_dir`, with a fault. Returns the exit status; panics if the function fails
-/// without being killed.
+/// Starts this test program to run one function in the directory `test_dir`, with a fault. Returns the exit status; panics if the function
+/// fails without being killed.
 fn stand_in(name: &str, test_dir: &Path, fault: &str) -> ExitStatus {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command.args(["--ignored", "--exact", &format!("undo::killed::stand_in_for_a_{name}")]);

@@ -252,7 +252,7 @@ impl UndoLog {
         let id = self.next;
         self.next += 1;
         let parent_of = |path: &Path| {
-            ParentDirectory::of(path).map_err(failed("cannot look at the directory that is to hold", path))
+            ParentDirectory::of(path).map_err(failed("cannot inspect the parent directory of", path))
         };
         let (within, directory) = effect.path().map(parent_of).transpose()?.unzip();
         self.append(&Line::Record { id, effect: effect.clone(), within: within.clone() })?;

@@ -29,7 +29,7 @@ fn what_the_kernel_uses_is_refused_and_named() {
         ("8:48", &["d1 is held by md127", "lsblk"]),
         ("8:64", &["e belongs to the btrfs filesystem 5a0c1d4e"]),
         ("8:80", &["f is mounted on /logged"]),
-        ("8:96", &["g is beneath loop3", "losetup --detach /dev/loop3"]),
+        ("8:96", &["g is below loop3", "losetup --detach /dev/loop3"]),
         ("8:112", &["read-only", "--setrw"]),
         ("9:9", &["no device 9:9 any more"]),
     ] {
@@ -178,7 +178,7 @@ fn a_device_that_is_mounted_swaps_or_is_beneath_another_is_refused() {
     run("wipefs", &["--force", "--quiet", "--all", text(&device.node)]);
     let output = Command::new("losetup").args(["--find", "--show"]).arg(&device.node).output();
     let above = String::from_utf8(output.expect("losetup").stdout).expect("a path");
-    device.refused(&["is beneath", above.trim().trim_start_matches("/dev/"), "losetup --detach"]);
+    device.refused(&["is below", above.trim().trim_start_matches("/dev/"), "losetup --detach"]);
     run("losetup", &["--detach", above.trim()]);
     // wipefs takes the signatures away, and leaves the rest of the filesystem.
     device.comes_free(&Permission::new([device.node.clone()], true));
@@ -295,7 +295,7 @@ fn a_device_without_content_and_nodes_without_a_device_are_refused() {
 fn the_disk_beneath_the_running_system_is_refused_first() {
     let stack = iotax_testbed::stack::of_path(Path::new("/"), Path::new("/")).expect("readable");
     let Some(disk) = stack.disks.first() else {
-        iotax_testkit::skip!("no block device is known beneath / here");
+        iotax_testkit::skip!("no block device is known below / here");
     };
     let node = Path::new("/dev").join(disk);
     if !node.exists() {

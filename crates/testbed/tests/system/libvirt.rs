@@ -64,7 +64,7 @@ fn what_is_left_out_or_not_done_likewise_is_said() {
         (second, "<blockio> is not reproduced"),
         (first(PROXMOX), "the disk is the device /dev/pve/vm-101-disk-0"),
         (first(PROXMOX), "detect_zeroes=\"unmap\" is not reproduced"),
-        (first(NOVA), "images beneath the disk's own: 1"),
+        (first(NOVA), "images below the disk's own: 1"),
         (first(NOVA_RBD), "the disk is of type network (rbd)"),
         (first(CLOUD), "<transient> is not reproduced"),
         (first(CLOUD), "--accel tcg"),

@@ -105,7 +105,7 @@ fn what_cannot_be_set_is_refused_with_what_is_accepted() {
     }
     let memory = plan(&["file = { dir = '/tmp' }\nsettings = { nr_requests = 8 }"]);
     let refusal = KernelSettings::find(root.path(), &memory).expect_err("no device").to_string();
-    assert!(refusal.contains("no block device is known beneath /tmp"), "{refusal}");
+    assert!(refusal.contains("no block device is known below /tmp"), "{refusal}");
 }
 
 /// Every file below a directory with its bytes.

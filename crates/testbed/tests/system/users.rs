@@ -210,7 +210,7 @@ fn what_only_a_second_thread_has_open_is_found() {
     let Some(device) = Loop::new() else { return };
     let open = |path: &Path| format!("os.open({:?}, os.O_RDWR)", text(path));
     for (lines, first_ends) in [("pass", true), (UNSHARE_FILES, false)] {
-        for (path, what) in [(&*device.node, "it"), (&*device.file, "the file beneath it")] {
+        for (path, what) in [(&*device.node, "it"), (&*device.file, "the file below it")] {
             let writer = threads(&format!("{lines}\n{}", open(path)), first_ends);
             device.refused(&[&format!("(process {}) has {what} open", writer.id())]);
         }
@@ -242,7 +242,7 @@ fn a_mount_that_only_a_second_thread_sees_is_found() {
 fn what_has_the_file_beneath_a_device_open_is_found() {
     let Some(device) = Loop::new() else { return };
     let writer = Shell::new(&["sh"], &format!("exec 3<>{}", text(&device.file)));
-    device.refused(&[&format!("sh (process {}) has the file beneath it open", writer.id())]);
+    device.refused(&[&format!("sh (process {}) has the file below it open", writer.id())]);
     drop(writer);
     let reader = Shell::new(&["sh"], &format!("exec 3<{}", text(&device.file)));
     device.free();
@@ -258,7 +258,7 @@ fn a_loop_device_through_a_node_outside_dev_is_found() {
     let name = above.file_name().and_then(|name| name.to_str()).expect("a name");
     let point = tempfile::tempdir().expect("temp dir");
     let mounted = Mounted::new(&above, point.path());
-    device.refused(&[&format!("is beneath {name}"), &format!("losetup --detach {}", text(&above))]);
+    device.refused(&[&format!("is below {name}"), &format!("losetup --detach {}", text(&above))]);
     // Its name is gone; its length identifies it.
     fs::remove_file(&node).expect("removed");
     device.refused(&[name, "whose name is gone", "is mounted on", "losetup --detach"]);
@@ -476,10 +476,7 @@ fn the_file_beneath_a_device_is_found_under_the_name_that_an_overlay_gives_it() 
             };
             let writer = Shell::new(&["sh"], &format!("exec 3<>{}", text(&overlay.path(theirs))));
             let said = refused();
-            assert!(
-                said.contains(&format!("sh (process {}) has the file beneath it", writer.id())),
-                "{said}"
-            );
+            assert!(said.contains(&format!("sh (process {}) has the file below it", writer.id())), "{said}");
             drop(writer);
             let Some(other) = attach(&[], &overlay.path(theirs)) else { return };
             let dir = tempfile::tempdir().expect("temp dir");

@@ -65,7 +65,7 @@ impl Monitor {
         let pid = socket_peercred(&stream).map_err(|error| error.to_string())?.pid;
         let pid = u32::try_from(pid.as_raw_nonzero().get()).unwrap_or_default();
         let qmp = Qmp::start(stream, DEADLINE, pid, stop).map_err(|error| match error {
-            QmpError::Deadline { .. } => "somebody else is connected to this monitor".to_owned(),
+            QmpError::Deadline { .. } => "another program is connected to this monitor".to_owned(),
             error => error.to_string(),
         })?;
         Ok(Self { socket: socket.to_owned(), pid, qmp })

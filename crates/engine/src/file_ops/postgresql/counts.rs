@@ -181,8 +181,8 @@ impl Schedule {
         }
     }
 
-    /// Returns the delays until the window's end. pgbench draws the time of a transaction when a client is free for it: of those that have
-    /// not started the number is the one that the rate lets expect.
+    /// Returns the delays until the window's end. pgbench draws the start time of a transaction only when a client is free, so the number
+    /// of those not started is estimated from the rate.
     fn until(&self, end: u64) -> Pacing {
         let is_behind = |(last, lag_ns): &(u64, u64)| *lag_ns >= DELAYED_NS && *last < end;
         let Some((last, _)) = self.last.filter(is_behind) else { return self.pacing };

@@ -30,7 +30,7 @@ pub(super) fn bound(program: &Path, signal: Signal) -> Command {
     command
 }
 
-/// Runs a program to its end.
+/// Runs a program and waits for its exit.
 ///
 /// # Errors
 /// It could not be started, or failed; the text is what it wrote to stderr.
@@ -81,7 +81,7 @@ impl ProcessTree {
         Self { roots, members: BTreeSet::new() }
     }
 
-    /// Looks for the descendants anew. Returns the CPU time of all, including those of descendants that have ended.
+    /// Searches for the descendants again. Returns the CPU time of all, including those of descendants that have ended.
     pub(super) fn cpu(&mut self) -> io::Result<CpuTime> {
         let all = processes()?;
         self.members = self.roots.iter().copied().collect();

@@ -146,7 +146,7 @@ fn everything_that_is_wrong_is_said_at_once_with_its_line() {
         "(did you mean \"size\"?)",
         "t:1: threads=0: accepted: 1 and more",
         "t:2: hd=host2: hosts are targets here",
-        "t:3: sd=sd9: \"sd9\" is none that is defined above; accepted: sd1",
+        "t:3: sd=sd9: \"sd9\" is not defined above; accepted: sd1",
         "t:3: rdpct=101: \"101\" is not a whole number from 0 to 100",
         "t:3: hotband=(10,20): bands",
         "t:4: whpct=20: rhpct and whpct are one figure here",
@@ -154,7 +154,7 @@ fn everything_that_is_wrong_is_said_at_once_with_its_line() {
         "t:6: rd=rd2: rd=rd1 asks for iorate=curve and this one does not",
         "t:5: elapsed=abc: \"abc\" is not a time",
         "t:5: distribution=uniform: \"uniform\" is not known here",
-        "t:6: wd=other: \"other\" is none that is defined above; accepted: wd1, wd2",
+        "t:6: wd=other: \"other\" is not defined above; accepted: wd1, wd2",
         "t:6: forthreads=(1-9,0): a step of 0",
         "t:7: wd=wd1: it is defined in line 3 already",
     ] {

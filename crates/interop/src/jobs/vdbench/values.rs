@@ -101,7 +101,7 @@ pub(super) fn names<'a>(patterns: &[String], known: &[&'a str]) -> Result<Vec<&'
         if matching.is_empty() {
             return Err(match known {
                 [] => format!("{pattern:?} is not defined, nor is any other above it"),
-                known => format!("{pattern:?} is none that is defined above; accepted: {}", known.join(", ")),
+                known => format!("{pattern:?} is not defined above; accepted: {}", known.join(", ")),
             });
         }
     }

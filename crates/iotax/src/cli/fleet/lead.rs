@@ -350,7 +350,7 @@ impl AtWork<'_> {
         let space: u64 = claimed.iter().fold(0, |sum, (_, claims)| sum.saturating_add(claims.space_bytes()));
         if !against.is_empty() {
             return Err(anyhow::anyhow!(
-                "nothing was begun, because not every member can take part:\n  {}",
+                "nothing was started, because not every member can take part:\n  {}",
                 against.join("\n  ")
             ))
             .or_exit(Exit::Environment);

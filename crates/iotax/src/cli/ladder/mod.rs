@@ -261,7 +261,7 @@ fn no_guests(args: &Args, asked: bool) -> Result<Option<String>, Failure> {
             }
             let obstacle = obstacle.or_exit(Exit::Environment)?;
             Ok(obstacle.map(|reason| {
-                format!("{reason}; emulated, they would say nothing of a real machine (--emulated)")
+                format!("{reason}; emulated, they would say nothing about a real machine (--emulated)")
             }))
         }
     }

@@ -142,7 +142,7 @@ pub(super) fn brief(report: &TestReport) -> String {
         })
     };
     let directions: Vec<String> = [direction(true), direction(false)].into_iter().flatten().collect();
-    let missing = if remote.is_none() { ", and the client told nothing" } else { "" };
+    let missing = if remote.is_none() { ", and the client reported nothing" } else { "" };
     let nothing = if directions.is_empty() { "nothing was carried" } else { "" };
     format!("{nothing}{}{missing}", directions.join(", "))
 }

@@ -167,8 +167,8 @@ fn device_of(path: &Path) -> Option<u64> {
     }
 }
 
-/// Returns the sysfs directory of the disk that a device is, or that it is a partition of. For what is no device in sysfs, such as a
-/// filesystem in memory, the directory that would be the device's.
+/// Returns the sysfs directory of the disk that a device is, or that it is a partition of. Without a device in sysfs, as for a filesystem
+/// in memory, returns the directory that the device would have.
 fn disk(device: u64) -> PathBuf {
     let link = PathBuf::from(format!("/sys/dev/block/{}:{}", major(device), minor(device)));
     let Ok(path) = link.canonicalize() else { return link };
@@ -178,8 +178,8 @@ fn disk(device: u64) -> PathBuf {
     }
 }
 
-/// Returns the offset of the written area of a device, which leaves out what is zeroed at both ends when the device is cleaned: the area can
-/// be checked after that too. Refuses an area that does not fit in between.
+/// Returns the offset of the written area of a device. The area excludes both ends, which a clean-up zeroes, so that it can be checked
+/// afterwards too. Rejects an area that does not fit in between.
 fn inner_area(device: &Path, size: Bytes) -> Result<Bytes, Failure> {
     let length = File::open(device).and_then(|mut file| file.seek(SeekFrom::End(0)));
     let length = length.with_context(|| device.display().to_string()).or_exit(Exit::Environment)?;

@@ -16,7 +16,7 @@ use super::candidates::Tryable;
 const LEAST_MIXED: usize = 4;
 /// Range of the number of rounds of mixes: at least two for a confidence interval, and more than twelve add little.
 const ROUNDS: std::ops::RangeInclusive<u64> = 2..=12;
-/// Target name shown for candidates of a mixed screening: each setting is in half of all mixes, so no single target stands for it.
+/// Target name shown for candidates of a mixed screening: each setting is in half of all mixes, so no single target represents it.
 const MIXES: &str = "mixes";
 
 /// The plan of a screening, and the data to evaluate its run.

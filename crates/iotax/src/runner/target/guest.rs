@@ -149,10 +149,8 @@ impl GuestSite {
         let depth = file.backing_depth.unwrap_or(1) as usize;
         while overlays.lower.len() + 1 < depth {
             let lowest = overlays.lower.last().map_or(below, |path| (path, Format::Qcow2));
-            let (_, path) = add(
-                built.path.with_extension(format!("beneath-{}.qcow2", overlays.lower.len() + 1)),
-                lowest,
-            )?;
+            let (_, path) =
+                add(built.path.with_extension(format!("below-{}.qcow2", overlays.lower.len() + 1)), lowest)?;
             overlays.lower.push(path);
         }
         if let Some(path) = overlays.lower.last() {

@@ -134,7 +134,7 @@ fn a_ladder_takes_several_guests_on_each_rung_that_has_one() {
     assert!(text(&none.stderr).contains("count = 0: accepted: 1 to 64"), "{}", text(&none.stderr));
 }
 
-/// Tests that have the machine to themselves.
+/// Tests that run while no other test does.
 mod alone {
     use super::*;
 

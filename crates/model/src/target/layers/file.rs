@@ -50,7 +50,7 @@ words! {
 }
 
 words! {
-    /// A snapshot of the filled image, taken anew before each measurement, so that writes trigger copy-on-write.
+    /// A snapshot of the filled image, taken again before each measurement, so that writes trigger copy-on-write.
     Snapshot, "snapshot" {
         /// A qcow2 overlay with the image as its backing file.
         External = "external",

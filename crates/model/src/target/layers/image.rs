@@ -44,7 +44,7 @@ struct ImageTable {
     /// Format in which QEMU reads the image; with raw, the guest sees the file's own bytes, even if they are in another format [default: detected]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     format: Option<Format>,
-    /// A directory for a qcow2 overlay on the image, created anew before each measurement, which takes all writes [default: the image is only read]
+    /// A directory for a qcow2 overlay on the image, recreated before each measurement, which takes all writes [default: the image is only read]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     overlay: Option<PathBuf>,
 }

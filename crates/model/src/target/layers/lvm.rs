@@ -31,7 +31,7 @@ pub struct LvmSpec {
     pub vg: Option<String>,
     /// Allocation of the volume.
     pub kind: LvKind,
-    /// Take a snapshot anew before each measurement, so that writes trigger copy-on-write.
+    /// Take a new snapshot before each measurement, so that writes trigger copy-on-write.
     pub snapshot: bool,
 }
 

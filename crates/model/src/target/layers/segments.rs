@@ -96,7 +96,7 @@ impl Segment {
         let mut keys = self.keys;
         for (key, value) in known {
             if keys.insert(key.to_owned(), value).is_some() {
-                return Err(format!("{name}: {key}= is told by its words; leave it out"));
+                return Err(format!("{name}: {key}= is given by the other words; leave it out"));
             }
         }
         keys.try_into().map_err(|error: toml::de::Error| format!("{name}: {}", in_our_words(error.message())))
