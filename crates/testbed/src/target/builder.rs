@@ -126,6 +126,7 @@ impl Builder {
         let is_made = target.file().is_some() || target.filesystem_in_guest().is_some();
         let size = if is_made { self.space.area } else { built.size };
         let purged = target.device().and_then(|path| self.purged.get(&self.permission.place(path)).cloned());
+        let purged = purged.or_else(|| self.volumes.purged(target));
         Ok(Built { size, origin, warnings, exported, servers, volatile, counters, limit, purged, ..built })
     }
 

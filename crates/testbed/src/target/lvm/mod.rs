@@ -20,6 +20,7 @@ use super::ground::{BlockGround, Ground};
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::origin::{Origin, create};
+use super::purge::purge;
 use crate::build_error::BuildError;
 use crate::device::{self, DeviceArea, DevicePin, OverwrittenDevice, Permission};
 use crate::lvm::{self, Group, LVM, Physical, Scope};
@@ -82,6 +83,8 @@ pub struct Volumes {
     tag: String,
     space: RequiredSpace,
     sharing: Sharing,
+    /// True to purge a device before it becomes a volume group.
+    purges: bool,
     groups: BTreeMap<VolumeLocation, OpenGroup>,
 }
 
@@ -93,6 +96,8 @@ struct OpenGroup {
     extent: u64,
     /// Keeps the device of a new group open; `None` for an existing group.
     pin: Option<DevicePin>,
+    /// Outcome of the purge of a new group's device; `None` without one. The devices of an existing group hold others' volumes.
+    purged: Option<String>,
     /// Name of the volume that plain targets share; `None` until it is created.
     shared: Option<String>,
     /// Number of volumes that this run created in the group.
@@ -104,7 +109,13 @@ impl Volumes {
     #[must_use]
     pub fn new(tag: &str, plan: &Plan, permission: &Permission) -> Self {
         let sharing = Sharing::of(plan, permission);
-        Self { tag: tag.to_owned(), space: plan.space(), sharing, groups: BTreeMap::new() }
+        let purges = plan.until_steady().is_some();
+        Self { tag: tag.to_owned(), space: plan.space(), sharing, purges, groups: BTreeMap::new() }
+    }
+
+    /// Returns the outcome of the purge below a target's volume group; `None` without one.
+    pub(super) fn purged(&self, spec: &TargetSpec) -> Option<String> {
+        self.groups.get(&self.location(spec)?)?.purged.clone()
     }
 
     /// Returns the volume group or device that a target uses, if it uses LVM or shares a device with a target that does; `None` otherwise.
@@ -124,7 +135,9 @@ impl Volumes {
         let number = self.groups.len();
         if !self.groups.contains_key(place) {
             let standing = match place {
-                VolumeLocation::Device(device) => new_group(device, &self.tag, number, permission, undo_log)?,
+                VolumeLocation::Device(device) => {
+                    new_group(device, (&self.tag, number), self.purges, permission, undo_log)?
+                }
                 VolumeLocation::Group(name) => users_group(name)?,
             };
             self.groups.insert(place.clone(), standing);
@@ -204,14 +217,15 @@ impl OpenGroup {
 /// Turns a device into a physical volume with a new volume group.
 fn new_group(
     device: &Path,
-    tag: &str,
-    number: usize,
+    (tag, number): (&str, usize),
+    purges: bool,
     permission: &Permission,
     undo_log: &mut UndoLog,
 ) -> Result<OpenGroup, BuildError> {
     let claim = device::claim(device, permission)?;
     let pin = claim.pin();
     undo_log.record(Effect::Overwritten(OverwrittenDevice::new(claim.block.path.clone())))?;
+    let purged = purges.then(|| purge(&claim.block.path, undo_log));
     // LVM must claim the device exclusively itself.
     drop(claim);
     let physical = Physical::new(device.to_owned(), tag, number);
@@ -227,7 +241,7 @@ fn new_group(
     let extent = format!("{EXTENT}b");
     undo_log.run(LVM, scope.command("vgcreate", &["--physicalextentsize", &extent, &name, &node]))?;
     let group = Group::Own(Box::new(physical));
-    Ok(OpenGroup { group, name, extent: EXTENT, pin: Some(pin), shared: None, volumes: 0 })
+    Ok(OpenGroup { group, name, extent: EXTENT, pin: Some(pin), purged, shared: None, volumes: 0 })
 }
 
 /// Looks up an existing volume group of the user. Its free space was checked with the plan.
@@ -235,7 +249,7 @@ fn users_group(name: &str) -> Result<OpenGroup, BuildError> {
     let found = capacity::users_group(name)?;
     let group = Group::Users(found.uuid);
     let (name, extent) = (name.to_owned(), found.extent);
-    Ok(OpenGroup { group, name, extent, pin: None, shared: None, volumes: 0 })
+    Ok(OpenGroup { group, name, extent, pin: None, purged: None, shared: None, volumes: 0 })
 }
 
 /// Returns the byte offset of a contiguous volume on its device.
