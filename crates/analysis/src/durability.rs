@@ -24,6 +24,8 @@ const REFERENCE: &str = "fsync";
 pub struct MethodOnTarget<'a> {
     /// The workload that writes by this method.
     pub workload: &'a Workload,
+    /// The method's name: the workload's, without what else differs in a sweep.
+    pub method: &'a str,
     /// The target's name.
     pub target: &'a str,
     /// Commits per second; for a method that makes nothing durable, `sync_file_range` calls per second, or writes per second without such
@@ -36,8 +38,9 @@ pub struct MethodOnTarget<'a> {
     pub p99_ns: Option<f64>,
     /// CPU nanoseconds of the host per commit; absent if unknown.
     pub cpu_ns: Option<f64>,
-    /// The method's rate divided by that of the [reference](DurableWrites::reference) on the same target; absent for the reference, and if
-    /// the measurements of either method cannot be used or have no round in common.
+    /// The method's rate divided by that of the [reference](DurableWrites::reference) on the same target, with the same sizes, jobs, depth and
+    /// layout; absent for the reference, if it was not measured there, and if the measurements of either method cannot be used or have no
+    /// round in common.
     pub against_reference: Option<Ratio>,
     /// The method's flushes by layer; absent if the method requests no flushes, and with a noisy neighbour.
     pub flushes: Option<FlushAccount>,
@@ -49,6 +52,19 @@ impl MethodOnTarget<'_> {
     pub fn is_durable(&self) -> bool {
         self.workload.writes_per_commit().is_some()
     }
+
+    /// Returns whether the other cell differs in the method and the target alone.
+    #[must_use]
+    pub fn is_at_point_of(&self, other: &Self) -> bool {
+        are_at_one_point(self.workload, other.workload)
+    }
+}
+
+/// Returns whether two workloads have the same sizes, number of jobs, depth and layout, so that they differ in the method alone.
+fn are_at_one_point(one: &Workload, other: &Workload) -> bool {
+    let point =
+        |workload: &Workload| (workload.lengths(), workload.numjobs, workload.iodepth, workload.layout);
+    point(one) == point(other)
 }
 
 /// Returns whether the run compares methods of making a write durable.
@@ -83,13 +99,12 @@ impl<'a> DurableWrites<'a> {
     /// Collects the methods of a run whose suite has [`SuiteShape::Methods`]; `None` for other runs, or if nothing was measured.
     #[must_use]
     pub fn of(run: &'a Run, judgement: &Judgement) -> Option<Self> {
-        if !is_of_methods(run) {
-            return None;
-        }
+        let suite = run.plan.known_suite().filter(|_| is_of_methods(run))?;
         let durable = run.plan.workloads.iter().filter(|workload| workload.writes_per_commit().is_some());
-        let names: Vec<&str> = durable.map(|workload| workload.name.as_str()).collect();
+        let names: Vec<&str> = durable.map(|workload| suite.test(workload)).collect();
         let reference = names.iter().find(|name| **name == REFERENCE).or(names.first()).copied();
-        let mut ratios = reference.map(|reference| ratios(run, judgement, reference)).unwrap_or_default();
+        let is_reference = |workload: &Workload| Some(suite.test(workload)) == reference;
+        let mut ratios = ratios(run, judgement, is_reference);
         let measurements = by_cell(run);
         let mut cells = Vec::new();
         for workload in &run.plan.workloads {
@@ -104,6 +119,7 @@ impl<'a> DurableWrites<'a> {
                 let record = run.targets.iter().find(|record| record.name == spec.name);
                 cells.push(MethodOnTarget {
                     workload,
+                    method: suite.test(workload),
                     target: &spec.name,
                     per_second: summary.of(Metric::IOPS).map(|iops| iops / writes),
                     p50_ns: commits.and_then(|commits| percentile(commits, 0.5)),
@@ -161,9 +177,13 @@ fn commits<'a>(workload: &Workload, tallies: &'a Tallies) -> Option<&'a Histogra
     if is_by_itself { tallies.write.as_ref().map(|write| &write.latency) } else { tallies.commit.as_ref() }
 }
 
-/// Computes the ratio of each method's rate to the reference's on the same target, by cell. All ratios of a run share one 5%
-/// error rate (Holm).
-fn ratios<'a>(run: &'a Run, judgement: &Judgement, reference: &str) -> HashMap<CellKey<'a>, Ratio> {
+/// Computes the ratio of each method's rate to the reference's on the same target at the same point, by cell. All ratios of a run share one
+/// 5% error rate (Holm).
+fn ratios<'a>(
+    run: &'a Run,
+    judgement: &Judgement,
+    is_reference: impl Fn(&Workload) -> bool,
+) -> HashMap<CellKey<'a>, Ratio> {
     let cells = by_cell(run);
     let by_round = |cell| -> HashMap<u32, f64> {
         let all = cells.get(&cell).into_iter().flatten();
@@ -171,12 +191,14 @@ fn ratios<'a>(run: &'a Run, judgement: &Judgement, reference: &str) -> HashMap<C
     };
     let (mut of_cells, mut family) = (Vec::new(), Vec::new());
     for target in &run.plan.targets {
-        let base = CellKey { workload: reference, target: &target.name };
-        let of_base = by_round(base);
-        if judgement.is_unusable(run, base) {
-            continue;
-        }
-        for workload in run.plan.workloads.iter().filter(|workload| workload.name != reference) {
+        for workload in run.plan.workloads.iter().filter(|workload| !is_reference(workload)) {
+            let is_base = |other: &&Workload| is_reference(other) && are_at_one_point(other, workload);
+            let Some(reference) = run.plan.workloads.iter().find(is_base) else { continue };
+            let base = CellKey { workload: &reference.name, target: &target.name };
+            let of_base = by_round(base);
+            if judgement.is_unusable(run, base) {
+                continue;
+            }
             let cell = CellKey { workload: &workload.name, target: &target.name };
             if judgement.is_unusable(run, cell) {
                 continue;

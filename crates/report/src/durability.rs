@@ -19,7 +19,7 @@ const PROGRAMMED_NS: f64 = 100e3;
 
 /// The durable-write methods of one target whose flushes had the same outcome, with their flush counts added up.
 struct Alike<'a> {
-    methods: Vec<&'a str>,
+    cells: Vec<&'a MethodOnTarget<'a>>,
     account: FlushAccount,
     /// The least median time of one of their writes in nanoseconds; absent if none is known.
     p50_ns: Option<f64>,
@@ -30,7 +30,8 @@ pub(super) fn account_lines(run: &Run, writes: &DurableWrites<'_>) -> Vec<String
     let of_target = |target: &str| -> Vec<String> {
         let alike = alike(writes, target);
         let several = alike.len() > 1;
-        alike.iter().map(|alike| line(target, alike, several)).collect()
+        let methods = |alike: &Alike<'_>| if several { methods(&alike.cells, writes) } else { Vec::new() };
+        alike.iter().map(|alike| line(target, alike, &methods(alike))).collect()
     };
     run.plan.targets.iter().flat_map(|target| of_target(&target.name)).collect()
 }
@@ -41,26 +42,37 @@ fn alike<'a>(writes: &'a DurableWrites<'_>, target: &str) -> Vec<Alike<'a>> {
         let Some(account) = &cell.flushes else { continue };
         match all.iter_mut().find(|alike| alike.account.ends_as(account)) {
             Some(alike) => {
-                alike.methods.push(&cell.workload.name);
+                alike.cells.push(cell);
                 alike.account.add(account);
                 alike.p50_ns = alike.p50_ns.into_iter().chain(cell.p50_ns).reduce(f64::min);
             }
-            None => all.push(Alike {
-                methods: vec![&cell.workload.name],
-                account: account.clone(),
-                p50_ns: cell.p50_ns,
-            }),
+            None => all.push(Alike { cells: vec![cell], account: account.clone(), p50_ns: cell.p50_ns }),
         }
     }
     all
 }
 
+/// Names the methods of cells on one target: `fsync`; `fsync in 3 of 12 cells` if a sweep has others of that method.
+fn methods(cells: &[&MethodOnTarget<'_>], writes: &DurableWrites<'_>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for cell in cells {
+        let of_method = |one: &&MethodOnTarget<'_>| one.method == cell.method;
+        let all = writes.on(cell.target).filter(of_method).count();
+        let here = cells.iter().copied().filter(of_method).count();
+        let name = cell.method;
+        let name = if here == all { name.to_owned() } else { format!("{name} in {here} of {all} cells") };
+        if names.last() != Some(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
 /// Formats the flush counts of a target by layer: `host-file: 1,000 asked, 1,000 in volatile, which passed on 0, 12 in vda. 1,000 of 1,000
 /// swallowed by volatile`.
-fn line(target: &str, alike: &Alike<'_>, several: bool) -> String {
+fn line(target: &str, alike: &Alike<'_>, methods: &[String]) -> String {
     let account = &alike.account;
-    let names: Vec<String> = alike.methods.iter().map(|name| (*name).to_owned()).collect();
-    let methods = if several { format!(" by {}", listed(&names)) } else { String::new() };
+    let methods = if methods.is_empty() { String::new() } else { format!(" by {}", listed(methods)) };
     let mut parts = vec![format!("{} asked{methods}", grouped(account.asked))];
     parts.extend(account.levels.iter().map(|level| counted(level, account)));
     let sooner = sooner_than_flash(alike).unwrap_or_default();
@@ -168,7 +180,8 @@ fn quickest(writes: &DurableWrites<'_>, target: &str) -> Option<String> {
     if let (Some(ratio), Some(reference)) = (&best.against_reference, writes.reference) {
         text = format!("{text}; against {reference} {}", against(ratio));
     }
-    let bare = writes.on(target).find(|cell| !cell.is_durable() && cell.workload.flush_call().is_none());
+    let is_bare = |cell: &&MethodOnTarget<'_>| !cell.is_durable() && cell.workload.flush_call().is_none();
+    let bare = writes.on(target).find(|cell| is_bare(cell) && cell.is_at_point_of(best));
     if let Some(times) = bare.and_then(|bare| Some(bare.per_second? / best.per_second?)) {
         text = format!("{text}; without durability {} times as many", human::count(times));
     }
@@ -193,7 +206,7 @@ mod tests {
         let line = |name: &str, p50_ns: f64, flushes: FlushCount, fate: FlushFate| {
             let levels = vec![FlushLevel { name: name.into(), flushes }];
             let account = FlushAccount { asked: 9, levels, ignored_by: None, fate };
-            super::line("t", &Alike { methods: vec!["fsync"], account, p50_ns: Some(p50_ns) }, false)
+            super::line("t", &Alike { cells: Vec::new(), account, p50_ns: Some(p50_ns) }, &[])
         };
         let kept = |name: &str, p50_ns| line(name, p50_ns, FlushCount::Counted(9), FlushFate::Kept(9));
         assert_eq!(

@@ -67,7 +67,8 @@ impl Listed {
     fn is_named(&self, file: &Path) -> bool {
         let name = self.name.trim_start_matches("/dev/");
         let shown = text(&Path::new(DEVICES).join(name).join("loop/backing_file"));
-        shown.is_some_and(|shown| Path::new(&shown) == file)
+        // The kernel takes a file for deleted once its filesystem answers nothing any more.
+        shown.is_some_and(|shown| Path::new(shown.strip_suffix(" (deleted)").unwrap_or(&shown)) == file)
     }
 }
 
@@ -156,9 +157,11 @@ impl Attached {
     }
 }
 
-/// Returns whether a file is on a FUSE filesystem whose daemon has exited, so that it can only be identified by its path.
+/// Returns whether a file is on a FUSE filesystem whose daemon has exited, or whose power was cut, so that it can only be identified by its
+/// path.
 fn is_dead(file: &Path) -> bool {
-    fs::metadata(file).is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()))
+    let is_unanswered = |errno: i32| [Errno::NOTCONN, Errno::IO].map(Errno::raw_os_error).contains(&errno);
+    fs::metadata(file).is_err_and(|error| error.raw_os_error().is_some_and(is_unanswered))
 }
 
 #[cfg(test)]

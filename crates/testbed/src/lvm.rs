@@ -106,6 +106,12 @@ impl Scope<'_> {
     }
 }
 
+/// Returns the devices that a volume group is on; empty if they cannot be read.
+pub fn devices_of(group: &str) -> Vec<PathBuf> {
+    let rows = Scope::Configured.report("pvs", "pv_name", &format!("vg_name={group}")).unwrap_or_default();
+    rows.iter().filter_map(|row| row.get("pv_name")).map(PathBuf::from).collect()
+}
+
 /// Returns a pattern for LVM's device filter that matches only this path.
 fn pattern(path: &Path) -> String {
     let mut pattern = String::new();

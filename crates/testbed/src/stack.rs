@@ -29,6 +29,8 @@ pub struct LayerStack {
     pub layers: Vec<Layer>,
     /// Kernel names of the block devices among the layers, from the bottom up.
     pub disks: Vec<String>,
+    /// Kernel names of those that stand on no other device of this machine: the physical disks, as far as this machine sees them.
+    pub physical: Vec<String>,
     /// Timeouts and error policies of the layers, as far as they can be read; from the bottom up.
     pub timeouts: Vec<Timeout>,
     /// The files and devices whose page cache may hold data of the path: the path itself, and files and devices behind loop devices and
@@ -90,6 +92,15 @@ pub fn of_path(root: &Path, path: &Path) -> Result<LayerStack, StackError> {
     let mut walk = Walk { root, stack: LayerStack::default(), entered: Vec::new(), reads_pools: true };
     walk.add_path(path)?;
     Ok(walk.stack)
+}
+
+/// Returns the physical disks below a path: [`LayerStack::physical`]. For a file that does not exist, those below its directory. Empty if
+/// none is known, as in memory and on the network.
+#[must_use]
+pub fn physical_disks(root: &Path, path: &Path) -> Vec<String> {
+    let stack =
+        of_path(root, path).or_else(|error| path.parent().map_or(Err(error), |dir| of_path(root, dir)));
+    stack.map(|stack| stack.physical).unwrap_or_default()
 }
 
 /// Returns the files and devices whose page cache may hold data of a path: the path itself, and files and devices behind loop devices and

@@ -155,8 +155,8 @@ pub(super) struct SteadyArgs {
     /// mean and their trend over at most 10%; results use only these five rounds
     #[arg(long)]
     pub(super) until_steady: bool,
-    /// With --until-steady: write no more than this to each target, its filling included; needed for more than the length of a device
-    /// that --overwrite names
+    /// With --until-steady: write no more than this to each physical disk, filling included, all targets on it together; needed for more
+    /// than the length of a device that --overwrite names
     #[arg(long, value_name = "SIZE")]
     may_write: Option<Bytes>,
 }

@@ -70,7 +70,7 @@ pub(super) fn slow_fills(plan: &Plan) -> Vec<String> {
         format!(
             "{}: its throttle holds the filling of {} too, for about {} at least; raise iops or rate, or lower size.",
             target.name,
-            human::bytes(plan.filled().0),
+            human::bytes(runner::fill_bytes(target, plan)),
             human::duration(seconds)
         )
     };

@@ -49,7 +49,8 @@ enum Application {
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// Stacks to cut the power of: RUNG:DIR for a rung of iotax ladder with its image in a directory, such as virtio-qcow2:/srv/images; the
-    /// line of a stack on a directory, such as '/srv > raw file > virtio cache=unsafe'; a directory, for a file in it; PLAN.toml for all
+    /// line of a stack on a directory, such as '/srv > raw file > virtio cache=unsafe' or
+    /// '/srv > raw file > loop > ext4 mount_options=nobarrier > raw file'; a directory, for a file in it; PLAN.toml for all
     /// targets of a plan. A cut affects only files that iotax creates there
     #[arg(value_name = "TARGET", required = true)]
     targets: Vec<String>,
@@ -221,6 +222,8 @@ fn on_volatile(mut target: TargetSpec) -> Result<TargetSpec, String> {
             | PlannedLayer::Volatile(_)
             | PlannedLayer::Nbd(_)
             | PlannedLayer::Filter(_)
+            | PlannedLayer::Loop(_)
+            | PlannedLayer::Filesystem(_)
             | PlannedLayer::Virtio(_) => None,
             PlannedLayer::Fuse(_) => Some(
                 "QEMU's FUSE export loses writes that arrive at the same time (seen with QEMU 10.0), without a cut; use virtio",

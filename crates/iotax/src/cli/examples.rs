@@ -133,7 +133,14 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
                 "iotax flush host-file:/srv/images virtio-qcow2:/srv/images",
                 "And with QEMU's block layer above",
             ),
-            ("iotax flush /srv --numjobs 8 --methods fdatasync,fsync", "Eight jobs that commit at once"),
+            (
+                "iotax flush /srv --numjobs 1,8 --methods fdatasync,fsync",
+                "One job that commits, and eight at once",
+            ),
+            (
+                "iotax flush /srv --bs 512,4k,64k --iodepth 1,8,32 --layout filled,allocated",
+                "By size, depth and state of the file",
+            ),
         ],
     ),
     (

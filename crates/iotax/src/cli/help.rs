@@ -31,7 +31,10 @@ const EVERYDAY: [(&str, &str); 22] = [
     ("fit", "application targets list repeat runtime size print_plan json html yes overwrite"),
     ("suite", "name targets list tests size repeat runtime print_plan json html yes"),
     ("audit", "targets promise size repeat runtime print_plan json html yes overwrite"),
-    ("flush", "targets methods bs numjobs size repeat runtime print_plan json html yes overwrite"),
+    (
+        "flush",
+        "targets methods bs iodepth numjobs layout size repeat runtime print_plan json html yes overwrite",
+    ),
     ("fleet run", "plan hosts mode repeat size runtime yes overwrite db json"),
     ("fleet resume", "fleet yes overwrite db json"),
     ("fleet report", "fleet markdown db json"),

@@ -193,7 +193,7 @@ impl<'a> Session<'a> {
         for words in &needs.notes {
             note!("{words}");
         }
-        let wear = wear::limit(&mut self.plan, &needs.overwritten)?;
+        let wear = wear::limit(&mut self.plan, &needs)?;
         if self.ask && !self.yes && !io::stdin().is_terminal() {
             let done = self.earlier.as_ref().map_or(0, |earlier| earlier.done.len());
             let seed = self.earlier.as_ref().map(|earlier| earlier.seed).or(self.plan.seed);

@@ -1,44 +1,96 @@
-//! Consent to wear: the bytes that a run until a steady state writes to devices are limited, and shown before the run.
+//! Consent to wear: the bytes that a run until a steady state writes to disks are limited, and shown before the run.
 
-use iotax_model::Workload;
 use iotax_model::plan::{Design, Plan};
+use iotax_model::target::BottomLocation;
 use iotax_model::units::{Bytes, human};
-use iotax_testbed::target::preflight::OverwrittenNeed;
+use iotax_model::{TargetSpec, Workload};
+use iotax_testbed::target::disks::{TargetDisk, by_disk};
+use iotax_testbed::target::preflight::{Needs, OverwrittenNeed};
 
 use super::{Failure, usage};
+use crate::runner;
 
-/// Limits what a run until a steady state writes: to the plan's `may_write`, or to the length of the smallest device that it overwrites. Returns
-/// a line for each such device. Fails if a device may be written with no more than what it is filled with.
-pub(super) fn limit(plan: &mut Plan, devices: &[OverwrittenNeed]) -> Result<Vec<String>, Failure> {
+/// Limits what a run until a steady state writes to each physical disk: to the plan's `may_write`, or to the length of the smallest device
+/// that it overwrites. Returns a line for each place that is purged or not, and for each disk. Fails if a disk may be written with no more
+/// than what its targets are filled with.
+pub(super) fn limit(plan: &mut Plan, needs: &Needs) -> Result<Vec<String>, Failure> {
     let writes = plan.workloads.iter().any(Workload::modifies);
-    let runtime = plan.round_time();
     let Design::UntilSteady(until) = &mut plan.design else { return Ok(Vec::new()) };
-    let lengths = devices.iter().map(|device| device.length);
+    let smallest = needs.overwritten.iter().min_by_key(|device| device.length).filter(|_| writes);
     let given = until.may_write;
-    let may_write = given.or(lengths.min().filter(|_| writes));
-    until.may_write = may_write;
-    let line = |device: &OverwrittenNeed| {
-        let OverwrittenNeed { path, length, filled } = device;
-        let (path, filled) = (path.display(), human::bytes(filled.0));
-        let Some(most) = may_write.filter(|_| writes) else {
-            return Ok(format!("{path}: discarded if it supports that, and filled with {filled}."));
-        };
-        if most <= device.filled {
-            let allowed = given.map_or_else(
-                || format!("--yes alone allows its length, {}", human::bytes(length.0)),
-                |given| format!("may_write = {given}"),
-            );
-            return Err(usage(format!(
-                "{path}: until a steady state it is filled with {filled} and then written in up to {} rounds of {runtime}; {allowed}; accepted: \
-                 more, as much as you agree to: --may-write {}",
-                until.max_rounds,
-                Bytes(4 * length.0)
-            )));
+    until.may_write = given.or(smallest.map(|device| device.length));
+    let (most, max_rounds) = (until.may_write.filter(|_| writes), until.max_rounds);
+    let mut lines = purges(plan, &needs.overwritten);
+    for disk in by_disk(plan) {
+        let filled = filled(plan, &disk);
+        if filled == 0 && !writes {
+            continue;
         }
-        Ok(format!(
-            "{path}: discarded if it supports that, filled with {filled}, and written until a steady state, with {} in all at most.",
-            human::bytes(most.0)
-        ))
+        let name = name(plan, &disk);
+        let passes = format!("filled with {} in two passes", human::bytes(filled));
+        lines.push(match most {
+            None if writes => {
+                format!("{name}: {passes}, and written until a steady state without a limit; --may-write SIZE sets one.")
+            }
+            None => format!("{name}: {passes}."),
+            Some(most) if most.0 <= filled => {
+                let allowed = match (given, smallest) {
+                    (None, Some(OverwrittenNeed { path, length })) => {
+                        format!("--yes alone allows the length of {}, {}", path.display(), human::bytes(length.0))
+                    }
+                    _ => format!("may_write = {most}"),
+                };
+                return Err(usage(format!(
+                    "{name}: until a steady state it is {passes} and then written in up to {max_rounds} rounds of {}; {allowed}; accepted: \
+                     more, as much as you agree to: --may-write {}",
+                    plan.round_time(),
+                    Bytes(filled.saturating_mul(2))
+                )));
+            }
+            Some(most) => format!(
+                "{name}: {passes}, and written until a steady state, with {} in all at most.",
+                human::bytes(most.0)
+            ),
+        });
+    }
+    Ok(lines)
+}
+
+/// Returns a line for each device that is purged, and for each place that is not because it holds others' data.
+fn purges(plan: &Plan, devices: &[OverwrittenNeed]) -> Vec<String> {
+    let purged =
+        |device: &OverwrittenNeed| format!("{}: discarded if it supports that.", device.path.display());
+    let mut lines: Vec<String> = devices.iter().map(purged).collect();
+    let others = |target: &TargetSpec| {
+        let place = match target.stack.location().filter(|_| target.remote().is_none())? {
+            BottomLocation::Group(group) => format!("volume group {group}"),
+            BottomLocation::Directory(dir) => dir.display().to_string(),
+            BottomLocation::Path(_) | BottomLocation::Device(_) => return None,
+        };
+        Some(format!("{place}: not discarded, because others' data is there."))
     };
-    devices.iter().map(line).collect()
+    for line in plan.targets.iter().filter_map(others) {
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+/// Returns the bytes that fill the targets on a disk.
+fn filled(plan: &Plan, disk: &TargetDisk) -> u64 {
+    let own = disk.targets.iter().filter(|index| plan.storage_of(**index) == **index);
+    let bytes = |index: &usize| {
+        let target = &plan.targets[*index];
+        let count = target.guest().map_or(1, |guest| u64::from(guest.count));
+        runner::fill_bytes(target, plan).saturating_mul(count)
+    };
+    own.map(bytes).fold(0, u64::saturating_add)
+}
+
+/// Names a disk with its targets: `vda (host-file, vm-raw)`; a target without a known disk by itself.
+fn name(plan: &Plan, disk: &TargetDisk) -> String {
+    let targets: Vec<&str> = disk.targets.iter().map(|index| plan.targets[*index].name.as_str()).collect();
+    let targets = targets.join(", ");
+    disk.disk.as_ref().map_or(targets.clone(), |disk| format!("{disk} ({targets})"))
 }

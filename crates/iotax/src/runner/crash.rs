@@ -74,9 +74,9 @@ impl<'a> PowerCuts<'a> {
     ) -> anyhow::Result<PowerCut> {
         let (spec, seed, built) = self.build(target, number, undo_log)?;
         let journal = self.journals.join(format!("{}-{number}", spec.name));
-        // An image with a data file names it by its path in the directory that was cut.
-        let has_tables_alone = spec.file().is_none_or(|file| !file.data_file);
-        let stored = built.stored().filter(|_| has_tables_alone);
+        // An image with a data file names it by its path in the directory that was cut, and one on a filesystem is within another file.
+        let is_plain = spec.file().is_none_or(|file| !file.data_file) && spec.filesystem().is_none();
+        let stored = built.stored().filter(|_| is_plain);
         let image = stored.and_then(|(path, format)| Some((path.file_name()?.to_owned(), format)));
         let (seconds, volatile, survivor) = self.under_load(&spec, built, seed, &journal, undo_log)?;
         let image = match image {
@@ -133,6 +133,10 @@ impl<'a> PowerCuts<'a> {
         undo_log: &mut UndoLog,
     ) -> anyhow::Result<(f64, VolatileCut, Survivor)> {
         let mut volatile = built.volatile.take().context("no layer of it is volatile")?;
+        if spec.filesystem().is_some() {
+            // The load is tested, and not how the filesystem was made.
+            volatile.settle(undo_log)?;
+        }
         let daemons: Vec<u32> = built.daemons().flat_map(StorageDaemon::pids).collect();
         let target = Target {
             spec: spec.clone(),

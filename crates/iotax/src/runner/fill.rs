@@ -18,8 +18,9 @@ impl Runner<'_> {
     pub(super) fn fill_all(&mut self) -> anyhow::Result<()> {
         let plan = self.order.plan;
         let is_shared = |group: usize| group < plan.targets.len() && plan.storage_of(group) != group;
-        let longest = plan.filled().max(plan.touched());
-        let piece = (longest.0 / PIECES).max(PIECE).next_multiple_of(MIB);
+        let filled = self.groups.iter().flatten().filter_map(|target| target.filled(plan));
+        let longest = filled.map(|(_, bytes)| bytes.0).max().unwrap_or_default();
+        let piece = (longest / PIECES).max(PIECE).next_multiple_of(MIB);
         let own = (0..self.groups.len()).filter(|group| !is_shared(*group));
         let mut open: Vec<(usize, usize, Bytes)> = own
             .flat_map(|group| (0..self.groups[group].len()).map(move |member| (group, member, Bytes(0))))
@@ -50,7 +51,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Fills the whole storage of one member of a group (one instance of a target).
+    /// Fills the whole storage of one member of a group (one instance of a target) once.
     pub(super) fn fill(&mut self, group: usize, member: usize) -> anyhow::Result<()> {
         self.fill_piece(group, member, Bytes(0), Bytes(u64::MAX)).map(drop)
     }

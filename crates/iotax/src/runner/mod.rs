@@ -53,7 +53,7 @@ use iotax_testbed::host_info;
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::monitor::fua_writes::FuaWrites;
 use iotax_testbed::settings::KernelSettings;
-use iotax_testbed::target::{Builder, scratch_size};
+use iotax_testbed::target::{Builder, existing, scratch_size};
 use iotax_testbed::undo::UndoLog;
 
 pub(crate) use context::RunContext;
@@ -507,11 +507,12 @@ pub(crate) fn estimate_seconds(plan: &Plan, rounds: u32, done: usize, accel: Opt
     let per_round = plan.round_time().as_secs_f64() + BETWEEN.as_secs_f64() * plan.cells() as f64;
     let cells = plan.cells() * rounds as usize;
     let left = (cells.saturating_sub(done)) as f64 / cells.max(1) as f64;
-    let bytes = plan.filled().0 as f64;
-    let built = plan.everything().filter(|spec| matches!(spec.kind(), Ok(TargetKind::Storage)));
-    let fill: f64 = built
+    let fill: f64 = plan
+        .everything()
         .flat_map(target::instances)
-        .map(|spec| throttled_fill(&spec, plan).unwrap_or_default().max(bytes / FILL))
+        .map(|spec| {
+            throttled_fill(&spec, plan).unwrap_or_default().max(fill_bytes(&spec, plan) as f64 / FILL)
+        })
         .sum();
     let guests = plan.everything().filter_map(|t| t.guest()).map(|guest| guest.count).sum::<u32>();
     let guests = f64::from(guests);
@@ -523,13 +524,29 @@ pub(crate) fn estimate_seconds(plan: &Plan, rounds: u32, done: usize, accel: Opt
     left * per_round * f64::from(rounds) + fill + boot
 }
 
+/// Returns the bytes that are written to fill one instance of a target, in all passes; 0 for what is not filled.
+pub(crate) fn fill_bytes(spec: &TargetSpec, plan: &Plan) -> u64 {
+    let is_filled = match spec.kind() {
+        Ok(TargetKind::Storage) => !spec.stack.has::<ImageSpec>(),
+        Ok(TargetKind::Path(path)) => !path.exists(),
+        Ok(TargetKind::Remote(_) | TargetKind::Network(_)) | Err(_) => false,
+    };
+    if !is_filled {
+        return 0;
+    }
+    let is_bare = spec.file().is_none() && spec.lvm().is_none() && spec.filesystem_in_guest().is_none();
+    let is_whole = plan.until_steady().is_some() && plan.reach().is_none() && is_bare;
+    let whole = spec.device().filter(|_| is_whole).and_then(|device| existing::length(device).ok());
+    whole.unwrap_or(plan.filled()).0.saturating_mul(plan.fill_passes())
+}
+
 /// Returns the minimum filling time in seconds under the throttles in a target's layers; `None` without a throttle, or if nothing is
 /// filled.
 pub(crate) fn throttled_fill(spec: &TargetSpec, plan: &Plan) -> Option<f64> {
     /// Size in bytes of each write when a target is filled.
     const WRITE: f64 = (1 << 20) as f64;
-    let bytes = plan.filled().0 as f64;
-    if bytes <= 0.0 || spec.stack.has::<ImageSpec>() {
+    let bytes = fill_bytes(spec, plan) as f64;
+    if bytes <= 0.0 {
         return None;
     }
     let throttles = spec.stack.layers().iter().filter_map(FilterSpec::of);

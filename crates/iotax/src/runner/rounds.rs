@@ -20,8 +20,12 @@ impl Runner<'_> {
         if let Some(ask) = plan.ask() {
             return self.search(ask);
         }
-        let filled = |group: &Vec<Target>| group.first()?.filled(&plan).map(|(_, bytes)| bytes);
-        let filled: Vec<Bytes> = self.groups.iter().map(|group| filled(group).unwrap_or_default()).collect();
+        let filled = |(index, group): (usize, &Vec<Target>)| {
+            let is_own = index >= plan.targets.len() || plan.storage_of(index) == index;
+            let bytes = |target: &Target| Some(target.filled(&plan)?.1.0 * plan.fill_passes());
+            Bytes(group.iter().filter(|_| is_own).filter_map(bytes).sum())
+        };
+        let filled: Vec<Bytes> = self.groups.iter().enumerate().map(filled).collect();
         let mut scheduler = Scheduler::new(&plan, &self.context.store.load(self.order.run)?, filled);
         let mut missing = 0;
         while let Some(batch) = scheduler.next(self.context.progress) {

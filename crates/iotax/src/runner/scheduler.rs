@@ -11,6 +11,7 @@ use iotax_model::record::{Measurement, Outcome};
 use iotax_model::schedule;
 use iotax_model::units::{Bytes, human};
 use iotax_model::{Cell, Plan};
+use iotax_testbed::target::disks::{TargetDisk, by_disk};
 
 use super::Progress;
 
@@ -57,6 +58,8 @@ pub(super) struct Scheduler<'a> {
     steady: Option<(SteadyState, u32)>,
     /// Bytes that were written to fill each target.
     filled: Vec<Bytes>,
+    /// The physical disks that the targets are on, which a limit on what is written applies to.
+    disks: Vec<TargetDisk>,
     /// Bytes written in warm-ups and windows, by target and round.
     written: BTreeMap<(String, u32), u64>,
     /// True once the rounds of a plan with a fixed number of rounds have been scheduled.
@@ -74,6 +77,7 @@ impl<'a> Scheduler<'a> {
             sequential: SequentialState::new(run),
             steady: SteadyState::of(run).map(|state| (state, 0)),
             filled,
+            disks: plan.until_steady().map(|_| by_disk(plan)).unwrap_or_default(),
             written: BTreeMap::new(),
             scheduled: false,
             begun: Instant::now(),
@@ -95,17 +99,27 @@ impl<'a> Scheduler<'a> {
             u64::try_from(with_ramp).unwrap_or(u64::MAX);
     }
 
-    /// Returns the reason to stop if another round like round `last` would write more to a target than the plan permits, else `None`.
+    /// Returns the reason to stop if another round like round `last` would write more to a disk than the plan permits, else `None`. A disk of
+    /// several in an array counts as if all of a target's bytes came to it.
     fn too_much_written(&self, last: u32) -> Option<String> {
         let most = self.plan.until_steady()?.may_write?;
-        self.plan.targets.iter().zip(&self.filled).find_map(|(target, filled)| {
-            let of_target = self.written.iter().filter(|((name, _), _)| *name == target.name);
-            let written = filled.0 + of_target.map(|(_, bytes)| bytes).sum::<u64>();
-            let next = self.written.get(&(target.name.clone(), last)).copied().unwrap_or_default();
+        self.disks.iter().find_map(|TargetDisk { disk, targets }| {
+            let name = |index: &usize| self.plan.targets[*index].name.as_str();
+            let of_round = |round: Option<u32>| -> u64 {
+                let is_meant = |(target, of): &(String, u32)| {
+                    targets.iter().any(|index| name(index) == target)
+                        && round.is_none_or(|round| round == *of)
+                };
+                self.written.iter().filter(|(key, _)| is_meant(key)).map(|(_, bytes)| bytes).sum()
+            };
+            let filled: u64 =
+                targets.iter().filter_map(|index| self.filled.get(*index)).map(|bytes| bytes.0).sum();
+            let (written, next) = (filled + of_round(None), of_round(Some(last)));
+            let shown = || disk.clone().unwrap_or_else(|| targets.iter().map(name).collect());
             (written + next > most.0).then(|| {
                 format!(
                     "stopped: {} was written with {}, another round writes about {}, and may_write = {most}",
-                    target.name,
+                    shown(),
                     human::bytes(written),
                     human::bytes(next)
                 )

@@ -391,7 +391,7 @@ fn what_is_not_iotaxs_to_cut_is_refused() {
         ("ssh://host/srv".into(), "ssh://host/srv: only what iotax creates here is cut"),
         (format!("{work} > raw file > fuse"), "loses writes that arrive at the same time"),
         (format!("vm-raw:{work}"), "use the virtio rung"),
-        (format!("{work} > raw file > loop > ext4 > raw file"), "recreated each time"),
+        (format!("{work} > raw file > loop > integrity"), "recreated each time"),
         (format!("{work} > qcow2 file + external snapshot > virtio"), "new for each use"),
         (format!("{work} > overlay > raw file"), "only what iotax creates here is cut"),
         (format!("{work} > volatile drop_flush=0 > raw file"), "accepted: 1"),
@@ -479,4 +479,46 @@ fn an_interrupt_keeps_the_cuts_that_were_finished() {
     assert!((2..60).contains(&made) && document["planned_cuts"] == 60, "{document:#}");
     assert!(read("cuts.html").contains(&format!("ENDED EARLY: {made} of 60 power cuts")));
     lab.assert_nothing_left();
+}
+
+/// Tests that have the machine to themselves: mkfs.btrfs looks at every mounted loop device, and cannot while one of them is cut.
+mod alone {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::disk::uses_of;
+
+    /// Filesystems with and without barriers, and an image on one.
+    #[test]
+    fn a_filesystem_keeps_what_it_flushed_unless_its_barriers_are_off() {
+        const FEW: [&str; 5] = ["ext4", "ext4-nobarrier", "xfs", "btrfs", "ext4-qcow2"];
+        require!(program "fusermount3", "losetup", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "qemu-storage-daemon", "qemu-img");
+        require!(root);
+        let lab = Lab::in_memory();
+        let plan = include_str!("../../../../examples/filesystem-cuts.toml");
+        let is_named = |table: &str, name: &str| table.contains(&format!("name = \"{name}\"\n"));
+        let is_meant = |table: &&str| {
+            thorough() || !table.contains("stack = ") || FEW.iter().any(|name| is_named(table, name))
+        };
+        let tables: Vec<&str> = plan.split("[[target]]").filter(is_meant).collect();
+        let targets = tables.len() - 1;
+        assert_eq!(targets, if thorough() { 9 } else { FEW.len() });
+        let place = format!("stack = \"{} > ", lab.work().display());
+        let plan = tables.join("[[target]]").replace("stack = \". > ", &place);
+        std::fs::write(lab.path("cuts.toml"), plan).expect("written");
+        let repeat = if thorough() { "40" } else { "1" };
+        let output = lab.run(&["crash", "cuts.toml", "--cuts", repeat, "--seed", EARLY, "--json"]);
+        let document: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
+        for (stack, cut) in cuts(&document) {
+            let lost = lost_flushed(cut) > 0 || cut["unusable"].is_string();
+            assert_eq!(lost, stack.contains("nobarrier"), "{stack}: {cut:#}");
+            assert!(lost || number(cut, "/flushed/checked") > 0, "{stack}: {cut:#}");
+        }
+        let seen: HashSet<&str> = cuts(&document).map(|(stack, _)| stack).collect();
+        assert_eq!((seen.len(), output.status.code()), (targets, Some(1)), "{}", text(&output.stderr));
+        lab.assert_nothing_left();
+        assert_eq!(lab.volatile(), Vec::<String>::new(), "processes left");
+        assert_eq!(uses_of(&lab.work()), Vec::<String>::new(), "mounts and loop devices left");
+    }
 }

@@ -273,3 +273,79 @@ fn methods_are_told_with_their_price_and_their_flushes() {
     }
     lab.assert_nothing_left();
 }
+
+/// Each commit of a sweep is counted as its own: by size, depth, jobs and state of the file.
+#[test]
+fn a_sweep_measures_every_combination_that_can_be() {
+    let lab = Lab::new();
+    let work = lab.work().display().to_string();
+    let lists = ["--bs=4k,64k", "--iodepth=1,8", "--numjobs=1,2", "--layout=filled,allocated,empty"];
+    let methods = "--methods=fdatasync,open_datasync,fsync";
+    let short = ["--size=1m", "--repeat=1", "--runtime=60s", "--yes", "--json=results.json", methods];
+    let output = lab.iotax().env("COLUMNS", "160").args(["flush", &work]).args(lists).args(short).output();
+    let output = output.expect("iotax starts");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stderr);
+    assert!(said.contains("Without fdatasync and fsync with --iodepth 8: a job waits"), "{said}");
+    let shown = text(&output.stdout);
+    let head = shown.lines().find(|line| line.contains("against fsync")).expect(&shown);
+    let columns: Vec<&str> = head.split_whitespace().take(5).collect();
+    assert_eq!(columns, ["bs", "numjobs", "iodepth", "layout", "per"], "{shown}");
+    let json: Value =
+        serde_json::from_str(&fs::read_to_string(lab.path("results.json")).expect("written")).expect("JSON");
+    assert_valid(&json);
+    let all = json["durable_writes"]["methods"].as_array().expect("methods");
+    // Sizes x jobs x layouts, by two methods at one depth and by one at two.
+    assert_eq!(all.len(), 2 * 2 * 3 * (2 + 2));
+    for one in all {
+        let name = one["workload"].as_str().expect("a name");
+        let length = if name.contains("-64k-") { 64 << 10 } else { 4 << 10 };
+        // The area is written once, whatever divides it.
+        assert_eq!(one["flushes"]["asked"], (1 << 20) / length, "{one}");
+        let has_reference = one["method"] != "fsync" && name.contains("-qd1-");
+        assert_eq!(one["against_reference"].is_object(), has_reference, "{one}");
+    }
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_sweep_that_cannot_be_is_refused_by_name() {
+    let lab = Lab::new();
+    let many = (1..=201).map(|kib| format!("{kib}k")).collect::<Vec<_>>().join(",");
+    let many = format!("--bs={many}");
+    for (arguments, words) in [
+        (
+            &["--methods=fsync", "--iodepth=8"][..],
+            "fsync with --iodepth 8: a job waits until its write is durable",
+        ),
+        (
+            &["--methods=fsync,open_datasync", "--iodepth=8,32"],
+            "fsync with --iodepth 8 and --iodepth 32: a job",
+        ),
+        (&["--methods=rwf_dsync", "--iodepth=1,2"], "rwf_dsync with --iodepth 2"),
+        (&["--methods=msync", "--layout=filled,sparse"], "msync with --layout sparse: a mapping has no room"),
+        (&["--bs=4k,8k,4096"], "--bs has 4k twice"),
+        (&["--layout=alocated"], "did you mean \"allocated\""),
+        (&["--layout=empty", "--ramp-time=1s"], "--ramp-time 1s with --layout empty: after a warm-up"),
+        (&[&many], "201 combinations for each method; accepted: up to 200 workloads"),
+        (
+            &["--bs=1k,2k,4k,8k,16k,32k,64k", "--numjobs=1,2,4,8,16", "--repeat=10"],
+            "280 workloads on 1 targets are 2800 measurements, about 1 h",
+        ),
+        (
+            &["--methods=fsync,fdatasync", "--bs=1k,2k,4k,8k,16k,32k,64k", "--repeat=1000"],
+            "14 workloads on 1 targets are 14000 measurements, about ",
+        ),
+    ] {
+        let output = lab.run(&[&["flush", "work"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(words), "{arguments:?}: {}", text(&output.stderr));
+    }
+    let output = lab.run(&["flush", "work > raw file > virtio", "--layout=allocated"]);
+    assert!(
+        text(&output.stderr).contains("is a virtio device") && output.status.code() == Some(2),
+        "{}",
+        text(&output.stderr)
+    );
+    lab.assert_nothing_left();
+}

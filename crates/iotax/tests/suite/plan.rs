@@ -67,7 +67,7 @@ fn the_rounds_of_a_plan_with_a_time_follow_from_what_the_command_line_says() {
 fn the_schema_knows_every_key_of_the_worked_plans_and_no_other() {
     let lab = Lab::new();
     let examples = examples();
-    assert_eq!(examples.len(), 9);
+    assert_eq!(examples.len(), 10);
     for path in examples {
         let plan = fs::read_to_string(&path).expect("readable");
         assert!(plan.starts_with("#:schema ../crates/model/schema/plan.schema.json\n"), "{}", path.display());

@@ -101,9 +101,9 @@ fn a_disk_that_keeps_what_it_flushed_is_told_from_one_that_does_not() {
     require!(program "fusermount3");
     require!(root);
     for (faults, loses) in [(&[][..], false), (&["--drop-flush", "1"], true)] {
-        let lab = Lab::new();
+        let (lab, elsewhere) = (Lab::new(), in_memory());
         let mut disk = Disk::mount(&lab, faults);
-        let journal = lab.path("journal");
+        let journal = elsewhere.path().join("journal");
         let mut start = lab.iotax();
         start.args(["powercut", "start", utf8(&disk.point), "--journal", utf8(&journal), "--size", "4m"]);
         let mut start = start_until(&mut start, "Pull the plug");
@@ -206,10 +206,7 @@ fn bad_places_are_refused_before_anything_is_made() {
         (start(&work, "ssh://host"), "no path; accepted: ssh://"),
         (start(Path::new("/dev/null"), "j"), "it exists; accepted"),
         (start(Path::new("a > raw file"), "j"), "iotax crash cuts stacks that it builds"),
-        (
-            start(&work, utf8(&lab.path("new"))),
-            "it would lie on the disk that is tested, and go with it; accepted",
-        ),
+        (start(&work, utf8(&lab.path("new"))), "which is tested, and go with it; accepted"),
         (
             lab.run(&["powercut", "start", utf8(&work), "--journal", "ssh://host/j", "--size", "100"]),
             "workload \"powercut\": size = 100 bytes",
@@ -332,6 +329,41 @@ fn a_device_can_be_checked_after_it_is_cleaned() {
     }
     let ends = fs::read(&image).expect("read");
     assert!(ends[..1 << 20].iter().chain(&ends[15 << 20..]).all(|byte| *byte == 0), "it was cleaned");
+    lab.assert_nothing_left();
+}
+
+/// A device, a volume or another filesystem may lie on the disk of the journal all the same.
+#[test]
+fn a_journal_on_the_disk_below_another_device_is_refused_by_the_disks_name() {
+    require!(program "losetup");
+    require!(root);
+    let (lab, elsewhere) = (Lab::new(), in_memory());
+    let attach = |image: &Path| {
+        fs::File::create_new(image).and_then(|file| file.set_len(16 << 20)).expect("an image");
+        let attached =
+            Command::new("losetup").args(["--find", "--show"]).arg(image).output().expect("losetup");
+        LoopDevice(PathBuf::from(text(&attached.stdout).trim()))
+    };
+    let device = attach(&lab.path("image"));
+    let name = utf8(&device.0);
+    let start = ["powercut", "start", name, "--overwrite", name, "--journal"];
+    let refused = lab.run(&[&start[..], &[utf8(&lab.path("journal"))]].concat());
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    let below = iotax_testbed::stack::physical_disks(Path::new("/"), &lab.work());
+    let [disk] = below.as_slice() else {
+        iotax_testkit::skip!("the disk below {} is not known", lab.work().display())
+    };
+    assert!(said.contains(&format!("journal: it would lie on {disk}, which is tested")), "{said}");
+    // In memory it is another.
+    let device = attach(&elsewhere.path().join("image"));
+    let name = utf8(&device.0);
+    let start = ["powercut", "start", name, "--overwrite", name, "--size", "4m", "--journal"];
+    let mut command = lab.iotax();
+    let mut load = start_until(command.args(start).arg(lab.path("journal")), "Pull the plug");
+    let pid = rustix::process::Pid::from_child(&load);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("signal sent");
+    assert_eq!(load.wait().expect("it ended").code(), Some(130));
     lab.assert_nothing_left();
 }
 

@@ -1,5 +1,7 @@
 //! Tests of verdicts on targets known to be equal, and on targets known to differ.
 
+use std::path::Path;
+
 use iotax_testkit::thorough;
 use serde_json::Value;
 
@@ -161,19 +163,21 @@ fn wear_has_a_limit_that_is_agreed_to() {
     let refused = lab.run(&bench);
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{said}");
-    assert!(said.contains("--yes alone allows its length, 32.0 MiB"), "{said}");
+    assert!(said.contains(&format!("--yes alone allows the length of {}, 32.0 MiB", disk.name())), "{said}");
     assert!(said.contains("--may-write 128m"), "{said}");
     assert!(disk.content().iter().all(|byte| *byte == 0), "nothing was written");
-    let little = text(&lab.run(&[&bench[..], &["--may-write", "32m"]].concat()).stderr);
-    assert!(little.contains("may_write = 32m; accepted: more"), "{little}");
+    let little = text(&lab.run(&[&bench[..], &["--may-write", "64m"]].concat()).stderr);
+    assert!(little.contains("may_write = 64m; accepted: more"), "{little}");
     let none = text(&lab.run(&["bench", disk.name(), "--may-write", "1g"]).stderr);
     assert!(none.contains("--may-write 1GiB: bounds what --until-steady writes"), "{none}");
 
     // 1 MiB a round, and room for three and a half.
-    let output = lab.run(&[&bench[..], &["--may-write", "36352k", "--json", "-"]].concat());
+    let output = lab.run(&[&bench[..], &["--may-write", "69120k", "--json", "-"]].concat());
     let said = text(&output.stderr);
     assert!(
-        said.contains("discarded if it supports that, filled with 32.0 MiB, and written until"),
+        said.contains(
+            "filled with 64.0 MiB in two passes, and written until a steady state, with 67.5 MiB in all"
+        ),
         "{said}"
     );
     assert!(said.contains("another round writes about"), "{said}");
@@ -185,7 +189,36 @@ fn wear_has_a_limit_that_is_agreed_to() {
     assert_eq!(json["targets"][0]["purged"], "purged by discard", "{json}");
     let said = text(&lab.run(&["report", "1"]).stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("purged by discard, filled, and then written with"), "{said}");
-    assert!(said.contains("another would have written more than may_write = 36352k"), "{said}");
+    assert!(said.contains("another would have written more than may_write = 69120k"), "{said}");
+    lab.assert_nothing_left();
+}
+
+/// Two targets on one disk share what may be written to it.
+#[test]
+fn what_is_written_counts_by_disk() {
+    let lab = Lab::new();
+    let target = |name: &str| format!("[[target]]\nname = '{name}'\nstack = 'WORK > raw file'\n");
+    let disks = iotax_testbed::stack::physical_disks(Path::new("/"), &lab.work());
+    let [disk] = disks.as_slice() else {
+        iotax_testkit::skip!("the disk of the lab is not known: {disks:?}")
+    };
+    // Each is filled with 2 MiB in two passes, and written with 1 MiB a round.
+    let keys = "rw = 'write'\nbs = '64k'\nsize = '1m'\nio_size = '1m'\nruntime = '5s'\nramp_time = '0s'\n";
+    let plan = lab.plan(&format!(
+        "repeat = 5\n[until_steady]\nmay_write = '11m'\n{}{}[[workload]]\nname = 'w'\n{keys}",
+        target("a"),
+        target("b")
+    ));
+    let output = lab.run(&["run", &plan.display().to_string(), "--yes", "--json", "-"]);
+    let said = text(&output.stderr);
+    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(&format!("{disk} (a, b): filled with 4.00 MiB in two passes")), "{words}");
+    assert!(words.contains("not discarded, because others' data is there"), "{words}");
+    let stopped = format!("stopped: {disk} was written with 10.0 MiB, another round writes about 2.00 MiB");
+    assert!(words.contains(&stopped), "{words}");
+    let json: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    assert_eq!(json["steady_state"]["last_round"], 3, "{json}");
     lab.assert_nothing_left();
 }
 

@@ -503,6 +503,13 @@ impl Plan {
         self.part(Workload::needs_filling)
     }
 
+    /// Returns how often targets are filled before the first round: twice if the run waits for a steady state, as SNIA's specification
+    /// preconditions a drive whatever the workload (version 2.0.2, WIPC).
+    #[must_use]
+    pub fn fill_passes(&self) -> u64 {
+        if self.until_steady().is_some() { 2 } else { 1 }
+    }
+
     /// Returns the bytes from the start of a created target that workloads may allocate. The null engine does not access the target.
     #[must_use]
     pub fn touched(&self) -> Bytes {

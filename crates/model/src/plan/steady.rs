@@ -27,8 +27,9 @@ pub struct UntilSteady {
     /// Maximum number of rounds, steady or not
     #[serde(default = "default_max_rounds")]
     pub max_rounds: u32,
-    /// Maximum number of bytes written to each target, its filling included: no round begins that would write more. Required above the
-    /// length of a device that `--overwrite` names, which is the default for such devices; no limit for others.
+    /// Maximum number of bytes written to each physical disk by all targets on it, their filling included: no round begins that would write
+    /// more. Required above the length of the smallest device that `--overwrite` names, which is the default with such devices; without them
+    /// there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub may_write: Option<Bytes>,
 }

@@ -15,12 +15,13 @@ mod sizes;
 mod stream;
 mod threads;
 
+pub use flush::METHODS;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::units::{Bytes, Nanos};
 use crate::words::WordError;
-use crate::workload::{Workload, WorkloadKeys};
+use crate::workload::{FileLayout, Workload, WorkloadKeys};
 
 /// A named set of workloads, such as those of a classic benchmark.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +61,7 @@ pub enum SuiteShape {
     Depths,
     /// File size and record size: workload names end in both, as in `reread-64m-4k`.
     Files,
-    /// Method of making a write durable; each workload is a separate test.
+    /// Method of making a write durable: workload names are a method, followed by a dash and what else differs, as in `open_datasync-64k-qd8`.
     Methods,
     /// Direction and block size, to find rate limits; each workload is a separate test.
     Limits,
@@ -81,10 +82,14 @@ pub struct SuiteOptions {
     pub files: Option<u64>,
     /// For the `records` suite: also combine small records with large files, which are skipped by default.
     pub all_records: bool,
-    /// For the flush suite: length of a write. If absent, the suite's default.
-    pub bs: Option<Bytes>,
-    /// For the flush suite: number of jobs that commit concurrently, each in its own area. If absent, one.
-    pub jobs: Option<u32>,
+    /// For the flush suite: lengths of a write. If empty, the suite's default.
+    pub bs: Vec<Bytes>,
+    /// For the flush suite: numbers of jobs that commit concurrently, each in its own area. If empty, one.
+    pub jobs: Vec<u32>,
+    /// For the flush suite: numbers of writes in flight. If empty, one.
+    pub depths: Vec<u32>,
+    /// For the flush suite: states of the file at the start of a measurement. If empty, filled.
+    pub layouts: Vec<FileLayout>,
     /// For the flush suite: use direct I/O in every method, for targets without a page cache.
     pub is_direct: bool,
 }
@@ -118,11 +123,16 @@ impl Suite {
         SUITES.iter().find(|suite| suite.name == name).ok_or_else(|| WordError::new("suite", name, &names))
     }
 
-    /// Returns the name of the test that a workload belongs to: the workload's name without the suffix for its size or queue depth.
+    /// Returns the name of the test that a workload belongs to: the workload's name without the suffix for what differs within the test, such
+    /// as its size or queue depth.
     #[must_use]
     pub fn test<'a>(&self, workload: &'a Workload) -> &'a str {
         let suffix = match self.shape {
-            SuiteShape::Each | SuiteShape::Methods | SuiteShape::Limits => return &workload.name,
+            SuiteShape::Each | SuiteShape::Limits => return &workload.name,
+            SuiteShape::Methods => {
+                let method = workload.name.split('-').next().filter(|name| METHODS.contains(name));
+                return method.unwrap_or(&workload.name);
+            }
             SuiteShape::Sizes => format!("-{}", workload.bs),
             SuiteShape::Depths => format!("-qd{}", workload.iodepth),
             SuiteShape::Files => format!("-{}-{}", workload.size.unwrap_or_default(), workload.bs),

@@ -93,6 +93,7 @@ fn a_test_is_the_name_without_what_differs() {
         ("records", "record-rewrite-64k-4k", "record-rewrite"),
         ("stream", "write-8k-fsync", "write-8k-fsync"),
         ("flush", "open_datasync", "open_datasync"),
+        ("flush", "sync_file_range", "sync_file_range"),
     ] {
         let all = of(suite, &SuiteOptions::default());
         let found = all.iter().find(|w| w.name == workload).expect(workload);

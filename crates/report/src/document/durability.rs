@@ -3,7 +3,7 @@
 use iotax_analysis::durability::{DurableWrites, MethodOnTarget};
 use iotax_analysis::{Judgement, Metric};
 use iotax_model::units::human;
-use iotax_model::{CellKey, Run};
+use iotax_model::{CellKey, Run, Workload};
 
 use super::{Field, Grid, Page, Part, figure, verdict, words};
 use crate::durability::{account_lines, against, sentences};
@@ -54,6 +54,8 @@ fn table(run: &Run, judgement: &Judgement, writes: &DurableWrites<'_>) -> Grid {
     let reference = writes.reference.map(|name| format!("against {name}"));
     let baseline = format!("against {}", run.plan.baseline);
     let mut head = vec![words("")];
+    let swept = swept(run);
+    head.extend(swept.iter().map(|(key, _)| figure(*key)));
     head.extend(compares.then(|| words("target")));
     head.extend(["per second", "p50", "p99", "CPU each"].map(figure));
     head.extend(reference.iter().map(figure));
@@ -67,8 +69,9 @@ fn table(run: &Run, judgement: &Judgement, writes: &DurableWrites<'_>) -> Grid {
     let mut last = "";
     for cell in &writes.cells {
         let name = cell.workload.name.as_str();
-        let mut row = vec![words(if name == last { String::new() } else { titled(cell) })];
-        last = name;
+        let mut row = vec![words(if cell.method == last { String::new() } else { titled(cell) })];
+        last = cell.method;
+        row.extend(swept.iter().map(|(_, value)| figure(value(cell.workload))));
         row.extend(compares.then(|| words(cell.target)));
         row.extend(
             [
@@ -79,7 +82,7 @@ fn table(run: &Run, judgement: &Judgement, writes: &DurableWrites<'_>) -> Grid {
             ]
             .map(figure),
         );
-        row.extend(writes.reference.map(|reference| against_method(cell, reference)));
+        row.extend(writes.reference.map(|reference| against_method(cell, writes, reference)));
         row.extend(compares.then(|| against_target(run, judgement, cell)));
         row.extend(marked.then(|| words(marks::marks(run, judgement, name, cell.target).join(", "))));
         rows.push(row);
@@ -87,14 +90,33 @@ fn table(run: &Run, judgement: &Judgement, writes: &DurableWrites<'_>) -> Grid {
     Grid { head, rows }
 }
 
-fn titled(cell: &MethodOnTarget<'_>) -> String {
-    let name = &cell.workload.name;
-    if cell.is_durable() { name.clone() } else { format!("{name} (not durable)") }
+/// A key of the workload, and its value in words.
+type Swept = (&'static str, fn(&Workload) -> String);
+
+/// Returns the keys in which the points of a sweep differ.
+fn swept(run: &Run) -> Vec<Swept> {
+    const KEYS: [Swept; 4] = [
+        ("bs", Workload::lengths),
+        ("numjobs", |workload| workload.numjobs.to_string()),
+        ("iodepth", |workload| workload.iodepth.to_string()),
+        ("layout", |workload| workload.layout.to_string()),
+    ];
+    let differs = |(_, value): &Swept| {
+        let mut values = run.plan.workloads.iter().map(value);
+        values.next().is_some_and(|first| values.any(|other| other != first))
+    };
+    KEYS.into_iter().filter(differs).collect()
 }
 
-fn against_method(cell: &MethodOnTarget<'_>, reference: &str) -> Field {
+fn titled(cell: &MethodOnTarget<'_>) -> String {
+    let name = cell.method;
+    if cell.is_durable() { name.to_owned() } else { format!("{name} (not durable)") }
+}
+
+fn against_method(cell: &MethodOnTarget<'_>, writes: &DurableWrites<'_>, reference: &str) -> Field {
+    let is_there = writes.on(cell.target).any(|one| one.method == reference && one.is_at_point_of(cell));
     match &cell.against_reference {
-        _ if cell.workload.name == reference => figure(""),
+        _ if cell.method == reference || !is_there => figure(""),
         Some(ratio) => coloured(against(ratio), ratio.verdict),
         None => figure(UNKNOWN),
     }

@@ -19,6 +19,8 @@ pub(super) struct DurableWritesEntry<'a> {
 #[derive(Serialize, JsonSchema)]
 struct MethodEntry<'a> {
     workload: &'a str,
+    /// The workload's name without its size, jobs, depth and layout, which a sweep adds.
+    method: &'a str,
     target: &'a str,
     /// False if a power cut may lose data that this method wrote.
     durable: bool,
@@ -34,8 +36,8 @@ struct MethodEntry<'a> {
     /// CPU time of the host per commit; for a method that is not durable, per `sync_file_range` call, or per write without such calls.
     /// Absent if unknown.
     cpu_ns: Option<f64>,
-    /// The method's rate divided by the reference method's; absent for the reference, and if the measurements of either method are unusable
-    /// or have no round in common.
+    /// The method's rate divided by the reference method's with the same size, jobs, depth and layout; absent for the reference, if it was not
+    /// measured with these, and if the measurements of either method are unusable or have no round in common.
     against_reference: Option<RatioEntry<'a>>,
     flushes: Option<FlushAccountEntry<'a>>,
 }
@@ -96,6 +98,7 @@ pub(super) fn entry<'a>(writes: &'a DurableWrites<'a>) -> DurableWritesEntry<'a>
 fn method<'a>(cell: &'a MethodOnTarget<'a>) -> MethodEntry<'a> {
     MethodEntry {
         workload: &cell.workload.name,
+        method: cell.method,
         target: cell.target,
         durable: cell.is_durable(),
         per_second: cell.per_second,

@@ -76,6 +76,7 @@ impl Walk<'_> {
             return;
         }
         self.entered.push(name.clone());
+        let mut is_physical = false;
         let layer = if directory.join("partition").exists() {
             if let Some(whole) = directory.parent() {
                 self.add_device(whole);
@@ -83,20 +84,21 @@ impl Walk<'_> {
             partition(directory, &name)
         } else if let Some(file) = text(&directory.join("loop/backing_file")) {
             let reached = self.add_path(Path::new(&file)).is_ok();
+            // A file in memory, or one that cannot be looked beneath.
+            is_physical = self.on(directory).is_empty();
             loop_device(directory, &name, &file, reached)
         } else if let Some(stored) = served_here(self.root, directory) {
             // If the path cannot be read, the layers below it are unknown.
             let _ = self.add_path(&stored);
             Layer::new(LayerKind::Export, "NVMe", "the kernel's target on this machine, past the page cache")
         } else if let Some(volume) = zfs::volume(self.root, &name) {
-            if self.reads_pools {
-                self.add_pool(&volume);
-            }
+            let is_found = self.reads_pools && self.add_pool(&volume);
+            is_physical = !is_found;
             self.zvol(directory, &name, volume)
         } else {
-            for below in below(directory) {
-                self.add_device(&below);
-            }
+            let below_it = below(directory);
+            below_it.iter().for_each(|below| self.add_device(below));
+            is_physical = below_it.is_empty();
             if directory.join("dm").exists() {
                 mapped(directory, &name)
             } else if directory.join("md").exists() {
@@ -107,6 +109,9 @@ impl Walk<'_> {
             }
         };
         self.add_layer(layer);
+        if is_physical {
+            self.stack.physical.push(name.clone());
+        }
         self.stack.disks.push(name);
     }
 

@@ -127,6 +127,7 @@ impl Builder {
         let size = if is_made { self.space.area } else { built.size };
         let purged =
             target.device().and_then(|path| self.purged.get(&self.permission.kernel_path(path)).cloned());
+        let purged = purged.or_else(|| self.volumes.purged(target));
         Ok(Built { size, origin, warnings, exported, servers, volatile, counters, limit, purged, ..built })
     }
 

@@ -21,17 +21,8 @@ impl Build for DeviceSpec {
         let length = existing::length(&at.permission.kernel_path(path));
         let length = length.map_err(|error| Refusal::environment(error.to_string()))?;
         let is_known = needs.overwritten.iter().any(|known| known.path == *path);
-        if at.permission.allows(path) && at.target.bottom_volume().is_none() && !is_known {
-            let filled = if at.target.file().is_some() {
-                at.plan.touched()
-            } else {
-                at.plan.reach().unwrap_or(length)
-            };
-            needs.overwritten.push(OverwrittenNeed {
-                path: path.clone(),
-                length,
-                filled: filled.min(length),
-            });
+        if at.permission.allows(path) && !is_known {
+            needs.overwritten.push(OverwrittenNeed { path: path.clone(), length });
         }
         match at.above {
             // Volumes are checked together.

@@ -4,7 +4,7 @@ use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use iotax_model::target::{FilesystemSpec, FsType};
+use iotax_model::target::{FilesystemSpec, FsType, VolatileSpec};
 use iotax_model::units::{Bytes, human};
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
@@ -37,11 +37,16 @@ impl Build for FilesystemSpec {
     }
 
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
-        let taken = below.block()?.take(at.builder.permission.signature)?;
+        let mut taken = below.block()?.take(at.builder.permission.signature)?;
+        // A cut may leave a device that cannot be wiped, and the file below it is removed.
+        taken.transient |= at.target.stack.has::<VolatileSpec>();
         let area = &taken.area;
         check_room(self.kind, at.size(), &area.path, area.size)?;
         let name = format!("{}-{}", at.builder.tag, at.name::<Self>());
-        build(&taken, self, &name, at.undo_log).map(Ground::Directory)
+        if at.builder.survivor.is_none() {
+            make(&taken, self, at.undo_log)?;
+        }
+        mount(&area.path, self, &name, at.undo_log).map(Ground::Directory)
     }
 }
 
@@ -74,16 +79,10 @@ pub fn check_room(kind: FsType, file: Bytes, device: &Path, length: Bytes) -> Re
     )))
 }
 
-/// Creates a filesystem on a whole device and mounts it. Returns the mount point. `name` is part of the mount point and must be unique.
-fn build(
-    taken: &TakenBlock,
-    spec: &FilesystemSpec,
-    name: &str,
-    undo_log: &mut UndoLog,
-) -> Result<PathBuf, BuildError> {
+/// Creates a filesystem on a whole device.
+fn make(taken: &TakenBlock, spec: &FilesystemSpec, undo_log: &mut UndoLog) -> Result<(), BuildError> {
     let block = &taken.area;
     let in_path = |error| BuildError::file(&block.path)(error);
-    let number = device::number_text(fs::metadata(&block.path).map_err(in_path)?.rdev());
     let uuid = new_uuid().map_err(in_path)?;
     if !taken.transient {
         let (device, disk) = (block.path.clone(), RecordedDisk::of(&block.path).map(Box::new));
@@ -99,7 +98,18 @@ fn build(
         FsType::Btrfs => ["-f", "-U", &uuid],
     };
     undo_log.run(maker(spec.kind), ["-q", "-L", LABEL].into_iter().chain(known_by).chain([&*device]))?;
+    Ok(())
+}
 
+/// Mounts the filesystem of a device. Returns the mount point. `name` is part of the mount point and must be unique.
+fn mount(
+    device: &Path,
+    spec: &FilesystemSpec,
+    name: &str,
+    undo_log: &mut UndoLog,
+) -> Result<PathBuf, BuildError> {
+    let number = device::number_text(fs::metadata(device).map_err(BuildError::file(device))?.rdev());
+    let device = device.to_string_lossy();
     // The mount table shows paths without symbolic links.
     let scratch = std::env::temp_dir();
     let scratch = fs::canonicalize(&scratch).map_err(BuildError::file(&scratch))?;

@@ -9,6 +9,7 @@ mod cgroup;
 pub mod counters;
 mod delay;
 mod device;
+pub mod disks;
 pub mod existing;
 pub mod existing_image;
 mod export;

@@ -18,7 +18,7 @@ pub struct Needs {
     pub space: BTreeMap<PathBuf, u64>,
     /// Notes for the user on files beyond those that the plan names, a sentence each.
     pub notes: Vec<String>,
-    /// Devices of the user that the plan overwrites, except those below LVM.
+    /// Devices of the user that the plan overwrites.
     pub overwritten: Vec<OverwrittenNeed>,
     /// Directories whose files next to a target have already been counted.
     shared: BTreeSet<PathBuf>,
@@ -31,8 +31,6 @@ pub struct OverwrittenNeed {
     pub path: PathBuf,
     /// Length of the device.
     pub length: Bytes,
-    /// Bytes that are written to the device before anything is measured.
-    pub filled: Bytes,
 }
 
 /// A filesystem on which new files are created: the space that they need, and the available space.

@@ -1,7 +1,7 @@
 //! Mounts volatile directories, cuts their power, and removes them.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use iotax_model::crash::VolatileCut;
 use iotax_model::target::VolatileSpec;
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, memfd_create, syncfs};
 use serde::de::DeserializeOwned;
 
 use super::counters::Counters;
@@ -121,6 +121,24 @@ fn serve(
     Err(Refusal::environment(format!("volatile: {}", reason.trim())).into())
 }
 impl Volatile {
+    /// Writes what was made so far down to the disk, so that a cut takes nothing of it: the filesystems above the directory, then its files.
+    pub fn settle(&self, undo_log: &UndoLog) -> Result<(), BuildError> {
+        for point in undo_log.mounted_after(self.survivor.entry) {
+            let mounted = File::open(point).map_err(BuildError::file(point))?;
+            syncfs(&mounted).map_err(|errno| BuildError::file(point)(errno.into()))?;
+        }
+        let in_point = |error| BuildError::file(&self.point)(error);
+        for entry in fs::read_dir(&self.point).map_err(in_point)? {
+            let file = entry.map_err(in_point)?.path();
+            File::options()
+                .write(true)
+                .open(&file)
+                .and_then(|file| file.sync_all())
+                .map_err(BuildError::file(&file))?;
+        }
+        Ok(())
+    }
+
     /// Cuts the power: some unflushed writes are lost, chosen according to the settings, and every later request fails.
     pub fn cut(&mut self) -> Result<VolatileCut, BuildError> {
         ask(&self.control, CUT).map_err(BuildError::file(&self.point))
@@ -128,8 +146,8 @@ impl Volatile {
 
     /// Kills the serving process, and removes the mount and everything that was built on it. Returns the directory that survives.
     pub fn remove(mut self, undo_log: &mut UndoLog) -> Result<Survivor, BuildError> {
-        // The files at the mount point are stored in the survivor, which is removed with its contents.
-        undo_log.commit_below(&self.point)?;
+        // Files here, and on filesystems above, are stored in the survivor, which is removed with its contents.
+        undo_log.commit_mounted_after(self.survivor.entry)?;
         let failures = undo_log.undo_after(self.survivor.entry);
         // Undoing has killed the process.
         let _ = self.process.wait();

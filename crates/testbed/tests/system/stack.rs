@@ -52,6 +52,7 @@ fn a_partition_stands_on_its_disk() {
         [(Device, "nvme0n1"), (Partition, "nvme0n1p2"), (Filesystem, "xfs"), (File, "a.img")]
     );
     assert_eq!(stack.disks, ["nvme0n1", "nvme0n1p2"]);
+    assert_eq!(stack.physical, ["nvme0n1"]);
     assert_eq!(
         detail(&stack, Device),
         "Samsung SSD 980 PRO 1TB, 932 GiB, not rotational, scheduler none, blocks of 512 bytes logical, \
@@ -75,6 +76,7 @@ fn a_logical_volume_stands_on_its_partition() {
 fn encryption_stands_on_a_volume() {
     let stack = read(STORAGE, "/secret");
     assert_eq!(stack.disks, ["sda", "sda1", "dm-0", "dm-2"]);
+    assert_eq!(stack.physical, ["sda"]);
     assert_eq!(stack.layers[3], Layer::new(Dm, "luks", "dm-2, dm-crypt"));
 }
 
@@ -88,6 +90,10 @@ fn every_parent_of_a_volume_and_of_a_mirror_is_listed() {
     let mirror = read(STORAGE, "/mirror");
     assert_eq!(layers(&mirror)[..4], members);
     assert_eq!(mirror.disks, ["sda", "sda1", "sdb", "sdb1", "md0"]);
+    assert_eq!(
+        (&wide.physical, &mirror.physical),
+        (&vec!["sda".to_owned(), "sdb".to_owned()], &wide.physical)
+    );
     assert_eq!(detail(&mirror, Md), "raid1, 3 members, 1 of them missing, 1022 MiB, state clean");
 }
 

@@ -11,8 +11,9 @@ use iotax_model::plan::Plan;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::Workload;
 use iotax_testbed::device::ZEROED_END;
+use iotax_testbed::stack::physical_disks;
 use iotax_testbed::undo::UndoLog;
-use rustix::fs::{OFlags, major, minor};
+use rustix::fs::OFlags;
 use rustix::termios::{OutputModes, tcgetattr};
 
 use super::super::args::OverwriteArgs;
@@ -147,15 +148,19 @@ fn check_file(path: &Path, target: &Path) -> Result<(), Failure> {
         )));
     }
     links::check(path).with_context(|| format!("--journal {name}")).or_exit(Exit::Environment)?;
-    match (device_of(path), device_of(target)) {
-        (Some(journal), Some(tested)) if journal == tested || disk(journal) == disk(tested) => {
-            Err(usage(format!(
-                "--journal {name}: it would lie on the disk that is tested, and go with it; accepted: a new file on another disk, \
-                 ssh://[user@]host[:port]/path or a serial line"
-            )))
-        }
-        _ => Ok(()),
-    }
+    let tested = physical_disks(Path::new("/"), target);
+    let shared = physical_disks(Path::new("/"), path).into_iter().find(|disk| tested.contains(disk));
+    let is_same = device_of(path).is_some_and(|journal| device_of(target) == Some(journal));
+    let disk = match shared {
+        Some(disk) => disk,
+        // A filesystem without a disk of this machine.
+        None if is_same => "the storage".into(),
+        None => return Ok(()),
+    };
+    Err(usage(format!(
+        "--journal {name}: it would lie on {disk}, which is tested, and go with it; accepted: a new file on another disk, \
+         ssh://[user@]host[:port]/path or a serial line"
+    )))
 }
 
 /// Returns the number of the block device at `path`, or that of the filesystem on which a file is there or would be made; `None` if
@@ -164,17 +169,6 @@ fn device_of(path: &Path) -> Option<u64> {
     match path.metadata() {
         Ok(found) if found.file_type().is_block_device() => Some(found.rdev()),
         _ => Some(path.parent()?.metadata().ok()?.dev()),
-    }
-}
-
-/// Returns the sysfs directory of the disk that a device is, or that it is a partition of. Without a device in sysfs, as for a filesystem
-/// in memory, returns the directory that the device would have.
-fn disk(device: u64) -> PathBuf {
-    let link = PathBuf::from(format!("/sys/dev/block/{}:{}", major(device), minor(device)));
-    let Ok(path) = link.canonicalize() else { return link };
-    match path.parent() {
-        Some(disk) if path.join("partition").exists() => disk.to_owned(),
-        _ => path,
     }
 }
 

@@ -289,13 +289,15 @@ impl Target {
         let (area, _) =
             self.area().filter(|(_, writable)| *writable && !self.spec.stack.has::<ImageSpec>())?;
         let filled = if self.takes_layouts() { plan.filled() } else { plan.touched() };
-        let size = area.size.min(filled);
+        // SNIA preconditions all of a device, which workloads without a size use.
+        let is_whole = plan.until_steady().is_some() && plan.reach().is_none() && filled.0 > 0;
+        let size = if is_whole { area.size } else { area.size.min(filled) };
         Some((area, size))
     }
 
     /// Writes a piece of the data that the plan's workloads expect, through the target itself, so that no read finds unwritten space. The
-    /// piece has up to `most` bytes, a multiple of 1 MiB, after the first `done` bytes. Returns the number of bytes written so far; `None`
-    /// once all are written. Does not write to storage that existed before.
+    /// piece has up to `most` bytes, a multiple of 1 MiB, after the first `done` bytes of all passes, and ends with its pass. Returns the
+    /// number of bytes written so far; `None` once all are written. Does not write to storage that existed before.
     pub(super) fn fill(
         &mut self,
         run_agent: &mut AgentClient,
@@ -305,13 +307,15 @@ impl Target {
         progress: &mut dyn Progress,
     ) -> anyhow::Result<Option<Bytes>> {
         self.is_filled = true;
-        let Some((area, total)) = self.filled(plan) else { return Ok(None) };
+        let Some((area, length)) = self.filled(plan) else { return Ok(None) };
         let begin = area.offset;
+        let total = Bytes(length.0.saturating_mul(plan.fill_passes()));
         if total <= done {
             return Ok(None);
         }
-        let size = most.min(Bytes(total.0 - done.0));
-        let piece = ByteRange { offset: Bytes(begin.0 + done.0), size, ..area };
+        let within = done.0 % length.0;
+        let size = most.min(Bytes(length.0 - within));
+        let piece = ByteRange { offset: Bytes(begin.0 + within), size, ..area };
         let name = self.spec.name.clone();
         // Storage slower than 10 MB/s is not worth measuring. The first piece waits for what is dirty on the filesystem, which may be gigabytes.
         let patience = Duration::from_secs(if done.0 == 0 { 120 } else { 60 } + size.0 / 10_000_000);
@@ -321,13 +325,12 @@ impl Target {
         let mut tell = |more: Bytes| progress.filled(&name, Bytes(done.0 + more.0), total);
         agent.fill(&piece, &plan.content(), seed, patience, &mut tell).map_err(interrupted)?;
         self.pause()?;
-        let done = Bytes(done.0 + size.0);
-        if done < total {
-            return Ok(Some(done));
+        if within + size.0 == length.0 {
+            let is_stamped = plan.content().verify != Verify::None && plan.has_own_storage(&self.spec);
+            self.stamped = is_stamped.then(|| StampedFill { seed, end: Bytes(begin.0 + length.0) });
         }
-        let is_stamped = plan.content().verify != Verify::None && plan.has_own_storage(&self.spec);
-        self.stamped = is_stamped.then(|| StampedFill { seed, end: Bytes(begin.0 + total.0) });
-        Ok(None)
+        let done = Bytes(done.0 + size.0);
+        Ok((done < total).then_some(done))
     }
 
     /// Builds the agent's job for one measurement of this target.

@@ -22,7 +22,17 @@ const STATE: &str = "dmsetup ls | sort; for w in pvs vgs lvs; do DM_DISABLE_UDEV
 /// A guest with LVM, with the user's group `users` and its volume `data` on the second disk, and a home for iotax.
 fn boot() -> Option<LabGuest> {
     let mut lab = LabGuest::boot_with(&Extras {
-        programs: &["lvm", "wipefs", "mkfs.ext4", "mkfs.xfs", "mount", "umount", "losetup", "thin_check"],
+        programs: &[
+            "lvm",
+            "wipefs",
+            "mkfs.ext4",
+            "mkfs.xfs",
+            "mount",
+            "umount",
+            "losetup",
+            "thin_check",
+            "blkdiscard",
+        ],
         modules: &["dm_thin_pool", "dm_snapshot", "ext4", "xfs", "loop", "raid1"],
         disks: &DISKS,
         ..Extras::default()
@@ -125,6 +135,42 @@ fn every_kind_of_volume_is_measured_and_gone_afterwards() {
     assert_eq!(json["run"]["baseline"], "host-device", "{}", json["run"]);
     assert_eq!(layers(&json, "host-lvm"), ["device vda", "dm iotax-TAG/volume1"]);
     before.assert_nothing_changed(&mut lab, "a ladder");
+}
+
+/// A device below LVM of the run's own is purged, a group that exists is not; both are limited as the disks that they are on.
+#[test]
+fn volumes_until_a_steady_state_share_the_limit_of_their_disk() {
+    let Some(mut lab) = boot() else { return };
+    let before = before(&mut lab);
+    let target = |name: &str, layers: &str| format!("[[target]]\nname = \"{name}\"\n{layers}\n");
+    let targets = [
+        target("plain", "device = \"/dev/vda\"\nlvm = {}"),
+        target("thin", "device = \"/dev/vda\"\nlvm = { kind = \"thin\" }"),
+        target("group", "lvm = { vg = \"users\" }"),
+    ]
+    .concat();
+    // Each is filled with 2 MiB in two passes, and written with 1 MiB a round.
+    let work =
+        "rw = \"write\", bs = \"64k\", size = \"1m\", io_size = \"1m\", runtime = \"5s\", ramp_time = \"0s\"";
+    let limit = "repeat = 5\nuntil_steady = { may_write = \"9m\" }";
+    put_plan(&mut lab, &format!("{limit}\nworkload = [{{ name = \"w\", {work} }}]\n{targets}"));
+    let json = json(&mut lab, "run /tmp/plan.toml --overwrite /dev/vda");
+    let said = lab.sh("cat /tmp/said").split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in [
+        "vda (plain, thin): filled with 4.00 MiB in two passes, and written until a steady state, with 9.00 MiB in all",
+        "vdb (group): filled with 2.00 MiB in two passes",
+        "volume group users: not discarded, because others' data is there",
+        "stopped: vda was written with 8.00 MiB, another round writes about 2.00 MiB",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert_eq!(json["steady_state"]["last_round"], 2, "{json}");
+    let purged = |place: usize| json["targets"][place]["purged"].as_str();
+    assert_eq!(
+        (purged(0), purged(1), purged(2)),
+        (Some("purged by discard"), Some("purged by discard"), None)
+    );
+    before.assert_nothing_changed(&mut lab, "a run until a steady state");
 }
 
 #[test]

@@ -22,6 +22,7 @@ use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::origin::{Origin, create};
 use super::preflight::check_created;
+use super::purge::purge;
 use crate::build_error::BuildError;
 use crate::device::{self, DeviceArea, DevicePin, OverwrittenDevice, Permission};
 use crate::lvm::{self, Group, LVM, Physical, Scope};
@@ -97,6 +98,8 @@ pub struct Volumes {
     tag: String,
     space: RequiredSpace,
     sharing: Sharing,
+    /// True to purge a device before it becomes a volume group.
+    purges: bool,
     groups: BTreeMap<VolumeLocation, OpenGroup>,
     /// Number of groups that this run created.
     created: usize,
@@ -110,6 +113,8 @@ struct OpenGroup {
     extent: u64,
     /// Keeps the device of a new group open; `None` for an existing group.
     pin: Option<DevicePin>,
+    /// Outcome of the purge of a new group's device; `None` without one. The devices of an existing group hold others' volumes.
+    purged: Option<String>,
     /// Name of the volume that plain targets share; `None` until it is created.
     shared: Option<String>,
     /// Number of volumes that this run created in the group.
@@ -121,7 +126,13 @@ impl Volumes {
     #[must_use]
     pub fn new(tag: &str, plan: &Plan, permission: &Permission) -> Self {
         let sharing = Sharing::of(plan, permission);
-        Self { tag: tag.to_owned(), space: plan.space(), sharing, groups: BTreeMap::new(), created: 0 }
+        let purges = plan.until_steady().is_some();
+        Self { tag: tag.to_owned(), space: plan.space(), sharing, purges, groups: BTreeMap::new(), created: 0 }
+    }
+
+    /// Returns the outcome of the purge below a target's volume group; `None` without one.
+    pub(super) fn purged(&self, spec: &TargetSpec) -> Option<String> {
+        self.groups.get(&self.location(spec)?)?.purged.clone()
     }
 
     /// Returns the volume group or device that a target uses, if it uses LVM or shares a device with a target that does; `None` otherwise.
@@ -188,10 +199,11 @@ impl Volumes {
         let claim = device::claim(device, permission)?;
         let pin = claim.pin();
         undo_log.record(Effect::Overwritten(OverwrittenDevice::new(claim.block.path.clone())))?;
+        let purged = self.purges.then(|| purge(&claim.block.path, undo_log));
         // LVM must claim the device exclusively itself.
         drop(claim);
         let group = self.new_group(device, false, permission.signature, undo_log)?;
-        Ok(OpenGroup { pin: Some(pin), ..group })
+        Ok(OpenGroup { pin: Some(pin), purged, ..group })
     }
 
     /// Turns a block device into a physical volume with a new group, after wiping all signatures if `wipe` is true.
@@ -217,7 +229,7 @@ impl Volumes {
         let extent = format!("{}b", LvmSpec::EXTENT);
         undo_log.run(LVM, scope.command("vgcreate", &["--physicalextentsize", &extent, &name, &node]))?;
         let group = Group::Own(Box::new(physical));
-        Ok(OpenGroup { group, name, extent: LvmSpec::EXTENT, pin: None, shared: None, volumes: 0 })
+        Ok(OpenGroup { group, name, extent: LvmSpec::EXTENT, pin: None, purged: None, shared: None, volumes: 0 })
     }
 }
 
@@ -280,7 +292,7 @@ fn users_group(name: &str) -> Result<OpenGroup, BuildError> {
     let found = capacity::users_group(name)?;
     let group = Group::Users(found.uuid);
     let (name, extent) = (name.to_owned(), found.extent);
-    Ok(OpenGroup { group, name, extent, pin: None, shared: None, volumes: 0 })
+    Ok(OpenGroup { group, name, extent, pin: None, purged: None, shared: None, volumes: 0 })
 }
 
 /// Returns the byte offset of a contiguous volume on its device.
