@@ -24,7 +24,7 @@ pub fn named_as(path: &Path) -> Option<Format> {
 /// Returns the format that a file's name implies and its content does not have, as far as QEMU can tell; `None` if they agree.
 pub(super) fn misnamed(path: &Path) -> Option<Format> {
     let format = named_as(path)?;
-    image::look(path, true).is_ok_and(|found| found.format == Format::Raw).then_some(format)
+    image::inspect(path, true).is_ok_and(|found| found.format == Format::Raw).then_some(format)
 }
 
 /// Returns the name and id of a process that has a file open for writing, if a QEMU writes the file as an image; `None` otherwise.

@@ -127,7 +127,14 @@ impl Volumes {
     pub fn new(tag: &str, plan: &Plan, permission: &Permission) -> Self {
         let sharing = Sharing::of(plan, permission);
         let purges = plan.until_steady().is_some();
-        Self { tag: tag.to_owned(), space: plan.space(), sharing, purges, groups: BTreeMap::new(), created: 0 }
+        Self {
+            tag: tag.to_owned(),
+            space: plan.space(),
+            sharing,
+            purges,
+            groups: BTreeMap::new(),
+            created: 0,
+        }
     }
 
     /// Returns the outcome of the purge below a target's volume group; `None` without one.
@@ -229,7 +236,15 @@ impl Volumes {
         let extent = format!("{}b", LvmSpec::EXTENT);
         undo_log.run(LVM, scope.command("vgcreate", &["--physicalextentsize", &extent, &name, &node]))?;
         let group = Group::Own(Box::new(physical));
-        Ok(OpenGroup { group, name, extent: LvmSpec::EXTENT, pin: None, purged: None, shared: None, volumes: 0 })
+        Ok(OpenGroup {
+            group,
+            name,
+            extent: LvmSpec::EXTENT,
+            pin: None,
+            purged: None,
+            shared: None,
+            volumes: 0,
+        })
     }
 }
 
