@@ -8,7 +8,7 @@ use iotax_model::plan::Plan;
 use iotax_model::target::{Format, ImageSpec, Machine, Remote, Stack, TargetSpec, VirtioSpec};
 use iotax_model::units::Nanos;
 use iotax_model::workload::{Verify, Workload, WorkloadKeys};
-use iotax_testbed::target::existing_image;
+use iotax_testbed::target::{existing_image, image_file};
 
 use super::args::{SessionArgs, SteadyArgs};
 use super::flags::{OwnDefaults, WorkloadFlags};
@@ -110,7 +110,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         )));
     }
     if let Some(path) = target.path().filter(|path| target.remote().is_none() && !path.exists())
-        && let Some(format) = existing_image::named_as(path)
+        && let Some(format) = image_file::named_as(path)
     {
         return Err(usage(format!(
             "{0}: it is not there, and a new file would be raw, not {format} as its name says; give the path of an image, another name, or a \

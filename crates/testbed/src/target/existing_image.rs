@@ -11,7 +11,7 @@ use iotax_model::units::{Bytes, human};
 use super::ExportedImage;
 use super::ground::{Ground, NodeGround};
 use super::image::overlay as overlay_on;
-use super::image_lock;
+use super::image_file;
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::node::{BlockNode, NodeBase};
@@ -165,7 +165,7 @@ fn writer(path: &Path, found: &FoundImage) -> Option<String> {
     let files: Vec<BackingFile> =
         paths.iter().filter_map(|file| Some(BackingFile::of(&std::fs::metadata(file).ok()?))).collect();
     let open = holders::writers_of_files(&files).into_iter().next();
-    open.or_else(|| paths.into_iter().find_map(image_lock::writer))
+    open.or_else(|| paths.into_iter().find_map(image_file::writer))
 }
 
 /// Describes the problem if an image file ends before the data that its tables refer to; `None` otherwise. For VHDX and VPC, QEMU detects
@@ -220,20 +220,6 @@ pub fn others(path: &Path) -> Vec<String> {
     image::look(path, true).map(|found| found.others).unwrap_or_default()
 }
 
-/// Returns the image format that a file name's extension implies; `None` for raw images and other files.
-#[must_use]
-pub fn named_as(path: &Path) -> Option<Format> {
-    let extension = path.extension()?.to_str()?.to_ascii_lowercase();
-    let format = if extension == "vhd" { Format::Vpc } else { extension.parse().ok()? };
-    Some(format).filter(|format| *format != Format::Raw)
-}
-
-/// Returns the format that a file's name implies and its content does not have, as far as QEMU can tell; `None` if they agree.
-pub(super) fn misnamed(path: &Path) -> Option<Format> {
-    let format = named_as(path)?;
-    image::look(path, true).is_ok_and(|found| found.format == Format::Raw).then_some(format)
-}
-
 /// Inspects a file; `None` for raw data, for anything but a regular file, and for a file that QEMU cannot read and that does not begin as a
 /// known image. An `Err` holds the reason why an image cannot be measured.
 pub fn found(path: &Path) -> Result<Option<FoundImage>, String> {
@@ -278,19 +264,6 @@ mod tests {
             let words = ["cut short", "truncated"];
             assert!(words.iter().any(|words| said.contains(words)), "{format}: {said}");
         }
-    }
-
-    #[test]
-    fn a_name_that_the_content_does_not_bear_out_is_found() {
-        require!(program "qemu-img");
-        let directory = tempfile::tempdir().expect("directory");
-        let [plain, real, other] =
-            ["plain.VMDK", "real.vhd", "data.bin"].map(|name| directory.path().join(name));
-        for path in [&plain, &other] {
-            fs::write(path, [7; 65536]).expect("written");
-        }
-        qemu("qemu-img", &["create", "-q", "-f", "vpc", "-o", "size=1M"], &real);
-        assert_eq!([&plain, &real, &other].map(|path| misnamed(path)), [Some(Format::Vmdk), None, None]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod found_files;
 pub mod fuse;
 mod ground;
 pub mod image;
-mod image_lock;
+pub mod image_file;
 pub mod inspect;
 mod integrity;
 mod iscsi;

@@ -16,7 +16,7 @@ use super::layer::{self, Check};
 pub use super::needs::{Needs, OverwrittenNeed, Room};
 use super::needs::{free_space, unusable};
 use super::scratch::scratch_size;
-use super::{existing, existing_image, image_lock, lvm};
+use super::{existing, image_file, lvm};
 use crate::device::{self, Permission};
 use crate::host_info::{FilesystemSpace, is_in_memory};
 use crate::libvirt::ScratchSource;
@@ -84,7 +84,7 @@ fn check_path(path: &Path, target: &TargetSpec, plan: &Plan, needs: &mut Needs) 
     let work = plan.work_on(target);
     if is_there(path)? {
         check_unwritten(path)?;
-        if let Some(format) = existing_image::misnamed(path) {
+        if let Some(format) = image_file::misnamed(path) {
             let (name, path) = (&target.name, path.display());
             needs
                 .notes
@@ -158,7 +158,7 @@ fn is_there(path: &Path) -> Result<bool, Refusal> {
 
 /// Rejects a file that a QEMU writes as an image. A device's other users are other load, which is measured.
 fn check_unwritten(path: &Path) -> Result<(), Refusal> {
-    match image_lock::writer(path) {
+    match image_file::writer(path) {
         Some(writer) => Err(Refusal::environment(format!(
             "{}: {writer} has it open as an image and writes it; measure it when that has ended",
             path.display()
