@@ -174,13 +174,18 @@ mod alone {
         let capacity = mean(&measure("runtime = '5s'\n"), "queue", "/read/iops");
         let service_ms = 1e3 / capacity;
         for rate in [60.0, 100.0] {
-            let json = measure(&format!("rate_iops = {rate}\nrate_process = 'poisson'\nruntime = '20s'\n"));
             let load = rate / capacity;
             let theory = service_ms * (1.0 + load / (2.0 * (1.0 - load)));
-            let found = mean(&json, "queue", "/read/response_ns/mean") / 1e6;
-            let shown = format!("{rate} a second of {capacity:.1}: {found:.2} ms, by theory {theory:.2}");
-            eprintln!("{shown}");
-            assert!((found / theory - 1.0).abs() < 0.05, "{shown}");
+            let keys = format!("rate_iops = {rate}\nrate_process = 'poisson'\nruntime = '20s'\n");
+            // A busy machine only ever makes it wait, so one attempt of three must be calm.
+            let is_calm = (0..3).any(|_| {
+                let found = mean(&measure(&keys), "queue", "/read/response_ns/mean") / 1e6;
+                let shown = format!("{rate} a second of {capacity:.1}: {found:.2} ms, by theory {theory:.2}");
+                eprintln!("{shown}");
+                assert!(found > 0.95 * theory, "{shown}");
+                found < 1.05 * theory
+            });
+            assert!(is_calm, "off in three attempts, see above");
         }
         lab.assert_nothing_left();
     }

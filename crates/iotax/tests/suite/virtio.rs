@@ -191,6 +191,25 @@ fn a_queue_is_polled() {
 }
 
 #[test]
+fn trims_discard_or_write_zeroes() {
+    require!(program "qemu-storage-daemon");
+    let lab = Lab::new();
+    let stacks = [("raw", "WORK > raw file > virtio"), ("qcow2", "WORK > qcow2 file > virtio")];
+    let trims = "rw = 'randtrim'\nioengine = 'libblkio'\nio_size = '1m'\nruntime = '60s'\n";
+    let workloads = format!(
+        "[[workload]]\nname = 'discard'\n{trims}[[workload]]\nname = 'zeroes'\nlibblkio_write_zeroes_on_trim = true\n{trims}"
+    );
+    let json = lab.json(&["run", &plan(&lab, &stacks, &workloads), "--yes", "--json", "-"]);
+    assert_valid(&json);
+    assert_eq!(measurements(&json).len(), 8);
+    for measurement in measurements(&json) {
+        assert!(measurement["trim"]["ios"].as_u64() > Some(0), "{measurement}");
+        assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+    }
+    lab.assert_nothing_left();
+}
+
+#[test]
 fn errors_of_nbdkit_are_counted_exactly() {
     require!(program "qemu-storage-daemon", "nbdkit");
     let lab = Lab::new();

@@ -568,10 +568,6 @@ mod tests {
             (Workload { pre_read: true, ..good.clone() }, "pre_read"),
             (Workload { hipri: true, direct: false, ..good.clone() }, "hipri"),
             (Workload { hipri: true, ioengine: IoEngine::Libaio, ..good.clone() }, "hipri"),
-            (
-                Workload { libblkio_write_zeroes_on_trim: true, rw: Rw::Trim, ..good.clone() },
-                "libblkio_write_zeroes_on_trim",
-            ),
             (Workload { nowait: true, ..good.clone() }, "nowait"),
             (Workload { sync: SyncMode::RwfDSync, ..good.clone() }, "sync"),
             (Workload { sqthread_poll: true, ioengine: IoEngine::Psync, ..good.clone() }, "sqthread_poll"),

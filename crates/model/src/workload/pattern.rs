@@ -149,6 +149,14 @@ mod tests {
             (&[("bs", "100")][..], "bs = 100: accepted: a multiple of 512"),
             (&[("bs", "0")], "bs = 0: accepted"),
             (
+                &[("rw", "trim"), ("libblkio_write_zeroes_on_trim", "1")],
+                "libblkio_write_zeroes_on_trim = true: needs rw = trim or randtrim, and ioengine = libblkio",
+            ),
+            (
+                &[("rw", "write"), ("ioengine", "libblkio"), ("libblkio_write_zeroes_on_trim", "1")],
+                "libblkio_write_zeroes_on_trim = true: needs rw = trim",
+            ),
+            (
                 &[("rw", "randrw"), ("random_distribution", "sequence:1")],
                 "random_distribution = sequence:1: a sequence is that of reads or of writes",
             ),

@@ -175,6 +175,7 @@ pub(super) struct PriceEntry<'a> {
 
 /// The writes after a snapshot, of which the first to each block is slower.
 #[derive(Serialize, JsonSchema)]
+#[expect(clippy::struct_field_names, reason = "the unit belongs to the name")]
 struct FirstWritesEntry {
     response_mean_ns: PricedFigure,
     /// Length of the compared span; the shortest over the rounds.
