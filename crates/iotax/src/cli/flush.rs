@@ -185,7 +185,7 @@ fn workloads(args: &Args, suite: &Suite, targets: &[TargetSpec]) -> Result<Vec<W
     } else {
         all.retain(|workload| args.methods.iter().any(|method| method == suite.test(workload)));
     }
-    possible(args, all, suite)
+    possible(args, &all, suite)
 }
 
 /// Leaves out methods that a target refuses, and says so.
@@ -260,7 +260,7 @@ impl Display for LeftOut<'_> {
 
 /// Returns the workloads that can be measured, and says which methods are left out with which values. Fails if nothing would be measured of
 /// a method of `--methods`, or with a depth or a layout.
-fn possible(args: &Args, all: Vec<Workload>, suite: &Suite) -> Result<Vec<Workload>, Failure> {
+fn possible(args: &Args, all: &[Workload], suite: &Suite) -> Result<Vec<Workload>, Failure> {
     let (out, kept): (Vec<&Workload>, Vec<&Workload>) =
         all.iter().partition(|workload| impossible(workload).is_some());
     let mut left_out: Vec<LeftOut<'_>> = Vec::new();

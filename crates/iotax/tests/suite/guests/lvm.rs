@@ -142,16 +142,13 @@ fn every_kind_of_volume_is_measured_and_gone_afterwards() {
 fn volumes_until_a_steady_state_share_the_limit_of_their_disk() {
     let Some(mut lab) = boot() else { return };
     let before = before(&mut lab);
+    let target = |name: &str, layers: &str| format!("[[target]]\nname = \"{name}\"\n{layers}\n");
     let targets = [
-        ("plain", "device = \"/dev/vda\"\nlvm = {}"),
-        ("thin", "device = \"/dev/vda\"\nlvm = { kind = \"thin\" }"),
-    ];
-    let group = [("group", "lvm = { vg = \"users\" }")];
-    let targets: String = targets
-        .iter()
-        .chain(&group)
-        .map(|(name, layers)| format!("[[target]]\nname = \"{name}\"\n{layers}\n"))
-        .collect();
+        target("plain", "device = \"/dev/vda\"\nlvm = {}"),
+        target("thin", "device = \"/dev/vda\"\nlvm = { kind = \"thin\" }"),
+        target("group", "lvm = { vg = \"users\" }"),
+    ]
+    .concat();
     // Each is filled with 2 MiB in two passes, and written with 1 MiB a round.
     let work =
         "rw = \"write\", bs = \"64k\", size = \"1m\", io_size = \"1m\", runtime = \"5s\", ramp_time = \"0s\"";
