@@ -27,7 +27,7 @@ mod tests {
         for line in [
             "/srv > raw file > loop > delay read=1ms > ext4 > raw file > loop > ext4 > raw file",
             "/srv > raw file > loop > luks > thick LVM volume > luks > xfs > qcow2 file > fuse > loop > ext4 > raw file",
-            "/srv > raid5 raid_devices=3 > zvol > integrity > btrfs > raw file > nvme-tcp > ext4 > raw file > virtio",
+            "/srv > raid5 raid_devices=3 > luks > zvol > integrity > btrfs > raw file > nvme-tcp > ext4 > raw file > virtio",
         ] {
             let stack = Stack::parse(line).expect(line);
             assert_eq!(stack.check(), Ok(()), "{line}");

@@ -57,7 +57,7 @@ fn boot() -> Option<LabGuest> {
 
 /// Windows in which something is completed also beside other tests.
 const DEFAULTS: &str = r#"
-defaults = { size = "4m", runtime = "400ms", ramp_time = "0s", bs = "64k" }
+defaults = { size = "4m", runtime = "3s", ramp_time = "0s", bs = "64k" }
 workload = [{ name = "read", rw = "randread" }, { name = "write", rw = "randwrite" }]
 "#;
 

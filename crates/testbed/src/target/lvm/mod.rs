@@ -21,7 +21,6 @@ use super::ground::{BlockGround, Ground, TakenBlock};
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::origin::{Origin, create};
-use super::preflight::check_created;
 use super::purge::purge;
 use crate::build_error::BuildError;
 use crate::device::{self, DeviceArea, DevicePin, OverwrittenDevice, Permission};
@@ -51,9 +50,9 @@ pub struct Volume {
 }
 
 impl Build for LvmSpec {
-    /// Checks the workloads alone: [`check`] checks all volumes of a plan together.
-    fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
-        check_created(at.plan, &at.plan.work_on(at.target))
+    /// Checks nothing: [`check`] checks all volumes of a plan together.
+    fn check(&self, _: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
+        Ok(())
     }
 
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
