@@ -107,7 +107,7 @@ pub(crate) fn remove_volumes(group: &str, lock: &ProcessLock) -> io::Result<()> 
     loop {
         let names = volumes(group, Path::new(DEVICES))?;
         if names.is_empty() {
-            return Ok(());
+            return remove_links(&Path::new("/dev").join(group));
         }
         // A volume can only be removed after those that stand on it.
         let mut failure = None;
@@ -119,6 +119,18 @@ pub(crate) fn remove_volumes(group: &str, lock: &ProcessLock) -> io::Result<()> 
         }
         threads::sleep(Duration::from_millis(100));
     }
+}
+
+/// Removes the links to a group's volumes, which LVM makes in /dev and nobody removes without udev. Does nothing if there are none.
+fn remove_links(directory: &Path) -> io::Result<()> {
+    let Ok(links) = fs::read_dir(directory) else { return Ok(()) };
+    for link in links {
+        let path = link?.path();
+        if fs::symlink_metadata(&path)?.is_symlink() {
+            fs::remove_file(path)?;
+        }
+    }
+    fs::remove_dir(directory)
 }
 
 /// Returns the device-mapper names of a group's logical volumes, in which LVM doubles the hyphens of group and volume.
@@ -178,5 +190,11 @@ mod tests {
         let mut volumes = volumes("iotax-1a2b", temp.path()).expect("read");
         volumes.sort();
         assert_eq!(volumes, ["iotax--1a2b-volume1", "iotax--1a2b-volume1--pool_tdata"]);
+        let links = temp.path().join("iotax-1a2b");
+        fs::create_dir(&links).expect("made");
+        std::os::unix::fs::symlink("/dev/mapper/none", links.join("volume1")).expect("made");
+        remove_links(&links).expect("removed");
+        remove_links(&links).expect("gone");
+        assert!(!links.exists());
     }
 }
