@@ -193,8 +193,7 @@ impl Store {
     /// Opens a store for writing. Creates it if the file is missing or empty, or if the database has no store; migrates a store with an
     /// older schema version. The file's directory must exist.
     ///
-    /// Rejects a file that is damaged, is not an iotax store, has an unsupported version, or may have a journal from another user, and
-    /// leaves it unchanged.
+    /// Rejects, without changing it, a file that is damaged, is no iotax store, has an unsupported version, or another user's journal.
     pub fn open(location: impl Into<Location>) -> Result<Self, StoreError> {
         let mut database: Box<dyn Database> = match location.into() {
             Location::File(path) => Box::new(Sqlite::to_write(&path)?),

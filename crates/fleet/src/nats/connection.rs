@@ -119,7 +119,7 @@ impl Connection {
         let pump = Pump { arrivals: arrivals.clone(), shared: Arc::clone(&shared) };
         let (address, name) = (address.clone(), name.to_owned());
         let thread = threads::spawn("nats", move || {
-            pump.run(&address, &name, subjects, is_patient, to_send, &result_sender)
+            pump.run(&address, &name, subjects, is_patient, to_send, &result_sender);
         })
         .map_err(|error| NatsError::Files(format!("NATS: {error}")))?;
         opened.recv().unwrap_or_else(|_| {
