@@ -3,7 +3,7 @@
 use iotax_model::units::Bytes;
 
 use super::on_disks::{
-    Before, assert_faults_leave_nothing, json, kill_and_clean, layers, put_plan, refused_words, start_until,
+    Before, assert_faults_leave_nothing, json, kill_and_clean, layers, put_plan, start_until,
 };
 use crate::lab_guest::{Extras, LabGuest};
 
@@ -38,7 +38,6 @@ fn boot() -> Option<LabGuest> {
             "ecb",
             "ext4",
             "loop",
-            "raid0",
             "raid1",
             "xts",
         ],
@@ -129,13 +128,6 @@ fn a_volume_stands_on_any_device_that_iotax_made_and_is_gone_afterwards() {
     assert!(table.ends_with("error"), "{table}");
     kill_and_clean(&mut lab);
     before.assert_nothing_changed(&mut lab, "a killed run");
-
-    // LVM aligns the first extent to the array's stripe of 8 MiB, for which there is no room.
-    let striped =
-        "[[target]]\nname = \"t\"\nstack = \"/srv > raid0 raid_devices=2 chunk=4m > thick LVM volume\"";
-    put_plan(&mut lab, &format!("repeat = 1{DEFAULTS}{striped}"));
-    refused_words(&mut lab, "run /tmp/plan.toml", "4", &["lvm "]);
-    before.assert_nothing_changed(&mut lab, "a group without room");
 }
 
 /// Few effects of many kinds.
