@@ -24,12 +24,12 @@ struct Nbdkit {
 }
 
 impl Nbdkit {
-    /// Starts it with `name` in its files' names. It takes one request at a time if `is_queue` is true.
-    fn start(lab: &Lab, name: &str, delay_ms: f64, is_queue: bool) -> Self {
+    /// Starts it with `name` in its files' names.
+    fn start(lab: &Lab, name: &str, delay_ms: f64) -> Self {
         let [socket, log] = ["socket", "log"].map(|kind| lab.path(&format!("{name}.{kind}")));
         let mut command = Command::new("nbdkit");
         command.args(["--foreground", "--filter=log", "--filter=delay", "--unix"]).arg(&socket);
-        command.args(is_queue.then_some("--threads=1")).args(["memory", "64M"]);
+        command.args(["memory", "64M"]);
         command.args([format!("rdelay={delay_ms}ms"), format!("logfile={}", log.display())]);
         let server = Server::start(&mut command, || UnixStream::connect(&socket).is_ok());
         Self { _server: server, socket, log }
@@ -108,8 +108,8 @@ fn a_limit_comes_out_as_it_is() {
 fn a_delay_is_what_the_server_took() {
     require!(program "qemu-storage-daemon", "nbdkit");
     let lab = Lab::new();
-    let delayed = ["virtio", "fuse"].map(|export| (export, Nbdkit::start(&lab, export, DELAY_MS, false)));
-    let plain = Nbdkit::start(&lab, "plain", 0.0, false);
+    let delayed = ["virtio", "fuse"].map(|export| (export, Nbdkit::start(&lab, export, DELAY_MS)));
+    let plain = Nbdkit::start(&lab, "plain", 0.0);
     let stacks: Vec<(String, String)> = delayed
         .iter()
         .flat_map(|(export, nbdkit)| {
@@ -151,42 +151,4 @@ fn a_rate_of_nbdkit_comes_out_as_it_is() {
     assert!(shares.len() == 2 && shares.iter().all(|share| *share <= 1.02), "{shares:?}");
     assert!(shares.iter().any(|share| *share >= 0.98), "{shares:?}");
     lab.assert_nothing_left();
-}
-
-/// Tests that have the machine to themselves.
-mod alone {
-    use super::*;
-
-    /// Random arrivals at a server that takes one request at a time, each equally long: the mean response time follows from the load
-    /// (Pollaczek and Khinchine).
-    #[test]
-    fn a_queue_is_as_long_as_theory_says() {
-        require!(program "qemu-storage-daemon", "nbdkit");
-        let lab = Lab::alone();
-        let nbdkit = Nbdkit::start(&lab, "queue", DELAY_MS, true);
-        let stack = format!("{} > virtio", nbdkit.uri());
-        let measure = |keys: &str| {
-            let workload = format!("[[workload]]\nrw = 'randread'\niodepth = 64\nramp_time = '1s'\n{keys}");
-            let plan = plan(&lab, &[("queue", &stack)], &workload);
-            // The same arrivals each time: what they stray from the mean by is below the tolerance.
-            lab.json(&["run", &plan, "--seed", "1", "--yes", "--json", "-"])
-        };
-        let capacity = mean(&measure("runtime = '5s'\n"), "queue", "/read/iops");
-        let service_ms = 1e3 / capacity;
-        for rate in [60.0, 100.0] {
-            let load = rate / capacity;
-            let theory = service_ms * (1.0 + load / (2.0 * (1.0 - load)));
-            let keys = format!("rate_iops = {rate}\nrate_process = 'poisson'\nruntime = '20s'\n");
-            // A busy machine only ever makes it wait, so one attempt of three must be calm.
-            let is_calm = (0..3).any(|_| {
-                let found = mean(&measure(&keys), "queue", "/read/response_ns/mean") / 1e6;
-                let shown = format!("{rate} a second of {capacity:.1}: {found:.2} ms, by theory {theory:.2}");
-                eprintln!("{shown}");
-                assert!(found > 0.95 * theory, "{shown}");
-                found < 1.05 * theory
-            });
-            assert!(is_calm, "off in three attempts, see above");
-        }
-        lab.assert_nothing_left();
-    }
 }
