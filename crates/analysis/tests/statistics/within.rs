@@ -81,7 +81,7 @@ fn a_warm_up_is_found_where_there_is_one() {
         match name {
             "none" => assert!(share(reported) < 0.02, "{}", share(reported)),
             "twice as fast, 5" | "half as fast, 5" => {
-                assert!(share(reported) > 0.7, "{name}: {}", share(reported))
+                assert!(share(reported) > 0.7, "{name}: {}", share(reported));
             }
             _ => {}
         }

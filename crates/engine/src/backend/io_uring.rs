@@ -31,7 +31,7 @@ enum Memory {
     BySlot,
 }
 
-/// The way in which a discard is done.
+/// The method used for discards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trim {
     /// A hole punched in a file through the ring.

@@ -114,7 +114,7 @@ fn a_second_look_is_said_to_be_one() {
     assert_valid(&more);
     assert!(kinds(&more).contains(&"extended".to_owned()), "{more}");
     let said = text(&lab.run(&["report", "1", "--detail"]).stdout);
-    let words = "the run had 2 rounds when more were asked for, 3 in all";
+    let words = "the run had 2 rounds when more were requested, 3 in all";
     assert!(said.split_whitespace().collect::<Vec<_>>().join(" ").contains(words), "{said}");
     lab.assert_nothing_left();
 }

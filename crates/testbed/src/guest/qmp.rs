@@ -369,7 +369,7 @@ mod tests {
         }
         stop.store(false, Ordering::Relaxed);
         let next = qmp.execute("cont", &json!({})).expect_err("an answer now would be of stop");
-        assert_eq!(next.to_string(), "QEMU was not asked for cont: it has not answered stop");
+        assert_eq!(next.to_string(), "cont was not sent to QEMU: it has not answered stop");
         stop.store(true, Ordering::Relaxed);
         qmp.quit().expect("answered, after the late answer to stop");
         drop(qmp);
@@ -385,7 +385,7 @@ mod tests {
         assert!(matches!(qmp.execute("stop", &json!({})), Err(QmpError::Deadline { .. })));
         assert!(began.elapsed() >= Duration::from_millis(290));
         let next = qmp.execute("cont", &json!({})).expect_err("an answer now would be of stop");
-        assert_eq!(next.to_string(), "QEMU was not asked for cont: it has not answered stop");
+        assert_eq!(next.to_string(), "cont was not sent to QEMU: it has not answered stop");
 
         let (stream, _server) = monitor(&[GREETING, r#"{"return": {}}"#], false);
         let mut qmp = start(stream, LONG).expect("ready");

@@ -290,7 +290,7 @@ mod tests {
         qemu("qemu-img", &arguments, &path);
         let spec = ImageSpec { path: path.clone(), format: None, overlay: None };
         let refused = inspect(&spec, false).expect_err("no key").to_string();
-        assert!(refused.contains("it is encrypted, and iotax asks nobody for a key"), "{refused}");
+        assert!(refused.contains("it is encrypted, and iotax has no key"), "{refused}");
         assert_eq!(found(&path), Err("it is encrypted".into()));
     }
 }
