@@ -534,7 +534,8 @@ pub(crate) fn fill_bytes(spec: &TargetSpec, plan: &Plan) -> u64 {
     if !is_filled {
         return 0;
     }
-    let is_bare = spec.file().is_none() && spec.bottom_volume().is_none() && spec.filesystem_in_guest().is_none();
+    let is_bare =
+        spec.file().is_none() && spec.bottom_volume().is_none() && spec.filesystem_in_guest().is_none();
     let is_whole = plan.until_steady().is_some() && plan.reach().is_none() && is_bare;
     let whole = spec.device().filter(|_| is_whole).and_then(|device| existing::length(device).ok());
     whole.unwrap_or(plan.filled()).0.saturating_mul(plan.fill_passes())

@@ -461,7 +461,7 @@ keys! {
     optional {
         /// Bind the kernel thread of sqthread_poll to this CPU
         sqthread_poll_cpu "CPU" in (0..=8191): u32;
-        /// Length of the area [default: all of an existing target, 1GiB of a created one]
+        /// Length of the area [default: all of an existing target, 1GiB of a created one or an overwritten device]
         size "SIZE": Bytes;
         /// Range of block sizes instead of bs, uniform: 4k-16k, or for reads, writes and trims 4k-16k,8k-32k
         bsrange "RANGE": ByDirection<LengthRange>;

@@ -27,6 +27,8 @@ pub struct Builder {
     pub(super) space: RequiredSpace,
     /// Highest end of any workload's area in bytes, which limits how much of a device is used; `None` to use whole devices.
     reach: Option<Bytes>,
+    /// Bytes of a target that are filled before the first round.
+    filled: Bytes,
     /// Maximum number of concurrent workers of any workload, from which the number of a virtio export's queues follows.
     pub(super) workers: u32,
     /// Operations on images (snapshot, resize) that the plan performs during measurements.
@@ -53,6 +55,7 @@ impl Builder {
             tag: tag.to_owned(),
             space: plan.space(),
             reach: plan.reach(),
+            filled: plan.filled(),
             workers: plan.workers(),
             operations: plan.watch().into_iter().flat_map(WatchSpec::operations).collect(),
             volumes: Volumes::new(tag, plan, &permission),
@@ -139,7 +142,10 @@ impl Builder {
     /// Converts a block device without further layers into a target's storage.
     fn on(&self, ground: BlockGround) -> Built {
         let BlockGround { area, shared, identity, claim, .. } = ground;
-        let built = Built::at(area.path, Format::Raw, self.reached(area.size));
+        // Reads beyond what is filled would meet unwritten blocks. Until a steady state, the whole device is filled.
+        let is_partly_filled = claim.is_some() && self.reach.is_none() && self.filled.0 > 0 && !self.purges;
+        let size = if is_partly_filled { self.filled.min(area.size) } else { self.reached(area.size) };
+        let built = Built::at(area.path, Format::Raw, size);
         let (offset, shared) = (area.offset, shared || claim.is_some());
         Built { offset, writable: true, shared, identity, claim, ..built }
     }
