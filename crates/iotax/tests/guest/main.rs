@@ -1,6 +1,6 @@
 //! Tests with real guests: QEMU under TCG, the tested binary as PID 1 and agent.
 //!
-//! Without QEMU or a guest kernel each test is skipped, or fails if `IOTAX_REQUIRE` demands them.
+//! Without QEMU or a guest kernel each test is skipped, or fails if guests are required.
 
 mod axes;
 mod device;
