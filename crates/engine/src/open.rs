@@ -275,8 +275,8 @@ impl Target {
         }
     }
 
-    /// Fails if the target is known not to support discard or, if `zeroes` is true, write zeroes. Discards no data to find out: a file is tested by punching a hole beyond its
-    /// end.
+    /// Fails if the target is known not to support discard or, if `zeroes` is true, write zeroes. No data is discarded to find out: a file is
+    /// tested by punching a hole beyond its end.
     pub(crate) fn check_trim(&self, zeroes: bool) -> Result<(), OpenRefusal> {
         if let Some(device) = &self.virtio {
             return match zeroes {

@@ -24,9 +24,11 @@ fn sentence(rounds: &[&Replayed]) -> String {
     ];
     let shares =
         rounds.iter().filter(|it| it.recorded_ns > 0).map(|it| it.took_ns as f64 / it.recorded_ns as f64);
-    let shares: Vec<String> = shares.map(|share| format!("{share:.3}")).collect();
-    if let (Some(least), Some(most)) = (shares.iter().min(), shares.iter().max()) {
-        let range = if least == most { least.clone() } else { format!("{least} to {most}") };
+    let range = shares
+        .map(|share| (share, share))
+        .reduce(|(least, most), (share, _)| (least.min(share), most.max(share)));
+    if let Some((least, most)) = range.map(|(least, most)| (format!("{least:.3}"), format!("{most:.3}"))) {
+        let range = if least == most { least } else { format!("{least} to {most}") };
         parts.push(format!("in {range} of the recorded time"));
     }
     parts.extend(slowdown(rounds).map(|ratio| format!("with {ratio:.2} times the recorded response times")));
@@ -73,6 +75,8 @@ mod tests {
             "1,998 of 2,000 I/Os, 99% of them within 310 us of their time, in 0.998 to 1.001 of the recorded time, with 1.50 times the \
              recorded response times"
         );
+        let slow = [replayed(12_500_000, 0, 10), replayed(9_800_000, 0, 10)];
+        assert!(sentence(&[&slow[0], &slow[1]]).contains("in 9.800 to 12.500 of the recorded time"));
         // Without all recorded latencies, the two means are those of different I/Os.
         assert!(sentence(&[&replayed(1_000_000, 0, 9)]).ends_with("in 1.000 of the recorded time"));
     }

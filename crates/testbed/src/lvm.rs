@@ -63,7 +63,7 @@ impl Scope<'_> {
             "backup{backup=0 archive=0} activation{monitoring=0}".to_owned(),
             "devices{hints=\"none\"} global{thin_check_executable=\"\"}".to_owned(),
         ];
-        // A device of iotax's own may be a logical volume, which LVM does not look at by itself.
+        // A device of iotax's own may be a logical volume, which LVM ignores by default.
         let accepted = match self {
             Self::Device(device) => Some(format!("\"a|^{}$|\", \"r|.*|\"", pattern(device))),
             Self::Everything => Some("\"a|.*|\"".to_owned()),
@@ -152,7 +152,7 @@ impl Physical {
     }
 
     /// Returns the path of the device that carries the UUID, which may differ from the recorded one after a reboot.
-    /// `None` if the original disk no longer carries it. Fails if the disk cannot be found.
+    /// `None` if the original disk no longer carries it, or if the device that iotax made is gone. Fails if the disk cannot be found.
     fn locate(&self) -> io::Result<Option<PathBuf>> {
         let selection = format!("pv_uuid={}", self.uuid);
         let found = |scope: Scope<'_>| -> io::Result<Option<PathBuf>> {
@@ -165,7 +165,8 @@ impl Physical {
             return Ok(Some(device));
         }
         if self.transient {
-            return Ok(None);
+            // A loop device that is gone may have stood for a disk, which carries the UUID then.
+            return found(Scope::Everything);
         }
         // After a reboot the device may have another name.
         match found(Scope::Everything)? {

@@ -109,7 +109,7 @@ pub(crate) fn remove_volumes(group: &str, lock: &ProcessLock) -> io::Result<()> 
         if names.is_empty() {
             return remove_links(&Path::new("/dev").join(group));
         }
-        // A volume can only be removed after those that stand on it.
+        // A volume can only be removed after those above it.
         let mut failure = None;
         for name in &names {
             failure = lock.run(DMSETUP, ["remove", VERIFY_UDEV, name]).err().or(failure);
@@ -124,13 +124,18 @@ pub(crate) fn remove_volumes(group: &str, lock: &ProcessLock) -> io::Result<()> 
 /// Removes the links to a group's volumes, which LVM makes in /dev and nobody removes without udev. Does nothing if there are none.
 fn remove_links(directory: &Path) -> io::Result<()> {
     let Ok(links) = fs::read_dir(directory) else { return Ok(()) };
+    // udev may remove them at the same time.
+    let unless_gone = |done: io::Result<()>| match done {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    };
     for link in links {
         let path = link?.path();
-        if fs::symlink_metadata(&path)?.is_symlink() {
-            fs::remove_file(path)?;
+        if path.is_symlink() {
+            unless_gone(fs::remove_file(path))?;
         }
     }
-    fs::remove_dir(directory)
+    unless_gone(fs::remove_dir(directory))
 }
 
 /// Returns the device-mapper names of a group's logical volumes, in which LVM doubles the hyphens of group and volume.

@@ -228,7 +228,7 @@ pub(super) struct Seconds {
     ios: u64,
     length_ns: u64,
     pub(super) response: Histogram,
-    /// Response times of writes; in a closed loop their latencies.
+    /// Response times of the writes of intervals within the span; in a closed loop their latencies.
     writes: Histogram,
 }
 
@@ -248,7 +248,8 @@ impl Seconds {
                 if let Some(response) = sample.tallies.response() {
                     all.response.merge(&response);
                 }
-                if let Some(write) = &sample.tallies.write {
+                // A sample that begins before the span may hold the event's own stall.
+                if let Some(write) = sample.tallies.write.as_ref().filter(|_| from >= begin && to <= end) {
                     all.writes.merge(write.response.as_ref().unwrap_or(&write.latency));
                 }
             }

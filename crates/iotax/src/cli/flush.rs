@@ -125,7 +125,7 @@ impl Args {
 }
 
 fn no_duplicate<T: PartialEq + Display>(flag: &str, values: &[T]) -> Result<(), Failure> {
-    let again = values.iter().enumerate().find(|(place, value)| values[..*place].contains(value));
+    let again = values.iter().enumerate().find(|(index, value)| values[..*index].contains(value));
     again.map_or(Ok(()), |(_, value)| Err(usage(format!("--{flag} has {value} twice"))))
 }
 
@@ -266,11 +266,11 @@ fn possible(args: &Args, all: &[Workload], suite: &Suite) -> Result<Vec<Workload
     let mut left_out: Vec<LeftOut<'_>> = Vec::new();
     for workload in &out {
         let Some((value, reason)) = impossible(workload) else { continue };
-        let place = left_out.iter().position(|one| one.reason == reason).unwrap_or_else(|| {
+        let index = left_out.iter().position(|one| one.reason == reason).unwrap_or_else(|| {
             left_out.push(LeftOut { reason, methods: Vec::new(), values: Vec::new() });
             left_out.len() - 1
         });
-        let (one, method) = (&mut left_out[place], suite.test(workload));
+        let (one, method) = (&mut left_out[index], suite.test(workload));
         if !one.methods.contains(&method) {
             one.methods.push(method);
         }

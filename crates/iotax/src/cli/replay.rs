@@ -9,6 +9,7 @@ use iotax_model::target::TargetSpec;
 use iotax_model::trace::TraceSummary;
 use iotax_model::units::human;
 use iotax_model::workload::{ReplayPace, Workload, WorkloadKeys};
+use iotax_report::counted;
 
 use super::say::note;
 use super::trace::{broken, open};
@@ -56,11 +57,7 @@ pub(super) fn complete(workload: &mut Workload) -> Result<(), Failure> {
         note!("note: {}: {caveat}", path.display());
     }
     if lost > 0 {
-        note!(
-            "note: {}: {} events were lost when it was recorded; the replay lacks them",
-            path.display(),
-            human::grouped(lost)
-        );
+        note!("note: {}: it lacks {}, lost when it was recorded", path.display(), counted(lost, "event"));
     }
     if summary.has_several_queues {
         note!(

@@ -11,15 +11,15 @@ use super::{Failure, usage};
 use crate::runner;
 
 /// Limits what a run until a steady state writes to each physical disk: to the plan's `may_write`, or to the length of the smallest device
-/// that it overwrites. Returns a line for each place that is purged or not, and for each disk. Fails if a disk may be written with no more
+/// that it overwrites. Returns a line for each device or directory that is purged or not, and for each disk. Fails if a disk may be written with no more
 /// than what its targets are filled with.
 pub(super) fn limit(plan: &mut Plan, needs: &Needs) -> Result<Vec<String>, Failure> {
     let writes = plan.workloads.iter().any(Workload::modifies);
     let Design::UntilSteady(until) = &mut plan.design else { return Ok(Vec::new()) };
-    let smallest = needs.overwritten.iter().min_by_key(|device| device.length).filter(|_| writes);
+    let smallest = needs.overwritten.iter().min_by_key(|device| device.length);
     let given = until.may_write;
     until.may_write = given.or(smallest.map(|device| device.length));
-    let (most, max_rounds) = (until.may_write.filter(|_| writes), until.max_rounds);
+    let (most, max_rounds) = (until.may_write, until.max_rounds);
     let mut lines = purges(plan, &needs.overwritten);
     for disk in by_disk(plan) {
         let filled = filled(plan, &disk);
@@ -27,7 +27,10 @@ pub(super) fn limit(plan: &mut Plan, needs: &Needs) -> Result<Vec<String>, Failu
             continue;
         }
         let name = name(plan, &disk);
-        let passes = format!("filled with {} in two passes", human::bytes(filled));
+        let passes = match filled {
+            0 => "not filled".to_owned(),
+            bytes => format!("filled with {} in two passes", human::bytes(bytes)),
+        };
         lines.push(match most {
             None if writes => {
                 format!("{name}: {passes}, and written until a steady state without a limit; --may-write SIZE sets one.")
@@ -40,13 +43,16 @@ pub(super) fn limit(plan: &mut Plan, needs: &Needs) -> Result<Vec<String>, Failu
                     }
                     _ => format!("may_write = {most}"),
                 };
+                let then = match writes {
+                    true => format!(" and then written in up to {max_rounds} rounds of {}", plan.round_time()),
+                    false => String::new(),
+                };
                 return Err(usage(format!(
-                    "{name}: until a steady state it is {passes} and then written in up to {max_rounds} rounds of {}; {allowed}; accepted: \
-                     more, as much as you agree to: --may-write {}",
-                    plan.round_time(),
+                    "{name}: until a steady state it is {passes}{then}; {allowed}; accepted: more, as much as you agree to: --may-write {}",
                     Bytes(filled.saturating_mul(2))
                 )));
             }
+            Some(_) if !writes => format!("{name}: {passes}."),
             Some(most) => format!(
                 "{name}: {passes}, and written until a steady state, with {} in all at most.",
                 human::bytes(most.0)
@@ -56,18 +62,18 @@ pub(super) fn limit(plan: &mut Plan, needs: &Needs) -> Result<Vec<String>, Failu
     Ok(lines)
 }
 
-/// Returns a line for each device that is purged, and for each place that is not because it holds others' data.
+/// Returns a line for each device that is purged, and for each group or directory that is not because it holds others' data.
 fn purges(plan: &Plan, devices: &[OverwrittenNeed]) -> Vec<String> {
     let purged =
         |device: &OverwrittenNeed| format!("{}: discarded if it supports that.", device.path.display());
     let mut lines: Vec<String> = devices.iter().map(purged).collect();
     let others = |target: &TargetSpec| {
-        let place = match target.stack.location().filter(|_| target.remote().is_none())? {
+        let storage = match target.stack.location().filter(|_| target.remote().is_none())? {
             BottomLocation::Group(group) => format!("volume group {group}"),
             BottomLocation::Directory(dir) => dir.display().to_string(),
             BottomLocation::Path(_) | BottomLocation::Device(_) => return None,
         };
-        Some(format!("{place}: not discarded, because others' data is there."))
+        Some(format!("{storage}: not discarded, because others' data is there."))
     };
     for line in plan.targets.iter().filter_map(others) {
         if !lines.contains(&line) {

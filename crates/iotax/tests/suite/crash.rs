@@ -503,8 +503,8 @@ mod alone {
         let tables: Vec<&str> = plan.split("[[target]]").filter(is_meant).collect();
         let targets = tables.len() - 1;
         assert_eq!(targets, if thorough() { 9 } else { FEW.len() });
-        let place = format!("stack = \"{} > ", lab.work().display());
-        let plan = tables.join("[[target]]").replace("stack = \". > ", &place);
+        let start = format!("stack = \"{} > ", lab.work().display());
+        let plan = tables.join("[[target]]").replace("stack = \". > ", &start);
         std::fs::write(lab.path("cuts.toml"), plan).expect("written");
         let repeat = if thorough() { "40" } else { "1" };
         let output = lab.run(&["crash", "cuts.toml", "--cuts", repeat, "--seed", EARLY, "--json"]);

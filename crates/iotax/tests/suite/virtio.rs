@@ -191,7 +191,7 @@ fn a_queue_is_polled() {
 }
 
 #[test]
-fn trims_discard_or_write_zeroes() {
+fn trims_are_taken_as_discards_and_as_zeroes() {
     require!(program "qemu-storage-daemon");
     let lab = Lab::new();
     let stacks = [("raw", "WORK > raw file > virtio"), ("qcow2", "WORK > qcow2 file > virtio")];

@@ -245,7 +245,7 @@ impl Plan {
         match &self.design {
             Design::FixedRounds => {}
             Design::UntilDecided(until) => until.check(self.repeat, self.targets.len(), self.round_time())?,
-            Design::UntilSteady(until) => until.check(self.repeat)?,
+            Design::UntilSteady(until) => until.check(self)?,
             Design::Curve(curve) => curve.check(self)?,
             Design::Ask(ask) => ask.check(self)?,
             Design::Watch(watch) => watch.check(self)?,

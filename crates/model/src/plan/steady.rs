@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::PlanError;
+use super::{Plan, PlanError};
 use crate::units::Bytes;
 
 /// Number of consecutive rounds on which the steady state is judged.
@@ -45,8 +45,10 @@ impl Default for UntilSteady {
 }
 
 impl UntilSteady {
-    /// Rejects `repeat` below [`STEADY_WINDOW`], and `max_rounds` below `repeat` or above 1000.
-    pub(super) fn check(&self, repeat: u32) -> Result<(), PlanError> {
+    /// Rejects `repeat` below [`STEADY_WINDOW`], `max_rounds` below `repeat` or above 1000, and background loads that write, which
+    /// `may_write` would not limit.
+    pub(super) fn check(&self, plan: &Plan) -> Result<(), PlanError> {
+        let repeat = plan.repeat;
         if repeat < STEADY_WINDOW {
             return Err(PlanError::Content(format!(
                 "repeat = {repeat}: a steady state is seen over {STEADY_WINDOW} rounds; accepted: {STEADY_WINDOW} or more"
@@ -59,6 +61,12 @@ impl UntilSteady {
                 super::until::MOST_ROUNDS
             )));
         }
-        Ok(())
+        match plan.neighbours.iter().find(|neighbour| neighbour.workload.modifies()) {
+            Some(neighbour) => {
+                let reason = "until_steady: a background load that writes would not count toward may_write; accepted: one that reads";
+                Err(neighbour.target.refused(reason.into()).into())
+            }
+            None => Ok(()),
+        }
     }
 }

@@ -216,7 +216,7 @@ fn writes_after_a_snapshot_have_a_price_and_an_end() {
         "{told}"
     );
 
-    // Of another event nothing is said.
+    // Other events have no such line.
     let commit = watched(&[("host-file", 400.0, 2.0)], 5);
     assert_eq!(prices(&commit, &iotax_analysis::watch::episodes(&commit))[0].first_writes, None);
 }

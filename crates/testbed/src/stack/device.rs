@@ -84,7 +84,7 @@ impl Walk<'_> {
             partition(directory, &name)
         } else if let Some(file) = text(&directory.join("loop/backing_file")) {
             let reached = self.add_path(Path::new(&file)).is_ok();
-            // A file in memory, or one that cannot be looked beneath.
+            // A file in memory, or one whose devices are not known.
             is_physical = self.on(directory).is_empty();
             loop_device(directory, &name, &file, reached)
         } else if let Some(stored) = served_here(self.root, directory) {

@@ -127,7 +127,14 @@ impl Builder {
         };
         // A filesystem in the guest takes space beyond the area, and so does one on a file.
         let is_made = target.file().is_some() || target.filesystem_in_guest().is_some();
-        let size = if is_made { self.space.area } else { built.size };
+        // Reads beyond what is filled would meet unwritten blocks. Until a steady state, the whole device is filled.
+        let is_overwritten = target.device().is_some_and(|device| self.permission.allows(device));
+        let is_partly_filled = is_overwritten && self.reach.is_none() && self.filled.0 > 0 && !self.purges;
+        let size = match is_made {
+            true => self.space.area,
+            false if is_partly_filled => built.size.min(self.filled),
+            false => built.size,
+        };
         let purged =
             target.device().and_then(|path| self.purged.get(&self.permission.kernel_path(path)).cloned());
         let purged = purged.or_else(|| self.volumes.purged(target));
@@ -142,10 +149,7 @@ impl Builder {
     /// Converts a block device without further layers into a target's storage.
     fn on(&self, ground: BlockGround) -> Built {
         let BlockGround { area, shared, identity, claim, .. } = ground;
-        // Reads beyond what is filled would meet unwritten blocks. Until a steady state, the whole device is filled.
-        let is_partly_filled = claim.is_some() && self.reach.is_none() && self.filled.0 > 0 && !self.purges;
-        let size = if is_partly_filled { self.filled.min(area.size) } else { self.reached(area.size) };
-        let built = Built::at(area.path, Format::Raw, size);
+        let built = Built::at(area.path, Format::Raw, self.reached(area.size));
         let (offset, shared) = (area.offset, shared || claim.is_some());
         Built { offset, writable: true, shared, identity, claim, ..built }
     }

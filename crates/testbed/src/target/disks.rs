@@ -38,7 +38,7 @@ pub fn by_disk(plan: &Plan) -> Vec<TargetDisk> {
 
 /// Returns the kernel names of the physical disks below a target, as far as they are known on this machine.
 fn disks_of(target: &TargetSpec) -> Vec<String> {
-    let places: Vec<PathBuf> = match target.stack.location() {
+    let paths: Vec<PathBuf> = match target.stack.location() {
         _ if target.remote().is_some() => Vec::new(),
         Some(BottomLocation::Path(path) | BottomLocation::Device(path) | BottomLocation::Directory(path)) => {
             vec![path.to_owned()]
@@ -47,7 +47,7 @@ fn disks_of(target: &TargetSpec) -> Vec<String> {
         None => Vec::new(),
     };
     let mut disks: Vec<String> = Vec::new();
-    for disk in places.iter().flat_map(|place| stack::physical_disks(Path::new("/"), place)) {
+    for disk in paths.iter().flat_map(|path| stack::physical_disks(Path::new("/"), path)) {
         if !disks.contains(&disk) {
             disks.push(disk);
         }

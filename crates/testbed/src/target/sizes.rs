@@ -34,9 +34,9 @@ mod tests {
             for area in [1_000_003, 8 << 20, (1 << 30) + 1] {
                 let space = RequiredSpace { area: Bytes(area), files: Bytes(77) };
                 let mut above = size_on(&[], space);
-                for place in (1..stack.layers().len()).rev() {
-                    let size = size_on(&stack.layers()[place..], space);
-                    assert!(size.0.is_multiple_of(SECTOR) && size >= above, "{line}: {place}: {size}");
+                for index in (1..stack.layers().len()).rev() {
+                    let size = size_on(&stack.layers()[index..], space);
+                    assert!(size.0.is_multiple_of(SECTOR) && size >= above, "{line}: {index}: {size}");
                     above = size;
                 }
             }

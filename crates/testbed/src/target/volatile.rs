@@ -123,7 +123,9 @@ fn serve(
 impl Volatile {
     /// Writes what was made so far down to the disk, so that a cut takes nothing of it: the filesystems above the directory, then its files.
     pub fn settle(&self, undo_log: &UndoLog) -> Result<(), BuildError> {
-        for point in undo_log.mounted_after(self.survivor.entry) {
+        // From the top down: the upper filesystem's data goes to the page cache of the lower one.
+        let mounted: Vec<&Path> = undo_log.mounted_after(self.survivor.entry).collect();
+        for point in mounted.into_iter().rev() {
             let mounted = File::open(point).map_err(BuildError::file(point))?;
             syncfs(&mounted).map_err(|errno| BuildError::file(point)(errno.into()))?;
         }

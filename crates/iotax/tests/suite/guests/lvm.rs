@@ -165,7 +165,7 @@ fn volumes_until_a_steady_state_share_the_limit_of_their_disk() {
         assert!(said.contains(words), "{words}: {said}");
     }
     assert_eq!(json["steady_state"]["last_round"], 2, "{json}");
-    let purged = |place: usize| json["targets"][place]["purged"].as_str();
+    let purged = |index: usize| json["targets"][index]["purged"].as_str();
     assert_eq!(
         (purged(0), purged(1), purged(2)),
         (Some("purged by discard"), Some("purged by discard"), None)
