@@ -41,7 +41,7 @@ impl Fixture {
         }
     }
 
-    /// Measures and asserts that the samples add up to the outcome. Returns the outcome, and whether the directory was left empty.
+    /// Measures and returns the outcome. Asserts that the samples add up to it, and that the directory is left empty.
     fn measure(&self, job: &Job) -> Outcome {
         let (mut samples, mut begun) = (Vec::<Sample>::new(), Vec::new());
         let outcome = measure(job, self.file.path(), &mut |event| match event {

@@ -10,7 +10,9 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
-use iotax_model::target::{BottomLocation, LayerKind, LvmSpec, Setting, SettingScope, TargetSpec};
+use iotax_model::target::{
+    BottomLocation, FuseSpec, LayerInterface, LayerKind, LvmSpec, Setting, SettingScope, TargetSpec,
+};
 use rustix::fs::{Access, FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -285,14 +287,18 @@ fn setting_dirs(root: &Path, target: &TargetSpec, setting: Setting) -> Result<Ve
     let beneath =
         beneath(target).ok_or_else(|| refused("name the device or the directory below it".into()))?;
     let found = stack::of_path(root, &beneath).map_err(|error| refused(error.to_string()))?;
-    let is_built = target.stack.has::<LvmSpec>() || target.loop_device().is_some();
+    // The device or directory of the user is at the bottom.
+    let mut above = target.stack.layers().iter().skip(1).map(|layer| layer.kind().offers());
+    let is_built = target.stack.has::<LvmSpec>()
+        || target.stack.has::<FuseSpec>()
+        || above.any(|offered| matches!(offered, LayerInterface::Block | LayerInterface::VirtioQueue));
     let devices = match scope {
         SettingScope::ReadAhead if target.guest().is_some() => {
             return Err(refused("a file keeps the read-ahead with which it was opened, and QEMU opens its image once; leave it out".into()));
         }
         SettingScope::ReadAhead if is_built => {
             return Err(refused(
-                "iotax makes the device that files are read ahead from; leave it out, or lvm and loop".into(),
+                "iotax makes the device or export that is read ahead from; leave it out, or the layers above the device or directory".into(),
             ));
         }
         SettingScope::ReadAhead => top(root, &found),

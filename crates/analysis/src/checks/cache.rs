@@ -145,6 +145,9 @@ fn past_the_cache(case: &Case<'_>, zfs: &str, rest: Option<&str>) -> String {
         Some("loop") => Some("use direct_io = true for the loop device".to_owned()),
         Some("zfs") => Some(format!("use {zfs} for zfs")),
         Some(key @ ("virtio" | "fuse")) => Some(format!("use cache = \"none\" for {key}")),
+        Some("nbd") => Some("use server = \"qemu-storage-daemon\" and cache = \"none\" for nbd".to_owned()),
+        Some("virtiofs") => Some("use allow_direct_io = true for virtiofs".to_owned()),
+        Some("rbd") => Some("leave buffered_read out, or use cache = \"none\" above rbd".to_owned()),
         Some(key) => Some(format!("{key} keeps files in memory, which is part of what it is")),
     };
     [setting.as_deref(), rest].into_iter().flatten().collect::<Vec<_>>().join(", or ")

@@ -225,7 +225,12 @@ impl DesignArgs {
             Design::UntilSteady(until) if self.max_time.is_none() => {
                 until.max_rounds = self.max_rounds.unwrap_or(until.max_rounds);
             }
-            _ => {
+            Design::UntilSteady(_) => {
+                return Err(PlanError::Content(
+                    "--max-time: a steady state takes as long as it takes; limit it by --max-rounds or --may-write".into(),
+                ));
+            }
+            Design::FixedRounds | Design::Curve(_) | Design::Ask(_) | Design::Watch(_) => {
                 if let Some((flag, _)) = bound.iter().rev().find(|(_, given)| *given) {
                     return Err(PlanError::Content(format!(
                         "{flag} bounds what --until-decided adds; add --until-decided, or give the number of rounds with --repeat"

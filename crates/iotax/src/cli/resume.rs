@@ -67,8 +67,8 @@ fn refuse_other_design(args: &Args, run: &Run) -> Result<(), Failure> {
             run.command("resume", "--time 10m")
         ))),
         (None, _, Some(time)) => Err(usage(format!(
-            "--max-time {time}: run {} has a fixed number of rounds, {}; only a run with --until-decided stops by time",
-            run.id, run.plan.repeat
+            "--max-time {time}: only a run with --until-decided stops by time, which run {} is not",
+            run.id
         ))),
         _ => Ok(()),
     }
@@ -94,12 +94,17 @@ fn anew(args: &Args, run: &Run, time: Nanos) -> Result<Exit, Failure> {
         Design::Ask(ask) if run.fleet.is_none() => {
             Plan { design: Design::Ask(AskSpec { time, ..ask.clone() }), ..plan }
         }
-        _ if plan.goes_by_rounds() && run.fleet.is_none() => {
+        Design::FixedRounds | Design::UntilDecided(_) if run.fleet.is_none() => {
             Plan { design: Design::FixedRounds, ..plan }.within(time).or_exit(Exit::Usage)?
         }
-        _ => {
+        Design::FixedRounds
+        | Design::UntilDecided(_)
+        | Design::UntilSteady(_)
+        | Design::Curve(_)
+        | Design::Ask(_)
+        | Design::Watch(_) => {
             return Err(usage(format!(
-                "--time {time}: run {} neither adds rounds nor searches; only runs that compare targets round by round, and ask, do",
+                "--time {time}: run {} does not end by time; only runs that compare targets round by round, and ask, do",
                 run.id
             )));
         }
@@ -168,7 +173,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         let more = || {
             format!("; more rounds: {}", run.command("resume", &format!("--repeat {}", 2 * run.plan.repeat)))
         };
-        let more = if run.plan.searches() { String::new() } else { more() };
+        let more = match &run.plan.design {
+            Design::FixedRounds | Design::Curve(_) | Design::Watch(_) => more(),
+            Design::UntilDecided(_) | Design::UntilSteady(_) | Design::Ask(_) => String::new(),
+        };
         say!("run {} has all its measurements{more}", run.id);
         return Ok(Exit::Fine);
     }

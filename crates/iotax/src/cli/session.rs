@@ -550,8 +550,8 @@ fn conclude(ended: Ended, run: i64, plan: &Plan, store: &Store) -> Exit {
         }
         Ended::Missing(cells) => {
             if plan.adds_rounds() {
-                // Interim looks without these measurements cannot be repeated with them.
-                say!("{cells} measurements failed; the looks were taken without them. Run {run} kept");
+                // Decisions that were made without these measurements cannot be made again with them.
+                say!("{cells} measurements failed, and the run ended without them. Run {run} kept");
             } else {
                 say!("{cells} measurements failed; try them again with: {}", resume());
             }

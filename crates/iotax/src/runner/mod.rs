@@ -536,7 +536,7 @@ pub(crate) fn fill_bytes(spec: &TargetSpec, plan: &Plan) -> u64 {
     }
     let is_bare =
         spec.file().is_none() && spec.bottom_volume().is_none() && spec.filesystem_in_guest().is_none();
-    let is_whole = plan.until_steady().is_some() && plan.reach().is_none() && is_bare;
+    let is_whole = plan.preconditions() && plan.reach().is_none() && is_bare;
     let whole = spec.device().filter(|_| is_whole).and_then(|device| existing::length(device).ok());
     whole.unwrap_or(plan.filled()).0.saturating_mul(plan.fill_passes())
 }

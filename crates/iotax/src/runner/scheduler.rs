@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use iotax_analysis::{SequentialState, SequentialStatus, SteadyState, Stopped};
 use iotax_model::Run;
+use iotax_model::plan::Design;
 use iotax_model::record::{Measurement, Outcome};
 use iotax_model::schedule;
 use iotax_model::units::{Bytes, human};
@@ -149,10 +150,13 @@ impl<'a> Scheduler<'a> {
     /// Returns the next batch, after an interim look at the measurements so far. `None` if nothing is left to measure, or if the batch
     /// would end later than the plan permits.
     pub(super) fn next(&mut self, progress: &mut dyn Progress) -> Option<Batch> {
-        if self.steady.is_some() {
-            return self.next_towards_steady(progress);
-        }
-        let Some(sequential) = &mut self.sequential else {
+        let sequential = match &self.plan.design {
+            Design::UntilSteady(_) => return self.next_towards_steady(progress),
+            Design::UntilDecided(_) => self.sequential.as_mut(),
+            // A search has its own schedule.
+            Design::FixedRounds | Design::Curve(_) | Design::Ask(_) | Design::Watch(_) => None,
+        };
+        let Some(sequential) = sequential else {
             return (!std::mem::replace(&mut self.scheduled, true)).then(|| self.everything());
         };
         let status = sequential.status();

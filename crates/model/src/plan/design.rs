@@ -163,6 +163,19 @@ impl Plan {
         }
     }
 
+    /// Returns whether devices are purged and filled twice, and wholly, before the first round.
+    #[must_use]
+    pub const fn preconditions(&self) -> bool {
+        match &self.design {
+            Design::UntilSteady(_) => true,
+            Design::FixedRounds
+            | Design::UntilDecided(_)
+            | Design::Curve(_)
+            | Design::Ask(_)
+            | Design::Watch(_) => false,
+        }
+    }
+
     /// Returns whether comparisons use one value per round, so that confidence intervals narrow with more rounds.
     #[must_use]
     pub const fn goes_by_rounds(&self) -> bool {

@@ -507,7 +507,7 @@ impl Plan {
     /// preconditions a drive whatever the workload (version 2.0.2, WIPC).
     #[must_use]
     pub fn fill_passes(&self) -> u64 {
-        if self.until_steady().is_some() { 2 } else { 1 }
+        if self.preconditions() { 2 } else { 1 }
     }
 
     /// Returns the bytes from the start of a created target that workloads may allocate. The null engine does not access the target.

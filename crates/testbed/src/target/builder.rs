@@ -63,7 +63,7 @@ impl Builder {
             folders: BTreeMap::new(),
             survivor: None,
             claims: BTreeMap::new(),
-            purges: plan.until_steady().is_some(),
+            purges: plan.preconditions(),
             purged: BTreeMap::new(),
         }
     }

@@ -29,7 +29,7 @@ const FUSE: &str = "/dev/fuse";
 impl Build for FuseSpec {
     fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
         possible()?;
-        if at.above.iter().any(|layer| matches!(layer, PlannedLayer::Filesystem(_))) {
+        if at.above.iter().any(|layer| matches!(layer, PlannedLayer::Filesystem(_) | PlannedLayer::Zfs(_))) {
             return Err(Refusal::input(
                 "fuse: QEMU's FUSE export corrupts concurrent writes (seen with 10.0.2), so that a filesystem on it is lost or hangs; make the \
                  filesystem on a loop device over the file itself, or in a guest",

@@ -290,7 +290,7 @@ impl Target {
             self.area().filter(|(_, writable)| *writable && !self.spec.stack.has::<ImageSpec>())?;
         let filled = if self.takes_layouts() { plan.filled() } else { plan.touched() };
         // SNIA preconditions all of a device, which workloads without a size use.
-        let is_whole = plan.until_steady().is_some() && plan.reach().is_none() && filled.0 > 0;
+        let is_whole = plan.preconditions() && plan.reach().is_none() && filled.0 > 0;
         let size = if is_whole { area.size } else { area.size.min(filled) };
         Some((area, size))
     }

@@ -125,7 +125,7 @@ impl Volumes {
     #[must_use]
     pub fn new(tag: &str, plan: &Plan, permission: &Permission) -> Self {
         let sharing = Sharing::of(plan, permission);
-        let purges = plan.until_steady().is_some();
+        let purges = plan.preconditions();
         Self {
             tag: tag.to_owned(),
             space: plan.space(),
