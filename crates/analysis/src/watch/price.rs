@@ -228,7 +228,7 @@ pub(super) struct Seconds {
     ios: u64,
     length_ns: u64,
     pub(super) response: Histogram,
-    /// Response times of the writes of intervals within the span; in a closed loop their latencies.
+    /// Response times of the writes of intervals that begin within the span; in a closed loop their latencies.
     writes: Histogram,
 }
 
@@ -249,7 +249,7 @@ impl Seconds {
                     all.response.merge(&response);
                 }
                 // A sample that begins before the span may hold the event's own stall.
-                if let Some(write) = sample.tallies.write.as_ref().filter(|_| from >= begin && to <= end) {
+                if let Some(write) = sample.tallies.write.as_ref().filter(|_| from >= begin) {
                     all.writes.merge(write.response.as_ref().unwrap_or(&write.latency));
                 }
             }

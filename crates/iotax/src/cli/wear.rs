@@ -43,9 +43,10 @@ pub(super) fn limit(plan: &mut Plan, needs: &Needs) -> Result<Vec<String>, Failu
                     }
                     _ => format!("may_write = {most}"),
                 };
-                let then = match writes {
-                    true => format!(" and then written in up to {max_rounds} rounds of {}", plan.round_time()),
-                    false => String::new(),
+                let then = if writes {
+                    format!(" and then written in up to {max_rounds} rounds of {}", plan.round_time())
+                } else {
+                    String::new()
                 };
                 return Err(usage(format!(
                     "{name}: until a steady state it is {passes}{then}; {allowed}; accepted: more, as much as you agree to: --may-write {}",
