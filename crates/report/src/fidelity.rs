@@ -14,7 +14,7 @@ pub(crate) fn lines(run: &Run, workload: &str) -> Vec<String> {
     run.plan.targets.iter().filter_map(|target| line(&target.name)).collect()
 }
 
-/// Formats, for example, `4,421 of 4,421 I/Os, 99% of them within 310 us of their time, in 0.998 to 1.000 of the recorded time`.
+/// Formats, for example, `4,421 of 4,421 I/Os, 99% of them within 310 us of their time, taking 0.998 to 1.000 times the recorded time`.
 fn sentence(rounds: &[&Replayed]) -> String {
     let sum = |count: fn(&Replayed) -> u64| rounds.iter().map(|replayed| count(replayed)).sum::<u64>();
     let late = rounds.iter().map(|replayed| replayed.late_p99_ns).max().unwrap_or(0);
@@ -29,7 +29,7 @@ fn sentence(rounds: &[&Replayed]) -> String {
         .reduce(|(least, most), (share, _)| (least.min(share), most.max(share)));
     if let Some((least, most)) = range.map(|(least, most)| (format!("{least:.3}"), format!("{most:.3}"))) {
         let range = if least == most { least } else { format!("{least} to {most}") };
-        parts.push(format!("in {range} of the recorded time"));
+        parts.push(format!("taking {range} times the recorded time"));
     }
     parts.extend(slowdown(rounds).map(|ratio| format!("with {ratio:.2} times the recorded response times")));
     parts.join(", ")
@@ -72,12 +72,12 @@ mod tests {
         let (first, second) = (replayed(998_000, 310_000, 10), replayed(1_001_000, 20_000, 10));
         assert_eq!(
             sentence(&[&first, &second]),
-            "1,998 of 2,000 I/Os, 99% of them within 310 us of their time, in 0.998 to 1.001 of the recorded time, with 1.50 times the \
+            "1,998 of 2,000 I/Os, 99% of them within 310 us of their time, taking 0.998 to 1.001 times the recorded time, with 1.50 times the \
              recorded response times"
         );
         let slow = [replayed(12_500_000, 0, 10), replayed(9_800_000, 0, 10)];
-        assert!(sentence(&[&slow[0], &slow[1]]).contains("in 9.800 to 12.500 of the recorded time"));
+        assert!(sentence(&[&slow[0], &slow[1]]).contains("taking 9.800 to 12.500 times the recorded time"));
         // Without all recorded latencies, the two means are those of different I/Os.
-        assert!(sentence(&[&replayed(1_000_000, 0, 9)]).ends_with("in 1.000 of the recorded time"));
+        assert!(sentence(&[&replayed(1_000_000, 0, 9)]).ends_with("taking 1.000 times the recorded time"));
     }
 }

@@ -242,7 +242,8 @@ fn create(path: &Path) {
     file.sync_all().expect("synced");
 }
 
-/// A file that QEMU's storage daemon shows as another file, by FUSE. The daemon ends on drop.
+/// A file that QEMU's storage daemon shows as another file, by FUSE, with 1,000 I/Os a second: the two programs differ in the CPU time that
+/// they take from the daemon, and the limit does not depend on it. The daemon ends on drop.
 struct FuseExport(Child);
 
 impl FuseExport {
@@ -250,9 +251,11 @@ impl FuseExport {
         File::create(shown).expect("created");
         let node =
             format!("driver=file,node-name=f,filename={},cache.direct=on,aio=io_uring", file.display());
-        let export = format!("type=fuse,id=e,node-name=f,mountpoint={},writable=on", shown.display());
+        let limit = "driver=throttle,node-name=limited,throttle-group=limit,file=f";
+        let export = format!("type=fuse,id=e,node-name=limited,mountpoint={},writable=on", shown.display());
         let mut daemon = Command::new("qemu-storage-daemon");
-        let export = Self(daemon.args(["--blockdev", &node, "--export", &export]).spawn().expect("a daemon"));
+        daemon.args(["--object", "throttle-group,id=limit,x-iops-total=1000", "--blockdev", &node]);
+        let export = Self(daemon.args(["--blockdev", limit, "--export", &export]).spawn().expect("a daemon"));
         for _ in 0..100 {
             if shown.metadata().is_ok_and(|found| found.len() == SIZE.0) {
                 return export;
@@ -307,6 +310,7 @@ mod alone {
         disagreements.extend(cached.into_iter().flat_map(compare));
         assert_eq!(disagreements, Vec::<String>::new());
     }
+
     #[test]
     fn an_export_gives_the_same_figures() {
         require!(program "fio", "qemu-storage-daemon");
