@@ -54,7 +54,7 @@ fn boot() -> Option<LabGuest> {
     Some(lab)
 }
 
-/// Windows in which something is completed also beside other tests.
+/// Windows long enough for completed I/O while other tests run.
 const DEFAULTS: &str = r#"
 defaults = { size = "4m", runtime = "3s", ramp_time = "0s", bs = "64k" }
 workload = [{ name = "read", rw = "randread" }, { name = "write", rw = "randwrite" }]
